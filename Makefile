@@ -1,0 +1,29 @@
+# Two commands do everything on a machine that has Python 3.11 or newer and make:
+#   make demo    trains a private model across silos on real digits
+#   make test    runs every check
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test check clean
+
+demo: $(VENV)/.demo
+	$(BIN)/ringfence demo
+
+test: check
+	$(BIN)/pytest -n 2 -q
+
+check: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
+$(VENV)/.%: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

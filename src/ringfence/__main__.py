@@ -1,0 +1,5 @@
+"""`python -m ringfence` is the `ringfence` command."""
+
+from ringfence.cli.main import run
+
+run()

@@ -1,0 +1,67 @@
+"""What can go wrong, one class per decision a caller can make.
+
+Every message says what happened, why, and what to do. No message contains a record's value.
+"""
+
+__all__ = [
+    "AccountingError",
+    "ApprovalError",
+    "LedgerBusyError",
+    "LedgerDamagedError",
+    "LedgerError",
+    "LedgerWriteError",
+    "MessageError",
+    "PlanError",
+    "RecordsError",
+    "RingfenceError",
+    "SchemaError",
+    "TrainingError",
+]
+
+
+class RingfenceError(Exception):
+    """Base of all errors that Ringfence raises on purpose."""
+
+
+class PlanError(RingfenceError):
+    """A plan or one of its parameters is not valid: change the plan."""
+
+
+class AccountingError(RingfenceError):
+    """A privacy question has no proved answer as asked: change the numbers asked for."""
+
+
+class SchemaError(RingfenceError):
+    """The public schema is incomplete or contradicts itself: edit the schema file."""
+
+
+class RecordsError(RingfenceError):
+    """A data file does not fit the schema: correct the named row and column."""
+
+
+class MessageError(RingfenceError):
+    """Bytes from outside are not one of our messages: do not process them."""
+
+
+class ApprovalError(RingfenceError):
+    """The silo cannot approve this plan: ask for another plan, or grant more budget."""
+
+
+class LedgerError(RingfenceError):
+    """Base of the ledger's errors."""
+
+
+class LedgerBusyError(LedgerError):
+    """Another process is writing to the ledger: wait, or end that process."""
+
+
+class LedgerDamagedError(LedgerError):
+    """The ledger's content cannot be trusted: restore it; nothing is released meanwhile."""
+
+
+class LedgerWriteError(LedgerError):
+    """The ledger could not be written (disk full, no permission): make room; nothing was released."""
+
+
+class TrainingError(RingfenceError):
+    """Training could not produce a model: no silo answered, or what was asked for does not fit together."""
