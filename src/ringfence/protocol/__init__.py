@@ -1,0 +1,1 @@
+"""What every party may know: plans, schemas, messages, losses and domains. Nothing here touches a record's file."""

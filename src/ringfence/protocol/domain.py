@@ -1,0 +1,94 @@
+"""Closed convex sets that the weights are kept in, with their Euclidean projections."""
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.public import Public
+
+# A projected point may lie outside by rounding; far below anything that matters to a step.
+_TOLERANCE = 1e-9
+
+
+class _Domain(Public):
+    """A closed convex set W around the origin, where training starts."""
+
+    @abstractmethod
+    def project(self, weights: FloatArray) -> FloatArray:
+        """Return the point of W nearest to `weights`."""
+
+    @abstractmethod
+    def reach(self, dimension: int) -> float:
+        """Return the largest distance of a point of W from the origin: ρ, also a bound D₀ on ‖w₀ − w*‖."""
+
+    def contains(self, weights: FloatArray) -> bool:
+        """Tell whether `weights` is finite and in W, up to rounding."""
+        xp = namespace(weights)
+        largest = float(xp.max(xp.abs(weights)))
+        # The first test also refuses NaN, infinity, and numbers whose squares would overflow in `project`.
+        if not largest <= min(self.reach(weights.size), 1e50) * (1.0 + _TOLERANCE):
+            return False
+        return bool(xp.all(xp.abs(self.project(weights) - weights) <= _TOLERANCE * (1.0 + largest)))
+
+
+class Ball(_Domain):
+    """All weights of Euclidean norm at most `radius`."""
+
+    name: Literal["ball"] = "ball"
+    radius: float = Field(gt=0)
+
+    def project(self, weights: FloatArray) -> FloatArray:
+        """Scale down to the radius what lies beyond it."""
+        xp = namespace(weights)
+        norm = xp.sqrt(xp.sum(weights * weights))
+        result: FloatArray = weights * (self.radius / xp.maximum(norm, self.radius))
+        return result
+
+    def reach(self, dimension: int) -> float:
+        """Return the radius."""
+        del dimension
+        return self.radius
+
+
+class Box(_Domain):
+    """All weights whose every coordinate lies in [lower, upper]; the origin must be among them."""
+
+    name: Literal["box"] = "box"
+    lower: float = Field(le=0)
+    upper: float = Field(ge=0)
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "Box":
+        if self.lower == self.upper:
+            raise ValueError("lower and upper are both 0, which leaves no model to learn")
+        return self
+
+    def project(self, weights: FloatArray) -> FloatArray:
+        """Clip every coordinate."""
+        result: FloatArray = namespace(weights).clip(weights, self.lower, self.upper)
+        return result
+
+    def reach(self, dimension: int) -> float:
+        """Return the norm of the farthest corner."""
+        return math.sqrt(dimension) * max(-self.lower, self.upper)
+
+
+class WholeSpace(_Domain):
+    """No constraint; certificates that need a diameter do not apply."""
+
+    name: Literal["whole-space"] = "whole-space"
+
+    def project(self, weights: FloatArray) -> FloatArray:
+        """Return the weights themselves."""
+        return weights
+
+    def reach(self, dimension: int) -> float:
+        """Return infinity."""
+        del dimension
+        return math.inf
+
+
+Domain: TypeAlias = Annotated[Ball | Box | WholeSpace, Field(discriminator="name")]

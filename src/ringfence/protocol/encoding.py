@@ -1,0 +1,152 @@
+"""From a table's text cells to the numbers a model sees, by the public schema alone.
+
+A silo uses it for its records, a model's user for new rows. Errors name row and column and never a value.
+"""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ringfence.errors import RecordsError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.schema import Categorical, Numeric, Schema
+
+Table = Mapping[str, Sequence[str]]
+"""Columns of text cells by name."""
+
+
+def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
+    """Return one feature vector per row: scaled, one-hot encoded, cut to the radius, intercept last."""
+    blocks = [
+        _numbers(column, name, table, source)[:, None]
+        if isinstance(column, Numeric)
+        else _one_hot(column, name, table, source)
+        for name, column in schema.features.items()
+    ]
+    features = np.concatenate(blocks, axis=1)
+    if schema.radius is not None:
+        norms = np.sqrt(np.sum(features * features, axis=1, keepdims=True))
+        features *= schema.radius / np.maximum(norms, schema.radius)
+    if schema.intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    return features
+
+
+def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
+    """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
+    column = schema.target_column
+    if isinstance(column, Numeric):
+        return _numbers(column, schema.target, table, source)
+    indices = _indices(column, schema.target, table, source).astype(np.float64)
+    return 2.0 * indices - 1.0 if len(column.categories) == 2 else indices
+
+
+def read_csv(path: Path) -> dict[str, list[str]]:
+    """Read a CSV file with a header line into columns of stripped text."""
+    with _readable(path) as rows:
+        names = [name.strip() for name in next(rows, [])]
+        if not names or any(not name for name in names):
+            raise RecordsError(f"{path} needs a first line that names every column.")
+        if len(set(names)) != len(names):
+            raise RecordsError(f"{path} has two columns of the same name in its first line.")
+        cells: list[list[str]] = []
+        for number, row in enumerate(rows, start=2):
+            if not row:
+                continue
+            if len(row) != len(names):
+                raise RecordsError(
+                    f"{path}, line {number} has {len(row)} cells where the first line names {len(names)} columns."
+                )
+            cells.append(row)
+    columns = zip(*cells, strict=True) if cells else ([] for _ in names)
+    return {name: [cell.strip() for cell in column] for name, column in zip(names, columns, strict=True)}
+
+
+def column_types(path: Path) -> dict[str, Literal["numeric", "categorical"]]:
+    """Tell which columns hold numbers only; nothing else about their values is kept."""
+
+    def is_number(cell: str) -> bool:
+        try:
+            return math.isfinite(float(cell))
+        except ValueError:
+            return False
+
+    def kind(cells: Sequence[str]) -> Literal["numeric", "categorical"]:
+        filled = [cell for cell in cells if cell]
+        return "numeric" if filled and all(map(is_number, filled)) else "categorical"
+
+    return {name: kind(cells) for name, cells in read_csv(path).items()}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Iterator[list[str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield csv.reader(file, strict=True)
+    except OSError as problem:
+        raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
+    except UnicodeDecodeError:
+        raise RecordsError(f"The data file {path} is not UTF-8 text; save it as a UTF-8 CSV file.") from None
+    except csv.Error:
+        raise RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).") from None
+
+
+def _cells(name: str, table: Table, source: str) -> Sequence[str]:
+    try:
+        return table[name]
+    except KeyError:
+        raise RecordsError(f"{source} has no column '{name}', which the schema names.") from None
+
+
+def _refuse(source: str, row: int, name: str, problem: str) -> RecordsError:
+    # Rows are counted as in a spreadsheet: the header is row 1.
+    return RecordsError(f"{source}, row {row + 2}, column '{name}': {problem}.")
+
+
+def _numbers(column: Numeric, name: str, table: Table, source: str) -> FloatArray:
+    cells = _cells(name, table, source)
+    if column.missing is not None:
+        cells = [cell or str(column.missing) for cell in cells]
+    try:
+        values = np.array(cells, dtype=np.float64)
+    except ValueError:
+        values = np.array([_number_or_nan(cell) for cell in cells])
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        row = int(bad[0])
+        if not cells[row]:
+            raise _refuse(source, row, name, "the cell is empty; give the column a public `missing` value in the "
+                          "schema, or remove the row")  # fmt: skip
+        raise _refuse(source, row, name, "this is not a finite number")
+    return (np.clip(values, column.lower, column.upper) - column.offset) / column.unit
+
+
+def _number_or_nan(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
+def _indices(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
+    places = {category: place for place, category in enumerate(column.categories)}
+    if column.missing is not None:
+        places[""] = places[column.missing]
+    cells = _cells(name, table, source)
+    indices = np.array([places.get(cell, -1) for cell in cells], dtype=np.int64)
+    bad = np.flatnonzero(indices < 0)
+    if bad.size:
+        row = int(bad[0])
+        problem = "the cell is empty" if not cells[row] else "this category is not in the schema's public list"
+        raise _refuse(source, row, name, problem)
+    return indices.astype(np.float64)
+
+
+def _one_hot(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
+    indices = _indices(column, name, table, source).astype(np.int64)
+    return np.eye(len(column.categories))[indices]

@@ -1,0 +1,139 @@
+"""The only three things that cross the wire: a request, a noisy update, a refusal."""
+
+import base64
+import binascii
+from enum import StrEnum
+from typing import Annotated, Literal, Self, TypeAlias
+
+import numpy as np
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
+
+from ringfence.errors import MessageError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import SiloName
+from ringfence.protocol.public import Public, explain
+
+SIZE_LIMIT = 64 * 2**20
+"""Longest message that is read: a vector of about six million numbers."""
+
+
+def _is_a_vector(text: str) -> str:
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+    if not content or len(content) % 8:
+        raise ValueError("not a whole number of 8-byte floats")
+    return text
+
+
+Vector: TypeAlias = Annotated[str, AfterValidator(_is_a_vector)]
+"""Little-endian float64 numbers in base64: exact, compact, and equal bytes for equal numbers."""
+
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def pack(array: FloatArray) -> str:
+    """Write an array as a message's vector."""
+    return base64.b64encode(np.ascontiguousarray(array, dtype="<f8").tobytes()).decode()
+
+
+def unpack(vector: str) -> FloatArray:
+    """Read a message's vector; the result may hold NaN or infinity if the sender put them there."""
+    return np.frombuffer(base64.b64decode(vector), dtype="<f8").astype(np.float64)
+
+
+class _Message(Public):
+    plan: Digest
+    round: int = Field(ge=0, le=2**53)
+
+    def to_bytes(self) -> bytes:
+        """Return the message's canonical bytes."""
+        return self.canonical()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read a message, or raise MessageError with a reason that quotes nothing."""
+        return cls.parse(content, error=MessageError, limit=SIZE_LIMIT)
+
+
+class RoundRequest(_Message):
+    """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile."""
+
+    kind: Literal["request"] = "request"
+    weights: Vector
+
+    @classmethod
+    def at(cls, plan: str, round: int, weights: FloatArray) -> Self:
+        """Ask for the given round of the plan with that digest."""
+        return cls(plan=plan, round=round, weights=pack(weights))
+
+
+class NoisyUpdate(_Message):
+    """Silo to server: the one vector, noise included."""
+
+    kind: Literal["update"] = "update"
+    silo: SiloName
+    vector: Vector
+
+
+class Reason(StrEnum):
+    """Why a silo refuses. No reason depends on a record's value."""
+
+    MALFORMED = "malformed"
+    NOT_APPROVED = "not-approved"
+    REVOKED = "revoked"
+    ROUND_OUT_OF_RANGE = "round-out-of-range"
+    ROUND_PASSED = "round-passed"
+    ROUND_ANSWERED = "round-answered"
+    ROUND_LOST = "round-lost"
+    OUTSIDE_DOMAIN = "outside-domain"
+    BUDGET = "budget"
+    UNAVAILABLE = "unavailable"
+
+    @property
+    def explanation(self) -> str:
+        """The reason as a sentence, with what the server can do about it."""
+        return _EXPLANATIONS[self]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether asking this silo again, in a later round of the same plan, is in vain."""
+        return self in (Reason.NOT_APPROVED, Reason.REVOKED, Reason.BUDGET)
+
+
+_EXPLANATIONS = {
+    Reason.MALFORMED: "The weights have the wrong shape or are not finite; send the plan's dimension.",
+    Reason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
+    Reason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
+    Reason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    Reason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
+    Reason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
+    Reason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
+    Reason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
+    Reason.BUDGET: "The budget of this silo's data set does not cover another round.",
+    Reason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
+}
+
+
+class Refusal(_Message):
+    """Silo to server: no, and why, in public terms."""
+
+    kind: Literal["refusal"] = "refusal"
+    silo: SiloName
+    reason: Reason = Field(strict=False)
+
+
+Answer: TypeAlias = NoisyUpdate | Refusal
+
+_ANSWER: TypeAdapter[NoisyUpdate | Refusal] = TypeAdapter(Annotated[NoisyUpdate | Refusal, Field(discriminator="kind")])
+
+
+def parse_answer(content: bytes) -> Answer:
+    """Read what a silo sent, or raise MessageError."""
+    if len(content) > SIZE_LIMIT:
+        raise MessageError(f"An answer of {len(content)} bytes is longer than the {SIZE_LIMIT} allowed.")
+    try:
+        return _ANSWER.validate_json(content)
+    except ValidationError as refused:
+        raise MessageError(f"This is not an answer of a silo: {explain(refused)}.") from None

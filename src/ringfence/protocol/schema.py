@@ -1,0 +1,224 @@
+"""The public schema of a silo's table: which columns there are and what values they may take.
+
+Bounds and categories come from public knowledge (a code book, a law, common sense), never from the private
+records: they decide how values are scaled and clipped, so bounds read from data would leak it.
+"""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from ringfence.errors import SchemaError
+from ringfence.protocol.public import Public, explain
+
+
+class Numeric(Public):
+    """A number in [lower, upper]; values beyond are clamped. It becomes (value − center) / scale.
+
+    `center` and `scale` default to the middle and half the width, which maps the bounds to ±1. Give them
+    where it is publicly known that values crowd in a narrower range: training then needs fewer rounds.
+    """
+
+    type: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    center: float | None = None
+    scale: float | None = Field(default=None, gt=0)
+    missing: float | None = None
+
+    @model_validator(mode="after")
+    def _is_an_interval(self) -> Self:
+        if not self.lower < self.upper:
+            raise ValueError("lower must be smaller than upper (type = 'ignore' drops a constant column)")
+        if not math.isfinite(self.upper - self.lower):
+            raise ValueError("the range from lower to upper is too wide to compute with")
+        for name, value in (("center", self.center), ("missing", self.missing)):
+            if value is not None and not self.lower <= value <= self.upper:
+                raise ValueError(f"{name} must lie between lower and upper")
+        if self.bound > 1e6:
+            raise ValueError("scale is so small that scaled values exceed a million")
+        return self
+
+    @property
+    def offset(self) -> float:
+        """The value that becomes 0."""
+        return (self.lower + self.upper) / 2 if self.center is None else self.center
+
+    @property
+    def unit(self) -> float:
+        """The distance that becomes 1."""
+        return (self.upper - self.lower) / 2 if self.scale is None else self.scale
+
+    @property
+    def bound(self) -> float:
+        """The largest absolute value after scaling."""
+        return max(self.upper - self.offset, self.offset - self.lower) / self.unit
+
+
+def _as_cell(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Cell: TypeAlias = Annotated[str, BeforeValidator(_as_cell)]
+"""A cell's text; `categories = [0, 1]` in a schema file means the cells "0" and "1"."""
+
+
+class Categorical(Public):
+    """One of a public list of categories; as a feature it becomes one 0/1 column per category."""
+
+    type: Literal["categorical"] = "categorical"
+    categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
+    missing: Cell | None = None
+
+    @model_validator(mode="after")
+    def _is_a_set(self) -> Self:
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError("a category is listed twice")
+        if any(category != category.strip() or not category for category in self.categories):
+            raise ValueError("a category is empty or has white space around it, which no cell can match")
+        if self.missing is not None and self.missing not in self.categories:
+            raise ValueError("missing must be one of the categories")
+        return self
+
+
+class Ignored(Public):
+    """A column that the model does not use: its cells are never read."""
+
+    type: Literal["ignore"] = "ignore"
+
+
+Column: TypeAlias = Annotated[Numeric | Categorical | Ignored, Field(discriminator="type")]
+
+
+class Schema(Public):
+    """Columns by name, which one is the target, and how long a feature vector may be.
+
+    The feature vector has one entry per numeric column and one per category, in the columns' order of
+    names, and last, if `intercept` is true, a constant 1. What lies before the constant is scaled down to
+    norm `radius` where it is longer; without `radius` the bounds alone limit it.
+    """
+
+    columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
+    target: str
+    intercept: bool = True
+    radius: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _has_target_and_features(self) -> Self:
+        if self.target not in self.columns:
+            raise ValueError(f"the target column '{self.target}' is not among the columns")
+        if isinstance(self.columns[self.target], Ignored):
+            raise ValueError(f"the target column '{self.target}' is ignored: give it a type and its values")
+        if not self.features:
+            raise ValueError("there is no feature column left besides the target")
+        return self
+
+    @cached_property
+    def features(self) -> dict[str, Numeric | Categorical]:
+        """The columns that enter the feature vector, sorted by name so that a file's column order is free."""
+        return {
+            name: column
+            for name, column in sorted(self.columns.items())
+            if name != self.target and not isinstance(column, Ignored)
+        }
+
+    @property
+    def target_column(self) -> Numeric | Categorical:
+        """The target's column."""
+        column = self.columns[self.target]
+        assert not isinstance(column, Ignored)  # noqa: S101 (the validator refused it)
+        return column
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...]:
+        """A name for every entry of the feature vector."""
+        names: list[str] = []
+        for name, column in self.features.items():
+            if isinstance(column, Numeric):
+                names.append(name)
+            else:
+                names += [f"{name}={category}" for category in column.categories]
+        return (*names, "intercept") if self.intercept else tuple(names)
+
+    @property
+    def width(self) -> int:
+        """Length of the feature vector."""
+        return len(self.feature_names)
+
+    @property
+    def bounds_norm(self) -> float:
+        """The longest feature vector that the bounds allow, without the intercept and before `radius`."""
+        squares = (c.bound**2 if isinstance(c, Numeric) else 1.0 for c in self.features.values())
+        return math.sqrt(sum(squares))
+
+    @property
+    def feature_norm(self) -> float:
+        """X: the longest a feature vector can be, intercept included."""
+        longest = self.bounds_norm if self.radius is None else min(self.radius, self.bounds_norm)
+        return math.hypot(longest, 1.0) if self.intercept else longest
+
+    @property
+    def target_bound(self) -> float:
+        """Y: the largest absolute target after scaling (labels are ±1 or an index, which no constant needs)."""
+        column = self.target_column
+        return column.bound if isinstance(column, Numeric) else 1.0
+
+
+def load_schema(path: Path, target: str) -> Schema:
+    """Read a schema file (TOML) for the given target column."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise SchemaError(f"The schema file {path} could not be read: {problem.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise SchemaError(f"The schema file {path} is not valid TOML: {problem}.") from None
+    return parse_schema(content, target=target, source=str(path))
+
+
+def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the schema") -> Schema:
+    """Validate a schema as it stands in a TOML file or a dictionary."""
+    columns = content.get("columns")
+    if isinstance(columns, Mapping):
+        for name, column in columns.items():
+            for field, value in column.items() if isinstance(column, Mapping) else ():
+                if value in (UNFILLED, [UNFILLED]):
+                    raise SchemaError(
+                        f"In {source}, '{field}' of column '{name}' is not filled in: write what is publicly "
+                        'known about the column (not what this file happens to contain), or type = "ignore".'
+                    )
+    try:
+        return Schema.model_validate({"target": target, **content}, strict=False)
+    except ValidationError as refused:
+        raise SchemaError(f"In {source}, {explain(refused)}.") from None
+
+
+UNFILLED = "?"
+
+
+def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
+    """Write a schema to fill in, from names and types alone."""
+    lines = [
+        '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
+        "# bounds or categories read from private data would leak it.",
+        "#   numeric       lower, upper: values beyond are clamped",
+        "#                 center, scale (optional): where values publicly are known to crowd",
+        "#   categorical   categories: every value that may occur",
+        "#   ignore        the column is not used",
+        "# missing = ... (optional) is the public value that stands in for an empty cell.",
+        "",
+    ]
+    for name, kind in types.items():
+        quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        lines.append(f"[columns.{quoted}]")
+        lines.append(f'type = "{kind}"')
+        if kind == "numeric":
+            lines += [f'lower = "{UNFILLED}"', f'upper = "{UNFILLED}"']
+        else:
+            lines.append(f'categories = ["{UNFILLED}"]')
+        lines.append("")
+    return "\n".join(lines)
