@@ -1,0 +1,191 @@
+"""The gate: the only door between a silo's records and anybody else.
+
+`Gate.answer` takes a request as hostile and gives back the plan's noisy update or a refusal. Guarantee: for
+every sequence of requests, by any number of callers, with crashes and restarts at any point, all that ever
+left is differentially private, under replacing one record, at the cost that the ledger shows, and that cost
+stays within the operator's budget.
+
+It rests on three rules. A round is charged, and the charge synced, before anything is computed. An answer
+is stored before it is sent, and a repeated request gets the stored bytes. A charged round without a stored
+answer is never drawn again.
+"""
+
+import hashlib
+import threading
+
+from ringfence.errors import ApprovalError, LedgerError
+from ringfence.planning import accountant
+from ringfence.planning.events import Event, per_round_event
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, pack, unpack
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.silo import mechanism, randomness
+from ringfence.silo.chain import Draft
+from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
+from ringfence.silo.records import Records
+
+
+class Gate:
+    """Answers rounds of approved plans from one data set, and keeps its ledger."""
+
+    def __init__(self, records: Records, ledger: Ledger) -> None:
+        self._records = records
+        self._ledger = ledger
+        self._one_at_a_time = threading.Lock()
+        self.silo = ledger.account().silo
+
+    def approve(self, plan: Plan) -> None:
+        """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
+
+        Raises ApprovalError if the plan is not about these records, if its noise does not deliver the
+        guarantee that it claims for this silo, or if the budget does not cover it.
+        """
+        terms = self._own_terms(plan)
+        event = plan_event(plan, terms)
+        self._check_claim(plan, terms, event)
+
+        def decide(account: Account) -> tuple[None, list[Draft]]:
+            self._check_budget(plan, event, account)
+            return None, [Draft("approved", {"event": event.to_dict()}, plan.canonical())]
+
+        self._ledger.update(decide)
+
+    def end(self, plan: Plan, *, revoke: bool = False) -> None:
+        """Answer no further round of the plan, and give back what it reserved and did not use."""
+        digest = plan.digest()
+        why = "revoked" if revoke else "finished"
+
+        def decide(account: Account) -> tuple[None, list[Draft]]:
+            if digest not in account.plans:
+                raise ApprovalError(f"Silo '{self.silo}' has never approved this plan, so it cannot end it.")
+            return None, [Draft("ended", {"plan": digest, "why": why})]
+
+        self._ledger.update(decide)
+
+    def answer(self, request: RoundRequest) -> Answer:
+        """Return the stored answer if the round was answered, else charge, release and store; or refuse."""
+        with self._one_at_a_time:
+            try:
+                return self._answer(request)
+            except LedgerError:
+                return self._refusal(request, Reason.UNAVAILABLE)
+
+    def _answer(self, request: RoundRequest) -> Answer:
+        weights = unpack(request.weights)
+        fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
+
+        def decide(account: Account) -> tuple[Reason | bytes | int, list[Draft]]:
+            verdict = self._judge(account, request, weights, fingerprint)
+            if isinstance(verdict, Reason):
+                return verdict, self._log(account, request, verdict)
+            if isinstance(verdict, bytes):
+                return verdict, []
+            event = account.plans[request.plan].event.to_dict()
+            charge = {"plan": request.plan, "round": request.round, "weights": fingerprint, "event": event}
+            return verdict, [Draft("charged", charge)]
+
+        verdict = self._ledger.update(decide)
+        if isinstance(verdict, Reason):
+            return self._refusal(request, verdict)
+        if isinstance(verdict, bytes):
+            return NoisyUpdate.from_bytes(verdict)
+        return self._release(request, weights, answered=verdict)
+
+    def _judge(
+        self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
+    ) -> Reason | bytes | int:
+        """Say no, repeat the stored answer, or return how many rounds of the plan were charged before this."""
+        approved = account.plans.get(request.plan)
+        if approved is None:
+            return Reason.NOT_APPROVED
+        plan = approved.plan
+        if self._mismatch(plan):  # the data file was changed after the approval
+            return Reason.NOT_APPROVED
+        if approved.ended == "revoked":
+            return Reason.REVOKED
+        if request.round in approved.rounds:
+            earlier = approved.rounds[request.round]
+            if earlier.weights != fingerprint:
+                return Reason.ROUND_ANSWERED
+            return Reason.ROUND_LOST if earlier.answer is None else earlier.answer
+        if approved.ended:
+            return Reason.REVOKED
+        if not account.budget.covers(approved.budget):
+            return Reason.BUDGET
+        if request.round >= plan.rounds:
+            return Reason.ROUND_OUT_OF_RANGE
+        if approved.rounds and request.round < max(approved.rounds):
+            return Reason.ROUND_PASSED
+        if weights.shape != (plan.dimension,):
+            return Reason.MALFORMED
+        if not plan.domain.contains(weights):
+            return Reason.OUTSIDE_DOMAIN
+        return len(approved.rounds)
+
+    def _release(self, request: RoundRequest, weights: FloatArray, *, answered: int) -> NoisyUpdate:
+        plan = self._ledger.account().plans[request.plan].plan
+        terms = self._own_terms(plan)
+        draws = randomness.draw(plan, terms, answered=answered)
+        vector = mechanism.release(plan, terms, weights, self._records, draws)
+        update = NoisyUpdate(plan=request.plan, round=request.round, silo=self.silo, vector=pack(vector))
+        stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
+        self._ledger.update(lambda _: (None, [stored]))
+        return update
+
+    def _refusal(self, request: RoundRequest, reason: Reason) -> Refusal:
+        return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason)
+
+    def _log(self, account: Account, request: RoundRequest, reason: Reason) -> list[Draft]:
+        if account.refusals >= LOGGED_REFUSALS:
+            return []
+        return [Draft("refused", {"plan": request.plan, "round": request.round, "reason": reason.value})]
+
+    def _own_terms(self, plan: Plan) -> SiloTerms:
+        terms = plan.terms(self.silo)
+        mismatch = self._mismatch(plan)
+        if terms is None or mismatch:
+            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
+        return terms
+
+    def _mismatch(self, plan: Plan) -> str:
+        """Say why the plan is not about these records, or nothing if it is."""
+        terms = plan.terms(self.silo)
+        if terms is None:
+            return "it has no part in it"
+        if terms.records != len(self._records):
+            return f"the plan counts {terms.records} records where there are {len(self._records)}"
+        if plan.data != self._records.schema:
+            return "its records were read with another schema"
+        return ""
+
+    def _check_claim(self, plan: Plan, terms: SiloTerms, event: Event) -> None:
+        true_epsilon = accountant.epsilon([(event, plan.rounds)], terms.delta)
+        if true_epsilon > terms.epsilon:
+            raise ApprovalError(
+                f"The plan claims epsilon {terms.epsilon:.6g} at delta {terms.delta:.3g} for silo '{self.silo}', "
+                f"but its noise gives epsilon {true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
+            )
+
+    def _check_budget(self, plan: Plan, event: Event, account: Account) -> None:
+        budget = account.budget
+        events = [*account.reserved(without=plan.digest()), (event, plan.rounds)]
+        total = accountant.epsilon(events, budget.delta)
+        if total > budget.epsilon:
+            raise ApprovalError(
+                f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
+                f"{total:.6g} at delta {budget.delta:.3g}, more than its budget of {budget.epsilon:.6g}. Ask for a "
+                "plan with more noise or fewer rounds, end plans that are no longer needed, or grant more."
+            )
+
+
+def plan_event(plan: Plan, terms: SiloTerms) -> Event:
+    """Return what one round of the plan costs this silo, computed from the plan alone."""
+    return per_round_event(
+        plan.sampling,
+        records=terms.records,
+        batch=terms.batch,
+        clip=plan.clip,
+        sigma=terms.sigma,
+        dimension=plan.dimension,
+        partition=plan.digest(),
+    )

@@ -1,0 +1,230 @@
+"""The ledger: everything a data set's operator ever allowed and everything that ever left, as events.
+
+Its entries, in the order they were made:
+
+    opened     whose ledger it is, and under which adjacency it counts
+    budget     the total (epsilon, delta) that all releases together may reach
+    approved   a plan, whole, and the privacy event of each of its rounds; reserves its cost
+    charged    a round of a plan, the weights it was asked for, and its event: written before the release
+    released   the same round's answer, byte for byte: written before it is sent
+    refused    what was asked in vain, and why
+    ended      no further round of that plan is answered; gives back what it reserved and did not use
+
+What was spent is the exact composition of the charged events; a crash can only leave a charge without a
+release, never the reverse.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+from ringfence.errors import AccountingError, LedgerDamagedError, PlanError
+from ringfence.planning import accountant
+from ringfence.planning.events import Event, event_from_dict, require_positive, require_probability
+from ringfence.protocol.plan import Plan
+from ringfence.silo.chain import Chain, Draft, Entry
+
+Decision = TypeVar("Decision")
+
+LOGGED_REFUSALS = 10_000
+"""Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The most that all releases from a data set may cost together."""
+
+    epsilon: float
+    delta: float
+
+    def covers(self, other: "Budget") -> bool:
+        """Tell whether whatever the other budget allows, this one allows too."""
+        return self.epsilon >= other.epsilon and self.delta >= other.delta
+
+
+@dataclass
+class Round:
+    """A charged round: what it was asked for, and its answer if that was stored."""
+
+    number: int
+    weights: str
+    event: Event
+    answer: bytes | None = None
+
+
+@dataclass
+class Approved:
+    """A plan that the operator approved, and the rounds charged to it."""
+
+    plan: Plan
+    event: Event
+    budget: Budget
+    time: str
+    ended: Literal["", "finished", "revoked"] = ""
+    rounds: dict[int, Round] = field(default_factory=dict)
+
+    @property
+    def reserved(self) -> int:
+        """Rounds that count against the budget: all of them while the plan runs, the charged ones after."""
+        return len(self.rounds) if self.ended else self.plan.rounds
+
+
+@dataclass
+class Account:
+    """What the entries say, read in order."""
+
+    silo: str = ""
+    budget: Budget = Budget(0.0, 0.0)
+    plans: dict[str, Approved] = field(default_factory=dict)
+    refusals: int = 0
+    last: Entry | None = None
+
+    def tail(self) -> tuple[int, str | None]:
+        """Return the number and hash of the last entry."""
+        return (0, None) if self.last is None else (self.last.number, self.last.hash)
+
+    def charged(self) -> list[tuple[Event, int]]:
+        """Return the events of everything charged so far."""
+        return list(Counter(r.event for p in self.plans.values() for r in p.rounds.values()).items())
+
+    def reserved(self, *, without: str = "") -> list[tuple[Event, int]]:
+        """Return the events that running plans may yet come to, and those that ended plans did come to."""
+        return [(p.event, p.reserved) for digest, p in self.plans.items() if digest != without]
+
+    def spent(self) -> float:
+        """Return the epsilon of everything charged, at the budget's delta."""
+        return accountant.epsilon(self.charged(), self.budget.delta)
+
+    def apply(self, entry: Entry) -> None:
+        """Take one more entry into account."""
+        body = entry.body
+        if entry.kind == "opened":
+            self.silo = body["silo"]
+        elif entry.kind == "budget":
+            self.budget = Budget(body["epsilon"], body["delta"])
+        elif entry.kind == "approved":
+            self._approve(entry)
+        elif entry.kind == "charged":
+            self.plans[body["plan"]].rounds[body["round"]] = Round(
+                body["round"], body["weights"], event_from_dict(body["event"])
+            )
+        elif entry.kind == "released":
+            self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
+        elif entry.kind == "refused":
+            self.refusals += 1
+        elif entry.kind == "ended":
+            self.plans[body["plan"]].ended = body["why"]
+        else:
+            raise KeyError(entry.kind)
+        self.last = entry
+
+    def _approve(self, entry: Entry) -> None:
+        plan = Plan.parse(entry.payload, error=PlanError)
+        before = self.plans.get(plan.digest())
+        self.plans[plan.digest()] = Approved(
+            plan,
+            event_from_dict(entry.body["event"]),
+            self.budget,
+            entry.time,
+            rounds=before.rounds if before else {},
+        )
+
+
+class Ledger:
+    """A data set's ledger file. All changes go through `update`, one at a time across all processes."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._account: Account | None = None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def create(cls, path: Path, *, silo: str, budget: Budget) -> Self:
+        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already."""
+        opened = Draft("opened", {"format": 1, "silo": silo, "adjacency": "replace-one"})
+        drafts = [opened, _granted(budget)]
+        ledger = cls(Chain(path, create=True))
+        ledger.update(lambda _: (None, drafts))
+        return ledger
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Open a ledger and verify it from its first entry to its last."""
+        ledger = cls(Chain(path))
+        try:
+            if not ledger.account().silo:
+                raise LedgerDamagedError(
+                    f"The ledger {path} is empty: not even its opening entry is left. If nothing was ever released "
+                    "from this data set, delete the file; otherwise restore it."
+                )
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._chain.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._chain.path
+
+    def entries(self) -> list[Entry]:
+        """Return all entries, verified."""
+        return self._chain.read(0, None)
+
+    def account(self) -> Account:
+        """Return what the entries say now, including those that other processes have added."""
+        with self._lock:
+            account = self._account or Account()
+            self._account = None  # a failure on the way must not leave a half-read account behind
+            try:
+                for entry in self._chain.read(*account.tail()):
+                    account.apply(entry)
+            except (KeyError, TypeError, ValueError, PlanError, AccountingError):
+                raise LedgerDamagedError(
+                    f"The ledger {self.path} holds an entry that this version cannot read; nothing is released."
+                ) from None
+            self._account = account
+            return account
+
+    def update(self, decide: Callable[[Account], tuple[Decision, Sequence[Draft]]]) -> Decision:
+        """Let `decide` look at the account and draft entries, with no other writer in between.
+
+        When this returns, the entries are synced to the disk; if it raises, none of them exist.
+        """
+        with self._lock:
+            try:
+                with self._chain.writing():
+                    account = self.account()
+                    decision, drafts = decide(account)
+                    for draft in drafts:
+                        account.apply(self._chain.append(draft, *account.tail()))
+            except BaseException:
+                self._account = None
+                raise
+            return decision
+
+    def grant(self, budget: Budget) -> None:
+        """Set the data set's total budget: an operator's decision.
+
+        Plans that were approved under a larger budget are refused from then on, until approved again.
+        """
+        self.update(lambda _: (None, [_granted(budget)]))
+
+
+def _granted(budget: Budget) -> Draft:
+    require_positive("epsilon", budget.epsilon)
+    require_probability("delta", budget.delta)
+    return Draft("budget", {"epsilon": budget.epsilon, "delta": budget.delta})

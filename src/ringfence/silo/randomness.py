@@ -1,0 +1,64 @@
+"""Draws from the operating system's randomness, for real releases. There is no seed to set.
+
+Noise comes from OpenDP's exact sampler of the discrete Gaussian on a grid, never from floating-point
+transformations of uniform numbers, whose gaps would leak.
+"""
+
+import hashlib
+import os
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.silo.mechanism import Draws, grid_exponent
+
+enable_features("contrib")  # OpenDP's name for measurements whose proofs its own team has not yet reviewed
+
+
+def draw(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
+    """Draw who takes part and what noise is added, for the silo's next answer after `answered` earlier ones."""
+    return Draws(_participation(plan, terms, answered), gaussian_noise(plan.dimension, terms.sigma))
+
+
+def gaussian_noise(dimension: int, sigma: float) -> FloatArray:
+    """Draw independent discrete Gaussian noise of standard deviation sigma, on the grid of the mechanism."""
+    space = vector_domain(atom_domain(T=float, nan=False), size=dimension), l2_distance(T=float)
+    measurement = make_gaussian(*space, scale=sigma, k=grid_exponent(sigma))
+    return np.array(measurement([0.0] * dimension), dtype=np.float64)
+
+
+def _participation(plan: Plan, terms: SiloTerms, answered: int) -> FloatArray:
+    if plan.sampling == "full":
+        return np.ones(terms.records)
+    chosen = np.zeros(terms.records)
+    if plan.sampling == "poisson":
+        # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
+        chosen[_uniform(terms.records) <= np.uint64((terms.batch << 64) // terms.records - 1)] = 1.0
+    elif plan.sampling == "fixed":
+        chosen[np.argsort(_uniform(terms.records))[: terms.batch]] = 1.0
+    else:
+        order = _partition(plan.digest(), terms.name, terms.records)
+        chosen[order[answered * terms.batch : (answered + 1) * terms.batch]] = 1.0
+    return chosen
+
+
+def _uniform(count: int) -> NDArray[np.uint64]:
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+@lru_cache(maxsize=4)
+def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
+    """Order the records by a hash of the plan and their row number.
+
+    One-pass privacy rests on the batches being disjoint, not on their being secret, so a fixed public order
+    is enough, and a restarted silo finds the same one without having stored it.
+    """
+    keys = [hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest() for row in range(records)]
+    return np.array(sorted(range(records), key=keys.__getitem__), dtype=np.int64)

@@ -1,0 +1,55 @@
+"""A ledger's summary for its operator: plain data, ready to print."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ringfence.planning import accountant
+from ringfence.silo.ledger import Approved, Ledger
+
+
+def summarise(path: Path) -> dict[str, Any]:
+    """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
+
+    `spent` composes every charged event exactly, at the budget's delta; a plan's own epsilon is at its own
+    delta, so the plans' numbers do not add up to it. `left` is what one more release may cost on top.
+    """
+    with Ledger.open(path) as ledger:
+        account = ledger.account()
+        entries = ledger.entries()
+    spent = account.spent()
+    committed = accountant.epsilon(account.reserved(), account.budget.delta)
+    times: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.kind == "released":
+            times.setdefault(entry.body["plan"], []).append(entry.time)
+    return {
+        "silo": account.silo,
+        "entries": len(entries),
+        "chain": "intact",
+        "budget": {"epsilon": account.budget.epsilon, "delta": account.budget.delta},
+        "spent": spent,
+        "reserved": max(0.0, committed - spent),
+        "left": max(0.0, account.budget.epsilon - committed),
+        "plans": [
+            _plan(digest, account.silo, approved, times.get(digest, [])) for digest, approved in account.plans.items()
+        ],
+        "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
+    }
+
+
+def _plan(digest: str, silo: str, approved: Approved, times: list[str]) -> dict[str, Any]:
+    terms = approved.plan.terms(silo)
+    delta = terms.delta if terms else approved.budget.delta
+    return {
+        "plan": digest,
+        "approved": approved.time,
+        "state": approved.ended or "running",
+        "rounds": approved.plan.rounds,
+        "charged": len(approved.rounds),
+        "released": len(times),
+        "epsilon": accountant.epsilon([(approved.event, len(approved.rounds))], delta),
+        "delta": delta,
+        "first_release": times[0] if times else "",
+        "last_release": times[-1] if times else "",
+    }

@@ -1,0 +1,61 @@
+"""Small real federations: real plans, records, ledgers and gates."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+from tests.support import MakePlan
+
+
+@pytest.fixture(scope="session")
+def schema() -> Schema:
+    """Three numbers in [-1, 1] and a yes/no target."""
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    columns = {
+        "a": number,
+        "b": number,
+        "c": number,
+        "ill": {"type": "categorical", "categories": ["no", "yes"]},
+    }
+    return parse_schema({"columns": columns}, target="ill")
+
+
+@pytest.fixture(scope="session")
+def records(schema: Schema) -> Records:
+    """Forty records of that schema."""
+    random = np.random.default_rng(7)
+    features = np.concatenate([random.uniform(-1, 1, (40, 3)), np.ones((40, 1))], axis=1)
+    return Records(schema, features, np.where(features[:, 0] + features[:, 1] > 0, 1.0, -1.0))
+
+
+@pytest.fixture
+def plan_of(schema: Schema) -> MakePlan:
+    """Make a plan for silo 'clinic' of 40 records; keywords change it."""
+
+    def make(*, epsilon: float = 1.0, delta: float = 1e-6, rounds: int = 5, **changes: Any) -> Plan:
+        members = changes.pop("members", [Member("clinic", 40, epsilon, delta)])
+        return make_plan(schema, members, rounds=rounds, **changes)
+
+    return make
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    """A ledger with a total budget of (2, 1e-6)."""
+    with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(2.0, 1e-6)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def gate(records: Records, ledger: Ledger) -> Gate:
+    """The gate of silo 'clinic'."""
+    return Gate(records, ledger)

@@ -1,0 +1,91 @@
+"""Killed at any point, a silo never sends more than its ledger shows, and never two answers to one round."""
+
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.planning import accountant
+from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.silo.gate import Gate, plan_event
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.records import Records
+from tests.silo.crashing_silo import POINTS
+from tests.support import MakePlan
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan) -> Plan:
+    """An approved plan whose silo now lives in other processes."""
+    plan = plan_of(rounds=200)
+    gate.approve(plan)
+    ledger.close()
+    (tmp_path / "plan.json").write_bytes(plan.canonical())
+    (tmp_path / "arrays").write_bytes(pickle.dumps((records.features, records.targets)))
+    return plan
+
+
+def start(folder: Path, point: str, rounds: list[int]) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.silo.crashing_silo", str(folder), point, *map(str, rounds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+
+
+def sent(output: bytes) -> list[NoisyUpdate | Refusal]:
+    lines = output.split(b"\n")
+    return [parse_answer(line) for line in lines[:-1]]  # what follows the last newline never arrived whole
+
+
+def check_that_ledger_covers(folder: Path, plan: Plan, answers: list[NoisyUpdate | Refusal]) -> None:
+    updates = {(a.round, a.vector) for a in answers if isinstance(a, NoisyUpdate)}
+    rounds = {round for round, _ in updates}
+    assert len(updates) == len(rounds), "a round was answered with two different vectors"
+    with Ledger.open(folder / "clinic.ledger") as ledger:
+        account = ledger.account()
+    assert rounds <= set(account.plans[plan.digest()].rounds)
+    true_cost = accountant.epsilon([(plan_event(plan, plan.silos[0]), len(rounds))], 1e-6)
+    assert true_cost <= account.spent() <= account.budget.epsilon
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_silo_killed_at_any_step_of_a_round_can_only_have_over_charged(
+    tmp_path: Path, plan: Plan, point: str
+) -> None:
+    first = start(tmp_path, point, [0, 1])
+    before, _ = first.communicate()
+    assert first.returncode == (0 if point == "none" else -9)
+    second = start(tmp_path, "none", [0, 1, 2])
+    after, _ = second.communicate()
+    assert second.returncode == 0
+    answers = sent(before) + sent(after)
+    check_that_ledger_covers(tmp_path, plan, answers)
+    again = sent(after)
+    assert again[0].to_bytes() == sent(before)[0].to_bytes()
+    assert isinstance(again[2], NoisyUpdate), "the next round goes on"
+    lost = point in ("after-charge", "after-draw", "after-release", "in-store")
+    if lost:
+        assert isinstance(again[1], Refusal)
+        assert again[1].reason is Reason.ROUND_LOST
+    else:
+        assert isinstance(again[1], NoisyUpdate)
+
+
+def test_a_silo_killed_from_outside_at_random_moments_can_only_have_over_charged(tmp_path: Path, plan: Plan) -> None:
+    random = np.random.default_rng()
+    answers: list[NoisyUpdate | Refusal] = []
+    for attempt in range(6):
+        process = start(tmp_path, "none", list(range(30 * attempt, 30 * attempt + 30)))
+        assert process.stdout is not None
+        first = process.stdout.readline()  # it has begun to answer
+        time.sleep(random.uniform(0, 0.05))
+        process.kill()
+        rest, _ = process.communicate()
+        answers += sent(first + rest)
+    assert answers
+    check_that_ledger_covers(tmp_path, plan, answers)

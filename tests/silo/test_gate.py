@@ -1,0 +1,318 @@
+"""The gate lets out what was approved, once, and nothing else."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.errors import ApprovalError
+from ringfence.planning import accountant
+from ringfence.planning.prescribe import Member
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.domain import Ball
+from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, unpack
+from ringfence.protocol.plan import Plan, Sampling, SiloTerms
+from ringfence.protocol.schema import Schema
+from ringfence.silo import gate as gate_module
+from ringfence.silo import mechanism, randomness
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import LOGGED_REFUSALS, Budget, Ledger
+from ringfence.silo.mechanism import Draws
+from ringfence.silo.records import Records
+from tests.support import MakePlan, ask, refusal
+
+
+def test_an_approved_round_is_answered_with_one_vector_of_the_plan_s_dimension(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    answer = ask(gate, plan, 0)
+    assert isinstance(answer, NoisyUpdate)
+    assert unpack(answer.vector).shape == (plan.dimension,)
+    assert set(answer.model_dump()) == {"kind", "plan", "round", "silo", "vector"}
+
+
+def test_nothing_is_answered_without_approval(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    assert refusal(ask(gate, plan_of(), 0)) is Reason.NOT_APPROVED
+    assert ledger.account().charged() == []
+
+
+def test_a_repeated_request_gets_the_stored_bytes_and_costs_nothing(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    first = ask(gate, plan, 0, 0.1)
+    spent = ledger.account().spent()
+    for _ in range(3):
+        assert ask(gate, plan, 0, 0.1).to_bytes() == first.to_bytes()
+    assert ledger.account().spent() == spent
+
+
+def test_other_weights_for_an_answered_round_are_refused_and_cost_nothing(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    ask(gate, plan, 0, 0.1)
+    spent = ledger.account().spent()
+    assert refusal(ask(gate, plan, 0, 0.2)) is Reason.ROUND_ANSWERED
+    assert ledger.account().spent() == spent
+
+
+def test_each_round_draws_fresh_noise(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of(rounds=4)
+    gate.approve(plan)
+    answers = [ask(gate, plan, round) for round in range(4)]
+    assert len({answer.vector for answer in answers if isinstance(answer, NoisyUpdate)}) == 4
+
+
+def test_rounds_may_be_left_out_but_never_go_back(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    assert isinstance(ask(gate, plan, 2), NoisyUpdate)
+    assert refusal(ask(gate, plan, 1)) is Reason.ROUND_PASSED
+    assert isinstance(ask(gate, plan, 4), NoisyUpdate)
+
+
+def test_there_is_no_round_beyond_the_plan(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of(rounds=5)
+    gate.approve(plan)
+    assert refusal(ask(gate, plan, 5)) is Reason.ROUND_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, 1e9])
+def test_weights_outside_the_domain_are_refused_and_cost_nothing(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, bad: float
+) -> None:
+    plan = plan_of(domain=Ball(radius=10.0))
+    gate.approve(plan)
+    weights = np.zeros(plan.dimension)
+    weights[1] = bad
+    assert refusal(ask(gate, plan, 0, weights)) is Reason.OUTSIDE_DOMAIN
+    assert ledger.account().charged() == []
+    assert isinstance(ask(gate, plan, 0), NoisyUpdate)
+
+
+@pytest.mark.parametrize("length", [1, 3, 5, 100_000])
+def test_weights_of_another_length_are_refused_and_cost_nothing(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, length: int
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    assert refusal(gate.answer(RoundRequest.at(plan.digest(), 0, np.zeros(length)))) is Reason.MALFORMED
+    assert ledger.account().charged() == []
+
+
+def test_a_revoked_plan_answers_nothing_not_even_what_it_answered_before(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    ask(gate, plan, 0)
+    gate.end(plan, revoke=True)
+    assert refusal(ask(gate, plan, 0)) is Reason.REVOKED
+    assert refusal(ask(gate, plan, 1)) is Reason.REVOKED
+
+
+def test_a_finished_plan_repeats_its_answers_and_gives_no_new_ones(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    first = ask(gate, plan, 0)
+    gate.end(plan)
+    assert ask(gate, plan, 0).to_bytes() == first.to_bytes()
+    assert refusal(ask(gate, plan, 1)) is Reason.REVOKED
+
+
+def test_a_plan_whose_noise_does_not_deliver_its_claim_is_not_approved(gate: Gate, plan_of: MakePlan) -> None:
+    plan = plan_of(epsilon=1.0)
+    terms = plan.silos[0]
+    weaker = plan.model_copy(update={"silos": (terms.model_copy(update={"sigma": terms.sigma * 0.999}),)})
+    with pytest.raises(ApprovalError, match="noise gives epsilon"):
+        gate.approve(weaker)
+    gate.approve(plan)
+
+
+def test_a_plan_beyond_the_budget_is_not_approved(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(plan_of(epsilon=2.5))
+    assert ledger.account().plans == {}
+
+
+def test_several_plans_on_one_data_set_compose_exactly(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    first, second = plan_of(epsilon=1.0), plan_of(epsilon=1.0, sampling="fixed")
+    gate.approve(first)
+    gate.approve(second)
+    for plan in (first, second):
+        for round in range(plan.rounds):
+            assert isinstance(ask(gate, plan, round), NoisyUpdate)
+    events = [(gate_module.plan_event(plan, plan.silos[0]), plan.rounds) for plan in (first, second)]
+    total = ledger.account().spent()
+    assert total == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
+    assert 1.0 < total < 2.0  # less than the sum of the two
+
+
+def test_approval_reserves_so_that_two_plans_cannot_promise_the_same_budget(gate: Gate, plan_of: MakePlan) -> None:
+    gate.approve(plan_of(epsilon=1.5))
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(plan_of(epsilon=1.5))
+
+
+def test_ending_a_plan_gives_back_what_it_did_not_use(gate: Gate, plan_of: MakePlan) -> None:
+    unused = plan_of(epsilon=1.5)
+    gate.approve(unused)
+    gate.end(unused)
+    gate.approve(plan_of(epsilon=1.9))
+
+
+def test_a_lowered_budget_stops_plans_approved_under_the_larger_one(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    plan = plan_of(epsilon=1.5)
+    gate.approve(plan)
+    ledger.grant(Budget(1.0, 1e-6))
+    assert refusal(ask(gate, plan, 0)) is Reason.BUDGET
+    assert ledger.account().charged() == []
+
+
+def test_a_plan_about_other_records_is_not_approved(gate: Gate, plan_of: MakePlan) -> None:
+    with pytest.raises(ApprovalError, match="the plan counts 41 records where there are 40"):
+        gate.approve(plan_of(members=[Member("clinic", 41, 1.0, 1e-6)]))
+    with pytest.raises(ApprovalError, match="no part"):
+        gate.approve(plan_of(members=[Member("bank", 40, 1.0, 1e-6)]))
+
+
+def test_a_plan_under_another_schema_is_not_approved(gate: Gate, plan_of: MakePlan, schema: Schema) -> None:
+    plan = plan_of()
+    other = plan.model_copy(update={"data": schema.model_copy(update={"radius": 1.0})})
+    with pytest.raises(ApprovalError, match="another schema"):
+        gate.approve(other)
+
+
+def test_records_changed_since_the_approval_are_not_released_from(
+    gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    fewer = Gate(records.take(np.arange(30)), ledger)
+    assert refusal(ask(fewer, plan, 0)) is Reason.NOT_APPROVED
+    assert ledger.account().charged() == []
+
+
+@pytest.mark.parametrize("sampling", ["full", "fixed", "poisson", "one-pass"])
+def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
+    gate: Gate, records: Records, plan_of: MakePlan, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Draws] = []
+    real_draw = randomness.draw
+
+    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
+        drawn.append(real_draw(plan, terms, answered=answered))
+        return drawn[-1]
+
+    monkeypatch.setattr(randomness, "draw", watched)
+    plan = plan_of(sampling=sampling)
+    gate.approve(plan)
+    random = np.random.default_rng(3)
+    for round in range(plan.rounds):
+        weights = random.normal(size=plan.dimension)
+        answer = ask(gate, plan, round, weights)
+        assert isinstance(answer, NoisyUpdate)
+        bare = mechanism.release(plan, plan.silos[0], weights, records, drawn[round])
+        assert unpack(answer.vector).tobytes() == bare.tobytes()
+
+
+def test_the_charge_is_on_disk_before_anything_is_drawn(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    real_draw = randomness.draw
+
+    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
+        with Ledger.open(ledger.path) as second_reader:
+            seen.append(len(second_reader.account().plans[plan.digest()].rounds))
+        return real_draw(plan, terms, answered=answered)
+
+    monkeypatch.setattr(randomness, "draw", watched)
+    plan = plan_of(rounds=3)
+    gate.approve(plan)
+    for round in range(3):
+        ask(gate, plan, round)
+    assert seen == [1, 2, 3]
+
+
+def test_many_callers_at_once_get_one_answer_per_round(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    plan = plan_of(rounds=3)
+    gate.approve(plan)
+    answers: list[Answer] = []
+    threads = [
+        threading.Thread(target=lambda r=round: answers.append(ask(gate, plan, r)))
+        for round in range(3)
+        for _ in range(6)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    updates = {(a.round, a.vector) for a in answers if isinstance(a, NoisyUpdate)}
+    charged = ledger.account().plans[plan.digest()].rounds
+    assert {round for round, _ in updates} == set(charged)
+    assert len(updates) == len(charged)
+    assert all(refusal(a) is Reason.ROUND_PASSED for a in answers if isinstance(a, Refusal))
+
+
+def test_two_gates_on_one_ledger_never_answer_a_round_twice(
+    gate: Gate, ledger: Ledger, records: Records, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    with Ledger.open(ledger.path) as other_ledger:
+        other = Gate(records, other_ledger)
+        first = ask(gate, plan, 0)
+        assert ask(other, plan, 0).to_bytes() == first.to_bytes()
+        second = ask(other, plan, 1)
+        assert ask(gate, plan, 1).to_bytes() == second.to_bytes()
+    assert len(ledger.account().plans[plan.digest()].rounds) == 2
+
+
+def test_refusals_are_logged_with_their_reason_up_to_a_limit(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LOGGED_REFUSALS >= 1000
+    monkeypatch.setattr(gate_module, "LOGGED_REFUSALS", 5)
+    for round in range(8):
+        ask(gate, plan_of(), round)
+    logged = [entry for entry in ledger.entries() if entry.kind == "refused"]
+    assert [entry.body["reason"] for entry in logged] == ["not-approved"] * 5
+
+
+def test_a_silo_with_one_record_is_protected_like_any_other(
+    tmp_path: Path, records: Records, plan_of: MakePlan
+) -> None:
+    plan = plan_of(members=[Member("hermit", 1, 1.0, 1e-6)])
+    with Ledger.create(tmp_path / "hermit.ledger", silo="hermit", budget=Budget(1.0, 1e-6)) as ledger:
+        gate = Gate(records.take(np.array([0])), ledger)
+        gate.approve(plan)
+        assert isinstance(ask(gate, plan, 0), NoisyUpdate)
+    # The noise must hide all of the one record: at least its clip.
+    assert plan.silos[0].sigma > 2 * plan.clip
+
+
+def test_one_pass_uses_every_record_at_most_once_and_wastes_none_on_missed_rounds(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[FloatArray] = []
+    real_draw = randomness.draw
+
+    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
+        draws = real_draw(plan, terms, answered=answered)
+        used.append(draws.participation)
+        return draws
+
+    monkeypatch.setattr(randomness, "draw", watched)
+    plan = plan_of(sampling="one-pass", rounds=5)
+    gate.approve(plan)
+    for round in (0, 2, 4):
+        ask(gate, plan, round)
+    assert np.sum(used, axis=0).max() == 1.0
+    assert [participation.sum() for participation in used] == [8.0, 8.0, 8.0]
+    once = accountant.epsilon([(gate_module.plan_event(plan, plan.silos[0]), 1)], 1e-6)
+    assert ledger.account().spent() == pytest.approx(once)

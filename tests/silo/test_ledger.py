@@ -1,0 +1,252 @@
+"""The ledger loses nothing, hides nothing, and says so when it was damaged."""
+
+import os
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.errors import (
+    AccountingError,
+    LedgerBusyError,
+    LedgerDamagedError,
+    LedgerError,
+    LedgerWriteError,
+)
+from ringfence.protocol.messages import NoisyUpdate, Reason, RoundRequest
+from ringfence.silo import chain as chain_module
+from ringfence.silo.chain import Draft
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+from ringfence.silo.summary import summarise
+from tests.support import MakePlan, ask, refusal
+
+
+@pytest.fixture
+def used(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> Path:
+    """A closed ledger with a plan and three released rounds."""
+    plan = plan_of()
+    gate.approve(plan)
+    for round in range(3):
+        assert isinstance(ask(gate, plan, round), NoisyUpdate)
+    ledger.close()
+    return ledger.path
+
+
+def raw(path: Path, *statements: str) -> None:
+    """Do to the file what only somebody who goes around the ledger can do."""
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER IF EXISTS entries_stay")
+    connection.execute("DROP TRIGGER IF EXISTS entries_rest")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def test_a_reopened_ledger_says_what_it_said_before(used: Path) -> None:
+    with Ledger.open(used) as first, Ledger.open(used) as second:
+        assert first.account().spent() == second.account().spent() > 0
+        assert [entry.kind for entry in first.entries()] == [
+            "opened", "budget", "approved", *["charged", "released"] * 3,
+        ]  # fmt: skip
+
+
+def test_entries_cannot_be_changed_or_deleted_through_sqlite(used: Path) -> None:
+    connection = sqlite3.connect(used)
+    for statement in ("DELETE FROM entries", "UPDATE entries SET body = '{}'"):
+        with pytest.raises(sqlite3.IntegrityError, match="never"):
+            connection.execute(statement)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE entries SET body = replace(body, '\"round\":1', '\"round\":4') WHERE kind = 'charged'",
+        "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'",
+        "UPDATE entries SET time = '2020-01-01' WHERE number = 2",
+        "UPDATE entries SET payload = x'00' WHERE kind = 'released'",
+        "UPDATE entries SET kind = 'refused' WHERE number = 6",
+        "DELETE FROM entries WHERE number = 5",
+        "DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)",
+        "DELETE FROM entries WHERE number > 3",
+        "DELETE FROM entries",
+        "UPDATE entries SET hash = (SELECT hash FROM entries WHERE number = 1) WHERE number = 3",
+    ],
+)
+def test_a_ledger_edited_by_hand_is_not_served_from(used: Path, edit: str) -> None:
+    raw(used, edit)
+    with pytest.raises(LedgerDamagedError, match="cannot be trusted"):
+        Ledger.open(used)
+
+
+def test_a_gate_notices_an_edit_while_it_runs(used: Path, records: Records) -> None:
+    with Ledger.open(used) as opened:
+        running = Gate(records, opened)
+        (digest,) = opened.account().plans
+        raw(used, "DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
+        answer = running.answer(RoundRequest.at(digest, 3, np.zeros(4)))
+        assert refusal(answer) is Reason.UNAVAILABLE
+
+
+@pytest.mark.parametrize("keep", [0, 1, 100, 4096, 10_000])
+def test_a_truncated_ledger_is_not_served_from(used: Path, keep: int) -> None:
+    os.truncate(used, keep)
+    with pytest.raises(LedgerError):
+        Ledger.open(used)
+
+
+def test_a_ledger_with_flipped_bytes_is_never_served_from_with_a_lower_cost(used: Path) -> None:
+    with Ledger.open(used) as ledger:
+        spent = ledger.account().spent()
+    content = used.read_bytes()
+    random = np.random.default_rng(0)
+    for place in random.integers(len(content), size=60):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        used.write_bytes(bytes(damaged))
+        try:
+            with Ledger.open(used) as ledger:
+                assert ledger.account().spent() >= spent  # the byte was unused space
+        except LedgerError:
+            pass
+        for leftover in used.parent.glob("*.ledger-*"):
+            leftover.unlink()
+
+
+def test_a_missing_ledger_is_an_error_and_not_a_fresh_budget(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="no ledger"):
+        Ledger.open(tmp_path / "lost.ledger")
+    assert not (tmp_path / "lost.ledger").exists()
+
+
+def test_a_ledger_is_never_started_over_an_existing_one(used: Path) -> None:
+    with pytest.raises(LedgerError, match="already"):
+        Ledger.create(used, silo="clinic", budget=Budget(1.0, 1e-6))
+
+
+def test_something_that_is_no_ledger_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("not a database " * 100)
+    with pytest.raises(LedgerDamagedError):
+        Ledger.open(tmp_path / "notes.txt")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-6), (-1.0, 1e-6), (float("nan"), 1e-6), (1.0, 0.0), (1.0, 1.0)]
+)
+def test_a_budget_that_is_no_budget_is_refused(tmp_path: Path, epsilon: float, delta: float) -> None:
+    with pytest.raises(AccountingError):
+        Ledger.create(tmp_path / "new.ledger", silo="clinic", budget=Budget(epsilon, delta))
+    assert not (tmp_path / "new.ledger").exists()
+
+
+def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch, records: Records
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    holder = sqlite3.connect(ledger.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    monkeypatch.setattr(chain_module, "_BUSY_SECONDS", 0.05)
+    with Ledger.open(ledger.path) as impatient:
+        with pytest.raises(LedgerBusyError, match="another process"):
+            impatient.grant(Budget(3.0, 1e-6))
+        assert refusal(ask(Gate(records, impatient), plan, 0)) is Reason.UNAVAILABLE
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert isinstance(ask(Gate(records, impatient), plan, 0), NoisyUpdate)
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from ringfence.silo.chain import Draft
+from ringfence.silo.ledger import Ledger
+with Ledger.open(Path(sys.argv[1])) as ledger:
+    for number in range(50):
+        draft = Draft("refused", {"plan": sys.argv[2], "round": number, "reason": "not-approved"})
+        ledger.update(lambda account: (None, [draft]))
+"""
+
+
+def test_several_processes_writing_at_once_keep_one_unbroken_chain(ledger: Ledger) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(ledger.path), str(i)]) for i in range(4)]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    entries = ledger.entries()
+    assert len(entries) == 2 + 4 * 50
+    for i in range(4):
+        assert [e.body["round"] for e in entries if e.body.get("plan") == str(i)] == list(range(50))
+
+
+def test_a_write_that_fails_half_way_leaves_no_entry(ledger: Ledger) -> None:
+    def decide(account: object) -> tuple[None, list[Draft]]:
+        return None, [
+            Draft("budget", {"epsilon": 9.0, "delta": 0.5}),
+            Draft("budget", {"epsilon": float("nan")}),
+        ]
+
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        ledger.update(decide)
+    assert ledger.account().budget == Budget(2.0, 1e-6)
+    assert len(ledger.entries()) == 2
+
+
+def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    """The operating system itself refuses to let files grow, as it does when the disk is full."""
+    plan = plan_of()
+    gate.approve(plan)
+    before = len(ledger.entries())
+    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, old_limit[1]))
+        answer = ask(gate, plan, 0)
+        with pytest.raises(LedgerWriteError, match="Make room"):
+            ledger.grant(Budget(3.0, 1e-6))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
+        signal.signal(signal.SIGXFSZ, old_handler)
+    assert refusal(answer) is Reason.UNAVAILABLE
+    assert len(ledger.entries()) == before
+    assert isinstance(ask(gate, plan, 0), NoisyUpdate)
+
+
+def test_a_forked_child_may_not_use_its_parent_s_ledger(ledger: Ledger) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            ledger.account()
+        except LedgerError:
+            os._exit(42)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+
+
+def test_only_its_owner_may_read_a_ledger_s_file(ledger: Ledger) -> None:
+    assert ledger.path.stat().st_mode & 0o077 == 0
+
+
+def test_the_summary_says_what_was_released_and_what_is_left(used: Path) -> None:
+    summary = summarise(used)
+    assert summary["silo"] == "clinic"
+    assert summary["chain"] == "intact"
+    (plan,) = summary["plans"]
+    assert (plan["charged"], plan["released"], plan["rounds"], plan["state"]) == (3, 3, 5, "running")
+    assert 0 < summary["spent"] < 1.0
+    # The running plan has reserved the epsilon of 1 that it may come to.
+    assert summary["spent"] + summary["reserved"] == pytest.approx(1.0, rel=1e-4)
+    assert summary["left"] == pytest.approx(1.0, rel=1e-4)
+
+
+def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:
+    with Ledger.open(used) as ledger:
+        content = repr(ledger.entries())
+    for value in records.features[:, :3].ravel():
+        assert repr(float(value)) not in content
