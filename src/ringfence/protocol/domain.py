@@ -43,8 +43,10 @@ class Ball(_Domain):
     def project(self, weights: FloatArray) -> FloatArray:
         """Scale down to the radius what lies beyond it."""
         xp = namespace(weights)
-        norm = xp.sqrt(xp.sum(weights * weights))
-        result: FloatArray = weights * (self.radius / xp.maximum(norm, self.radius))
+        # In units of the largest number, so that squares cannot overflow.
+        scale = xp.maximum(xp.max(xp.abs(weights)), self.radius)
+        norm, radius = xp.sqrt(xp.sum((weights / scale) ** 2)), self.radius / scale
+        result: FloatArray = weights * (radius / xp.maximum(norm, radius))
         return result
 
     def reach(self, dimension: int) -> float:

@@ -57,7 +57,9 @@ def read_csv(path: Path) -> dict[str, list[str]]:
         cells: list[list[str]] = []
         for number, row in enumerate(rows, start=2):
             if not row:
-                continue
+                if any(rows):
+                    raise RecordsError(f"{path}, line {number} is blank in the middle of the file; remove it.")
+                break
             if len(row) != len(names):
                 raise RecordsError(
                     f"{path}, line {number} has {len(row)} cells where the first line names {len(names)} columns."
@@ -120,8 +122,8 @@ def _numbers(column: Numeric, name: str, table: Table, source: str) -> FloatArra
     if bad.size:
         row = int(bad[0])
         if not cells[row]:
-            raise _refuse(source, row, name, "the cell is empty; give the column a public `missing` value in the "
-                          "schema, or remove the row")  # fmt: skip
+            problem = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
+            raise _refuse(source, row, name, problem)
         raise _refuse(source, row, name, "this is not a finite number")
     return (np.clip(values, column.lower, column.upper) - column.offset) / column.unit
 

@@ -5,6 +5,9 @@ output. Every loss here is φ(u, y), so its gradient in W is the outer product o
 ∂φ/∂u. Hence the gradient's norm is ‖residual‖·‖x‖, and clipping every record's gradient needs no
 per-record gradient in memory.
 
+`scores` has one row per record and, last, one column per output. Between the two there may be further axes
+(the simulator's configurations), over which every loss broadcasts.
+
 The constants are those of the loss as a function of W, for ‖x‖ ≤ X (with the intercept's 1 in it),
 ‖W‖ ≤ ρ and |y| ≤ Y: L bounds the gradient, β the curvature from above, μ from below.
 """
@@ -30,7 +33,7 @@ class Constants:
 
 
 class _Loss(Public):
-    """A loss φ(u, y); `scores` has one row per record and one column per output."""
+    """A loss φ(u, y)."""
 
     @property
     def outputs(self) -> int:
@@ -58,13 +61,13 @@ class Logistic(_Loss):
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return log(1 + exp(−y·u)), without overflow."""
         xp = namespace(scores)
-        result: FloatArray = xp.logaddexp(0.0, -targets * scores[:, 0])
+        result: FloatArray = xp.logaddexp(0.0, -_beside(scores[..., 0], targets) * scores[..., 0])
         return result
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return −y·sigmoid(−y·u); by tanh, which cannot overflow."""
         xp = namespace(scores)
-        y = targets[:, None]
+        y = _beside(scores, targets)
         result: FloatArray = -0.5 * y * (1.0 - xp.tanh(0.5 * y * scores))
         return result
 
@@ -90,16 +93,16 @@ class Softmax(_Loss):
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return log Σ exp(u) − u_y, shifted by the largest score so that it cannot overflow."""
         xp = namespace(scores)
-        shifted = scores - scores.max(axis=1, keepdims=True)
-        chosen = xp.where(self._one_hot(scores, targets), shifted, 0.0).sum(axis=1)
-        result: FloatArray = xp.log(xp.exp(shifted).sum(axis=1)) - chosen
+        shifted = scores - scores.max(axis=-1, keepdims=True)
+        chosen = xp.where(self._one_hot(scores, targets), shifted, 0.0).sum(axis=-1)
+        result: FloatArray = xp.log(xp.exp(shifted).sum(axis=-1)) - chosen
         return result
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return p − e_y."""
         xp = namespace(scores)
-        weights = xp.exp(scores - scores.max(axis=1, keepdims=True))
-        result: FloatArray = weights / weights.sum(axis=1, keepdims=True) - self._one_hot(scores, targets)
+        weights = xp.exp(scores - scores.max(axis=-1, keepdims=True))
+        result: FloatArray = weights / weights.sum(axis=-1, keepdims=True) - self._one_hot(scores, targets)
         return result
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
@@ -109,7 +112,7 @@ class Softmax(_Loss):
 
     def _one_hot(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         xp = namespace(scores)
-        result: FloatArray = targets[:, None] == xp.arange(self.classes)
+        result: FloatArray = _beside(scores, targets) == xp.arange(self.classes)
         return result
 
 
@@ -120,16 +123,16 @@ class Squared(_Loss):
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return ½(u − y)²."""
-        result: FloatArray = 0.5 * (scores[:, 0] - targets) ** 2
+        result: FloatArray = 0.5 * self.residuals(scores, targets)[..., 0] ** 2
         return result
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return u − y."""
-        return scores - targets[:, None]
+        return scores - _beside(scores, targets)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X(Xρ + Y), infinite on the whole space; β = X²."""
-        return Constants(feature_norm * (feature_norm * weight_norm + target_bound), feature_norm**2, 0.0)
+        return Constants(feature_norm * _largest_error(feature_norm, target_bound, weight_norm), feature_norm**2, 0.0)
 
 
 class Huber(_Loss):
@@ -141,7 +144,7 @@ class Huber(_Loss):
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return the Huber loss."""
         xp = namespace(scores)
-        error = scores[:, 0] - targets
+        error = (scores - _beside(scores, targets))[..., 0]
         inner = xp.clip(error, -self.threshold, self.threshold)
         result: FloatArray = inner * (error - 0.5 * inner)
         return result
@@ -149,13 +152,22 @@ class Huber(_Loss):
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return u − y, cut off at ±h."""
         xp = namespace(scores)
-        result: FloatArray = xp.clip(scores - targets[:, None], -self.threshold, self.threshold)
+        result: FloatArray = xp.clip(scores - _beside(scores, targets), -self.threshold, self.threshold)
         return result
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = hX, or that of the squared loss where errors cannot reach h; β = X²."""
-        largest_error = feature_norm * weight_norm + target_bound
+        largest_error = _largest_error(feature_norm, target_bound, weight_norm)
         return Constants(feature_norm * min(self.threshold, largest_error), feature_norm**2, 0.0)
+
+
+def _beside(scores: FloatArray, targets: FloatArray) -> FloatArray:
+    """Return the targets shaped to broadcast with the scores, one row per record."""
+    return targets.reshape(-1, *[1] * (scores.ndim - 1))
+
+
+def _largest_error(feature_norm: float, target_bound: float, weight_norm: float) -> float:
+    return (feature_norm * weight_norm if feature_norm > 0 else 0.0) + target_bound
 
 
 Loss: TypeAlias = Annotated[Logistic | Softmax | Squared | Huber, Field(discriminator="name")]

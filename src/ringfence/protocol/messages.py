@@ -24,6 +24,8 @@ def _is_a_vector(text: str) -> str:
         raise ValueError("not base64") from None
     if not content or len(content) % 8:
         raise ValueError("not a whole number of 8-byte floats")
+    if base64.b64encode(content).decode() != text:
+        raise ValueError("not in canonical base64")
     return text
 
 
@@ -54,7 +56,7 @@ class _Message(Public):
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read a message, or raise MessageError with a reason that quotes nothing."""
-        return cls.parse(content, error=MessageError, limit=SIZE_LIMIT)
+        return cls.parse(content, error=MessageError, limit=SIZE_LIMIT, quote=False)
 
 
 class RoundRequest(_Message):
@@ -136,4 +138,4 @@ def parse_answer(content: bytes) -> Answer:
     try:
         return _ANSWER.validate_json(content)
     except ValidationError as refused:
-        raise MessageError(f"This is not an answer of a silo: {explain(refused)}.") from None
+        raise MessageError(f"This is not an answer of a silo: {explain(refused, quote=False)}.") from None

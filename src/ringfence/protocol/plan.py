@@ -35,8 +35,8 @@ class SiloTerms(Public):
     """
 
     name: SiloName
-    records: int = Field(ge=1)
-    batch: int = Field(ge=1)
+    records: int = Field(ge=1, le=2**53)
+    batch: int = Field(ge=1, le=2**53)
     sigma: float = Field(gt=0)
     epsilon: float = Field(gt=0)
     delta: float = Field(gt=0, lt=1)
@@ -151,7 +151,7 @@ class Plan(Public):
                 f"the noise of silo '{terms.name}' is less than a millionth of the clip, which protects nobody "
                 "and cannot be added exactly"
             )
-        if not 2.0**-900 < terms.sigma < 2.0**900:
+        if not 2.0**-300 < terms.sigma < 2.0**300:
             raise ValueError(f"the noise of silo '{terms.name}' is out of the range of numbers we compute with")
 
     @cached_property

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Self
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,15 +19,22 @@ class Public(BaseModel):
 
     def canonical(self) -> bytes:
         """Serialise so that equal documents have equal bytes: sorted keys, shortest floats, no white space."""
-        content = self.model_dump(mode="json")
+        content = _without_negative_zero(self.model_dump(mode="json"))
         return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    def __copy__(self) -> Self:
+        """Copy the fields alone: what was computed from them does not fit a changed copy."""
+        copied = super().__copy__()
+        for name in set(copied.__dict__) - set(type(self).model_fields):
+            del copied.__dict__[name]
+        return copied
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical bytes: the document's name in messages and ledgers."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
     @classmethod
-    def parse(cls, content: bytes, *, error: type[RingfenceError], limit: int = 16 * 2**20) -> Self:
+    def parse(cls, content: bytes, *, error: type[RingfenceError], limit: int = 16 * 2**20, quote: bool = True) -> Self:
         """Read a document from bytes that anybody may have written; refuse with `error` and one sentence."""
         name = cls.__name__
         if len(content) > limit:
@@ -35,15 +42,30 @@ class Public(BaseModel):
         try:
             return cls.model_validate_json(content)
         except ValidationError as refused:
-            raise error(f"This is not a valid {name}: {explain(refused)}.") from None
+            raise error(f"This is not a valid {name}: {explain(refused, quote=quote)}.") from None
         except RecursionError:
             raise error(f"This is not a valid {name}: it is nested too deeply.") from None
 
 
-def explain(refused: ValidationError) -> str:
+def _without_negative_zero(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_negative_zero(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_negative_zero(inner) for inner in value]
+    return 0.0 if isinstance(value, float) and value == 0 else value
+
+
+def explain(refused: ValidationError, *, quote: bool = True) -> str:
     """Name the first thing that is wrong, where it stands and how many more there are, but not its value."""
     problems = refused.errors(include_url=False, include_input=False, include_context=False)
-    place = ".".join(str(step) for step in problems[0]["loc"])
-    message = problems[0]["msg"].removeprefix("Value error, ").rstrip(".")
+    first = problems[0]
+    kind, steps = first["type"], first["loc"]
+    message = first["msg"].removeprefix("Value error, ").rstrip(".")
+    if not quote and kind == "extra_forbidden":  # the field's name is the sender's
+        steps, message = steps[:-1], "a field that is not permitted here"
+    elif not quote and kind == "union_tag_invalid":  # pydantic quotes the tag
+        message = "this is none of the kinds that are known here"
+    place = ".".join(str(step) for step in steps)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{place}: {message}{more}" if place else f"{message}{more}"
+    text = f"{place}: {message}{more}" if place else f"{message}{more}"
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -4,6 +4,7 @@ Bounds and categories come from public knowledge (a code book, a law, common sen
 records: they decide how values are scaled and clipped, so bounds read from data would leak it.
 """
 
+import json
 import math
 import tomllib
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ class Numeric(Public):
             raise ValueError("lower must be smaller than upper (type = 'ignore' drops a constant column)")
         if not math.isfinite(self.upper - self.lower):
             raise ValueError("the range from lower to upper is too wide to compute with")
+        if not self.unit > 0 or not math.isfinite(self.offset):
+            raise ValueError("lower and upper are too close, or too large, to compute with")
         for name, value in (("center", self.center), ("missing", self.missing)):
             if value is not None and not self.lower <= value <= self.upper:
                 raise ValueError(f"{name} must lie between lower and upper")
@@ -192,7 +195,7 @@ def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the 
                         'known about the column (not what this file happens to contain), or type = "ignore".'
                     )
     try:
-        return Schema.model_validate({"target": target, **content}, strict=False)
+        return Schema.model_validate({**content, "target": target}, strict=False)
     except ValidationError as refused:
         raise SchemaError(f"In {source}, {explain(refused)}.") from None
 
@@ -213,7 +216,7 @@ def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
         "",
     ]
     for name, kind in types.items():
-        quoted = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        quoted = json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON escapes as TOML does
         lines.append(f"[columns.{quoted}]")
         lines.append(f'type = "{kind}"')
         if kind == "numeric":

@@ -47,18 +47,24 @@ def run(
     """
     choices = choices or np.random.default_rng()
     digest = plan.digest()
-    state = minibatch.init(plan, np.zeros(plan.dimension))
+    settings = minibatch.settings(plan)
+    state = minibatch.init(np.zeros(plan.dimension))
     gone: set[str] = set()
     history: list[Outcome] = []
     for round in range(plan.rounds):
-        asked = [name for name in _available(plan, choices) if name not in gone]
+        asked = _asked(plan, gone, choices)
         request = RoundRequest.at(digest, round, minibatch.query(state))
         answers = ask(request, asked) if asked else {}
         updates = {name: vector for name in asked if (vector := _usable(plan, request, name, answers)) is not None}
-        refusals = {name: a.reason for name, a in answers.items() if isinstance(a, Refusal) and name in asked}
+        refusals = {
+            name: answer.reason
+            for name in asked
+            if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
+        }
         gone |= {name for name, reason in refusals.items() if reason.is_final}
         if updates:
-            state = minibatch.step(plan, state, mean_update(plan, updates), round)
+            gradient = mean_update(plan, updates)
+            state = minibatch.step(settings, plan.domain.project, state, gradient, round)
         outcome = Outcome(
             round,
             tuple(updates),
@@ -88,14 +94,22 @@ def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:
     return total
 
 
-def _available(plan: Plan, choices: np.random.Generator) -> list[str]:
-    names = [terms.name for terms in plan.silos]
+def _asked(plan: Plan, gone: set[str], choices: np.random.Generator) -> list[str]:
+    names = [terms.name for terms in plan.silos if terms.name not in gone]
     if plan.participation.silos is not None:
-        chosen = choices.choice(len(names), size=plan.participation.silos, replace=False)
+        chosen = choices.choice(len(names), size=min(plan.participation.silos, len(names)), replace=False)
         return [names[i] for i in sorted(chosen)]
     if plan.participation.probability is not None:
         return [name for name in names if choices.random() < plan.participation.probability]
     return names
+
+
+_LARGEST = 1e100
+"""No honest number is larger, and a step from it cannot overflow; NaN and infinity fail the comparison too."""
+
+
+def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
+    return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)
 
 
 def _usable(plan: Plan, request: RoundRequest, silo: str, answers: Mapping[str, Answer]) -> FloatArray | None:
@@ -103,9 +117,9 @@ def _usable(plan: Plan, request: RoundRequest, silo: str, answers: Mapping[str, 
     answer = answers.get(silo)
     if not isinstance(answer, NoisyUpdate):
         return None
-    if (answer.plan, answer.round, answer.silo) != (request.plan, request.round, silo):
+    if not _belongs(answer, request, silo):
         return None
     vector = unpack(answer.vector)
-    if vector.shape != (plan.dimension,) or not np.all(np.isfinite(vector)):
+    if vector.shape != (plan.dimension,) or not np.all(np.abs(vector) <= _LARGEST):
         return None
     return vector

@@ -15,7 +15,9 @@ contributes 0.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
+
+import numpy as np
 
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan, SiloTerms
@@ -23,6 +25,13 @@ from ringfence.silo.records import Records
 
 GRID_BITS = 30
 """Released numbers are multiples of a power of two between sigma·2⁻³¹ and sigma·2⁻³⁰."""
+
+
+class Residuals(Protocol):
+    """What the mechanism needs of a loss."""
+
+    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return the derivative of every record's loss in its scores."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,40 +52,36 @@ def release(plan: Plan, terms: SiloTerms, weights: FloatArray, records: Records,
     mean = clipped_mean(
         plan.loss,
         plan.clip,
-        weights=weights,
+        weights=weights.reshape(plan.data.width, -1),
         features=records.features,
         norms=records.norms,
         targets=records.targets,
-        participation=draws.participation,
-        batch=terms.batch,
+        shares=draws.participation / terms.batch,
     )
-    return on_grid(mean, 2.0 ** grid_exponent(terms.sigma)) + draws.noise
-
-
-def on_grid(values: FloatArray, grid: float) -> FloatArray:
-    """Round to multiples of `grid`, a power of two, so that only the rounding itself is inexact."""
-    result: FloatArray = namespace(values).round(values / grid) * grid
-    return result
+    grid = 2.0 ** grid_exponent(terms.sigma)
+    # Dividing by a power of two is exact, so only the rounding itself is inexact.
+    return np.round(mean.reshape(-1) / grid) * grid + draws.noise
 
 
 def clipped_mean(
-    loss: Any,
-    clip: float,
+    loss: Residuals,
+    clip: FloatArray | float,
     *,
     weights: FloatArray,
     features: FloatArray,
     norms: FloatArray,
     targets: FloatArray,
-    participation: FloatArray,
-    batch: float,
+    shares: FloatArray,
 ) -> FloatArray:
-    """Average the participants' clipped gradients, divided by the public `batch`: not private by itself.
+    """Add up the records' clipped gradients, each times its share: not private by itself.
 
-    A record's gradient is outer(x, residual), of norm ‖x‖·‖residual‖, so scaling the residual clips it.
+    A record's gradient is outer(x, residual), of norm ‖x‖·‖residual‖, so scaling the residual clips it. The
+    weights have one row per feature and, last, one column per output; between them, as in `clip` and behind
+    the records in `shares`, there may be axes of configurations, which the simulator runs side by side.
     """
     xp = namespace(features)
-    residuals = loss.residuals(features @ weights.reshape(features.shape[1], -1), targets)
-    lengths = norms * xp.sqrt(xp.sum(residuals * residuals, axis=1))
-    shares = participation * (clip / xp.maximum(lengths, clip)) / batch
-    result: FloatArray = (features.T @ (residuals * shares[:, None])).reshape(-1)
+    residuals = loss.residuals(xp.tensordot(features, weights, axes=1), targets)
+    lengths = norms.reshape(-1, *[1] * (weights.ndim - 2)) * xp.sqrt(xp.sum(residuals * residuals, axis=-1))
+    factors = shares.reshape(*shares.shape, *[1] * (lengths.ndim - shares.ndim)) * (clip / xp.maximum(lengths, clip))
+    result: FloatArray = xp.tensordot(features, residuals * factors[..., None], axes=[[0], [0]])
     return result

@@ -1,24 +1,44 @@
 """Noisy minibatch SGD (Algorithm 2 of the paper; Algorithm 7 for unbalanced silos)."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import MinibatchSGD, Plan
+from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.plan import Plan
+
+Number: TypeAlias = FloatArray | float
+"""A number, or in the simulator an array of them."""
+
+
+class Settings(NamedTuple):
+    """What the steps depend on."""
+
+    step: Number
+    momentum: Number
+    skip: Number
+    growth: Number
+    ridge: Number
 
 
 class State(NamedTuple):
-    """Where the next round is asked, the velocity, and the weighted sum of the query points so far."""
+    """Where the next round is asked, the velocity, and the weighted sum of the query points up to round `last`."""
 
     weights: FloatArray
     velocity: FloatArray
     total: FloatArray
-    mass: FloatArray | float
+    mass: Number
+    last: Number
 
 
-def init(plan: Plan, start: FloatArray) -> State:
-    """Begin at `start`, which must lie in the plan's domain."""
-    del plan
-    return State(start, 0.0 * start, 0.0 * start, 0.0)
+def settings(plan: Plan) -> Settings:
+    """Read the settings from a plan."""
+    spec = plan.algorithm
+    return Settings(spec.step, spec.momentum, spec.skip, spec.growth, plan.ridge)
+
+
+def init(start: FloatArray) -> State:
+    """Begin at `start`, which must lie in the domain."""
+    return State(start, 0.0 * start, 0.0 * start, 0.0, 0.0)
 
 
 def query(state: State) -> FloatArray:
@@ -26,22 +46,32 @@ def query(state: State) -> FloatArray:
     return state.weights
 
 
-def step(plan: Plan, state: State, gradient: FloatArray, round: int) -> State:
+def step(
+    settings: Settings,
+    project: Callable[[FloatArray], FloatArray],
+    state: State,
+    gradient: FloatArray,
+    round: Number,
+) -> State:
     """Take a projected step: v ← momentum·v − step·g, w ← Proj(w + v).
 
-    The average weighs round r by growth^(r − R + 1), which is growth^r without its overflow.
+    The average weighs round r by growth^r, in units of the last round counted so that it cannot overflow.
     """
-    spec: MinibatchSGD = plan.algorithm
-    share = (round >= spec.skip) * spec.growth ** (round - (plan.rounds - 1.0))
-    velocity = spec.momentum * state.velocity - spec.step * (gradient + plan.ridge * state.weights)
+    counts = 1.0 * (round >= settings.skip)
+    fade = settings.growth ** (state.last - round)
+    velocity = settings.momentum * state.velocity - settings.step * (gradient + settings.ridge * state.weights)
     return State(
-        plan.domain.project(state.weights + velocity),
+        project(state.weights + velocity),
         velocity,
-        state.total + share * state.weights,
-        state.mass + share,
+        fade * state.total + counts * state.weights,
+        fade * state.mass + counts,
+        1.0 * round,
     )
 
 
 def output(state: State) -> FloatArray:
     """Return the weighted average of the query points, or the last point if no round counted."""
-    return state.total / state.mass if state.mass else state.weights
+    xp = namespace(state.weights)
+    counted = xp.asarray(state.mass) > 0
+    result: FloatArray = xp.where(counted, state.total / xp.where(counted, state.mass, 1.0), state.weights)
+    return result

@@ -1,0 +1,309 @@
+"""Messages: exact on the wire, and nothing but a MessageError from bytes that anybody may have written."""
+
+import base64
+import json
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ringfence.errors import MessageError
+from ringfence.protocol.messages import (
+    SIZE_LIMIT,
+    NoisyUpdate,
+    Reason,
+    Refusal,
+    RoundRequest,
+    pack,
+    parse_answer,
+    unpack,
+)
+
+PLAN = "0123456789abcdef" * 4
+
+Reader = Callable[[bytes], object]
+READERS: list[Reader] = [RoundRequest.from_bytes, NoisyUpdate.from_bytes, Refusal.from_bytes, parse_answer]
+
+REQUEST = RoundRequest.at(PLAN, 3, np.array([1.0, -2.5]))
+UPDATE = NoisyUpdate(plan=PLAN, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
+REFUSAL = Refusal(plan=PLAN, round=3, silo="north", reason=Reason.BUDGET)
+
+AnyMessage = RoundRequest | NoisyUpdate | Refusal
+MESSAGES: list[tuple[AnyMessage, Reader]] = [
+    (REQUEST, RoundRequest.from_bytes),
+    (UPDATE, NoisyUpdate.from_bytes),
+    (UPDATE, parse_answer),
+    (REFUSAL, Refusal.from_bytes),
+    (REFUSAL, parse_answer),
+]
+every_message = pytest.mark.parametrize(
+    ("message", "read"), MESSAGES, ids=lambda value: getattr(value, "kind", None) or value.__qualname__
+)
+every_reader = pytest.mark.parametrize("read", READERS, ids=lambda read: read.__qualname__)
+
+
+def fields(message: AnyMessage, **changes: Any) -> bytes:
+    return json.dumps({**json.loads(message.to_bytes()), **changes}).encode()
+
+
+def refusal(read: Reader, content: bytes) -> str:
+    with pytest.raises(MessageError) as caught:
+        read(content)
+    sentence = str(caught.value)
+    assert len(sentence) < 400
+    assert "\n" not in sentence
+    return sentence
+
+
+# On the wire
+
+
+@every_message
+def test_a_message_survives_the_wire_byte_for_byte(message: AnyMessage, read: Reader) -> None:
+    again = read(message.to_bytes())
+    assert again == message
+    assert isinstance(again, type(message))
+    assert again.to_bytes() == message.to_bytes()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.floats(width=64), min_size=1, max_size=20), st.integers(0, 2**53))
+def test_numbers_survive_the_wire_bit_for_bit(numbers: list[float], round: int) -> None:
+    request = RoundRequest.at(PLAN, round, np.array(numbers))
+    again = RoundRequest.from_bytes(request.to_bytes())
+    assert again.round == round
+    assert unpack(again.weights).tobytes() == np.array(numbers).tobytes()
+    assert again.to_bytes() == request.to_bytes()
+
+
+def test_a_vector_is_little_endian_base64_whatever_the_array_looked_like() -> None:
+    numbers = [1.0, -2.5, 1e-300]
+    expected = base64.b64encode(struct.pack("<3d", *numbers)).decode()
+    assert pack(np.array(numbers)) == expected
+    assert pack(np.array(numbers, dtype=">f8").view()) == expected
+    assert pack(np.repeat(numbers, 2)[::2]) == expected
+    assert unpack(expected).dtype == np.float64
+    np.testing.assert_array_equal(unpack(expected), numbers)
+
+
+def test_an_unpacked_vector_can_be_computed_with_in_place() -> None:
+    vector = unpack(pack(np.ones(2)))
+    vector += 1.0
+    np.testing.assert_array_equal(vector, [2.0, 2.0])
+
+
+def test_equal_numbers_have_only_one_spelling() -> None:
+    # The last character of the base64 of 8 bytes carries two bits that decoding drops.
+    assert base64.b64decode("AAAAAAAAAAB=") == base64.b64decode("AAAAAAAAAAA=") == bytes(8)
+    assert RoundRequest.from_bytes(fields(REQUEST, weights="AAAAAAAAAAA="))
+    refusal(RoundRequest.from_bytes, fields(REQUEST, weights="AAAAAAAAAAB="))
+
+
+# Reasons
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_survives_the_wire_and_explains_itself_in_a_sentence(reason: Reason) -> None:
+    sent = Refusal(plan=PLAN, round=0, silo="north", reason=reason)
+    received = parse_answer(sent.to_bytes())
+    assert isinstance(received, Refusal)
+    assert received.reason is reason
+    assert reason.explanation.endswith(".")
+
+
+def test_only_reasons_that_no_later_round_can_cure_are_final() -> None:
+    assert {reason for reason in Reason if reason.is_final} == {Reason.NOT_APPROVED, Reason.REVOKED, Reason.BUDGET}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(("message", "read"), [(REQUEST, RoundRequest.from_bytes), (UPDATE, parse_answer)])
+def test_a_message_longer_than_the_limit_is_not_read(message: AnyMessage, read: Reader) -> None:
+    content = message.to_bytes()
+    padded = content + b" " * (SIZE_LIMIT - len(content))
+    assert read(padded) == message
+    assert str(SIZE_LIMIT) in refusal(read, padded + b" ")
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [
+        "",
+        "=",
+        "AAAAAAAAAAA",  # padding missing
+        "AAAAAAAAAAA==",
+        "AAAAAAAAAA==",  # 7 bytes
+        "AAAAAAAAAAAA",  # 9 bytes
+        "AAAAAAAAAAA=" * 2,
+        "AAAA AAAAAAA=",
+        "AAAA\nAAAAAAA=",
+        "AAAAAAAAAAA=\n",
+        "-_AAAAAAAAA=",
+        "é" * 12,
+        "\x00" * 12,
+        pack(np.ones(4))[:-4],
+        None,
+        1.0,
+        [1.0, 2.0],
+        {"data": "AAAAAAAAAAA="},
+    ],
+    ids=repr,
+)
+def test_a_vector_that_is_not_whole_floats_in_base64_is_refused(vector: Any) -> None:
+    assert "weights" in refusal(RoundRequest.from_bytes, fields(REQUEST, weights=vector))
+    assert "vector" in refusal(parse_answer, fields(UPDATE, vector=vector))
+
+
+@every_message
+def test_a_field_too_many_or_too_few_is_refused(message: AnyMessage, read: Reader) -> None:
+    assert "not permitted" in refusal(read, fields(message, sigma=0.0))
+    content = json.loads(message.to_bytes())
+    for name in content:
+        if name == "kind" and read is not parse_answer:
+            continue  # the reader's own kind, by default
+        rest = {key: value for key, value in content.items() if key != name}
+        assert name in refusal(read, json.dumps(rest).encode())
+
+
+@every_message
+@pytest.mark.parametrize(
+    "plan", ["", "0" * 63, "0" * 65, "G" * 64, PLAN.upper(), PLAN + "\n", "\n" + PLAN, 0, None], ids=repr
+)
+def test_a_digest_that_is_not_64_hexadecimal_digits_is_refused(message: AnyMessage, read: Reader, plan: Any) -> None:
+    assert "plan" in refusal(read, fields(message, plan=plan))
+
+
+@every_message
+@pytest.mark.parametrize("round", [-1, 2**53 + 1, 10**30, 10**4000, 1.0, 0.5, "1", True, None, [1]], ids=type)
+def test_a_round_that_is_not_a_natural_number_of_moderate_size_is_refused(
+    message: AnyMessage, read: Reader, round: Any
+) -> None:
+    assert "round" in refusal(read, fields(message, round=round))
+
+
+@pytest.mark.parametrize("digits", [5_000, 1_000_000])
+def test_a_number_of_very_many_digits_is_refused(digits: int) -> None:
+    for message, read in MESSAGES:
+        content = message.to_bytes().replace(b'"round":3', b'"round":' + b"9" * digits)
+        assert len(content) > digits
+        refusal(read, content)
+
+
+@pytest.mark.parametrize("silo", ["", "a/b", "a\nb", "a\x00", "a" * 201, "\x7f", 3, None], ids=repr)
+def test_an_answer_with_an_impossible_silo_name_is_refused(silo: Any) -> None:
+    for message in (UPDATE, REFUSAL):
+        assert "silo" in refusal(parse_answer, fields(message, silo=silo))
+
+
+def test_a_refusal_for_a_reason_that_does_not_exist_is_refused() -> None:
+    for reason in ("because", "", "BUDGET", None, 3):
+        assert "reason" in refusal(parse_answer, fields(REFUSAL, reason=reason))
+
+
+def test_messages_of_the_wrong_kind_are_refused() -> None:
+    for message, own in ((REQUEST, READERS[0]), (UPDATE, READERS[1]), (REFUSAL, READERS[2])):
+        for read in READERS[:3]:
+            if read is not own:
+                refusal(read, message.to_bytes())
+    refusal(parse_answer, REQUEST.to_bytes())
+    for read in READERS:
+        refusal(read, fields(UPDATE, kind="model"))
+
+
+def test_a_silo_that_builds_an_impossible_message_is_stopped_as_well() -> None:
+    with pytest.raises(ValidationError):
+        NoisyUpdate(plan=PLAN, round=-1, silo="north", vector=pack(np.ones(1)))
+    with pytest.raises(ValidationError):
+        RoundRequest.at(PLAN, 0, np.zeros(0))
+
+
+# Hostile bytes
+
+
+@every_reader
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"0",
+        b"{",
+        b"\x00",
+        b"\xff\xfe{}",
+        b"\xef\xbb\xbf{}",
+        b"NaN",
+        b'{"kind":"update","kind":"refusal"}',
+        b'{"kind":"\\ud800"}',
+        b'{"kind":["update"]}',
+        b"[" * 100_000,
+        b'{"kind":' * 100_000,
+        b'{"kind":"update","plan":' + b"[" * 100_000,
+        b'{"kind":"update","plan":' + b"[" * 150 + b"]" * 150 + b"}",
+    ],
+    ids=lambda content: repr(content[:30]),
+)
+def test_bytes_that_are_no_message_are_refused(read: Reader, content: bytes) -> None:
+    refusal(read, content)
+
+
+@every_reader
+@settings(max_examples=100, deadline=None)
+@given(content=st.binary(max_size=200) | st.text(max_size=50).map(lambda text: json.dumps(text).encode()))
+def test_any_bytes_are_refused_with_a_message_error(read: Reader, content: bytes) -> None:
+    refusal(read, content)
+
+
+@every_message
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_damaged_message_is_read_or_refused_with_a_message_error(
+    message: AnyMessage, read: Reader, data: st.DataObject
+) -> None:
+    content = bytearray(message.to_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        again = read(bytes(content))
+    except MessageError:
+        return
+    assert isinstance(again, RoundRequest | NoisyUpdate | Refusal)
+    assert read(again.to_bytes()) == again
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+JSON = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5), SCALARS, max_size=3)
+
+
+@every_message
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_any_value_in_any_field_is_read_or_refused_with_a_message_error(
+    message: AnyMessage, read: Reader, data: st.DataObject
+) -> None:
+    name = data.draw(st.sampled_from(sorted(json.loads(message.to_bytes()))))
+    content = fields(message, **{name: data.draw(JSON)})
+    with suppress(MessageError):
+        assert isinstance(read(content), RoundRequest | NoisyUpdate | Refusal)
+
+
+HOSTILE = "EVIL\nTEXT" + "!" * 1000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kind": HOSTILE}, {HOSTILE: 1}, {"plan": HOSTILE}, {"silo": HOSTILE}, {"vector": HOSTILE}, {"reason": HOSTILE}],
+    ids=lambda changes: next(iter(changes))[:4],
+)
+@every_reader
+def test_the_words_of_a_refusal_quote_nothing_of_the_message(read: Reader, changes: dict[str, Any]) -> None:
+    """Otherwise a stranger writes into our logs: "a reason that quotes nothing"."""
+    for message in (REQUEST, UPDATE, REFUSAL):
+        assert "EVIL" not in refusal(read, fields(message, **changes))
