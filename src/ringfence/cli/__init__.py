@@ -1,0 +1,1 @@
+"""The command line: one thin file per command group. Each command parses, calls one function, prints."""

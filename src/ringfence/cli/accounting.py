@@ -1,0 +1,121 @@
+"""`ringfence account` and `ringfence plan`: numbers only, no record is read."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ringfence.cli.options import (
+    Available,
+    Batch,
+    Budgets,
+    Clip,
+    Delta,
+    Epsilon,
+    LossName,
+    Ridge,
+    Rounds,
+    SamplingName,
+    SchemaFile,
+    Step,
+    Target,
+    Weights,
+    parse_budgets,
+    parse_sizes,
+)
+from ringfence.cli.output import AsJson, print_json, print_table
+from ringfence.errors import AccountingError
+
+
+def account(
+    records: Annotated[int, typer.Option(help="Records of the silo, n.")],
+    rounds: Annotated[int, typer.Option(help="Rounds it answers, R.")],
+    delta: Annotated[float, typer.Option(help="The guarantee's delta.")],
+    clip: Annotated[float, typer.Option(help="Largest norm of a record's gradient, L.")] = 1.0,
+    sampling: Annotated[str, typer.Option(help="full, fixed, poisson or one-pass.")] = "full",
+    batch: Annotated[int | None, typer.Option(help="Records per round, K, unless sampling is full.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise of the averaged gradient, per coordinate.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
+    noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact, or a closed form of the paper: "
+                                       "theorem, practical, one-pass, local-sgd.")] = "exact",
+    json: AsJson = False,
+) -> None:  # fmt: skip
+    """Answer: how much privacy does this noise give, or how much noise does this privacy need?
+
+    Exact under replacing one record. With a closed form of the paper, epsilon is the true one and
+    nominal_epsilon what the formula was asked for.
+    """
+    from ringfence.planning.questions import answer_question
+
+    if (sigma is None) == (epsilon is None):
+        raise AccountingError("Give either --sigma, to learn epsilon, or --epsilon, to learn sigma.")
+    answer = answer_question(
+        records=records,
+        rounds=rounds,
+        sampling=sampling,
+        batch=batch,
+        clip=clip,
+        delta=delta,
+        sigma=sigma,
+        epsilon=epsilon,
+        noise=noise,
+    )
+    if json:
+        print_json(answer)
+    else:
+        print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
+
+
+def plan(
+    schema: SchemaFile,
+    target: Target,
+    silo: Annotated[list[str], typer.Option(metavar="NAME=RECORDS", help="A silo and its size; once per silo.")],
+    epsilon: Epsilon,
+    delta: Delta = None,
+    budget: Budgets = [],  # noqa: B006
+    rounds: Rounds = None,
+    loss: LossName = None,
+    sampling: SamplingName = "full",
+    batch: Batch = None,
+    clip: Clip = None,
+    step: Step = None,
+    ridge: Ridge = 0.0,
+    weights: Weights = "records",
+    available: Available = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).")] = None,
+    json: AsJson = False,
+) -> None:
+    """Make a plan from sizes, budgets and a loss, with the noise of every silo."""
+    from ringfence.planning.prescribe import Wishes, plan_for
+    from ringfence.protocol.schema import load_schema
+
+    wishes = Wishes(
+        epsilon=epsilon,
+        delta=delta,
+        budgets=parse_budgets(budget),
+        rounds=rounds,
+        loss=loss,
+        sampling=sampling,
+        batch=batch,
+        clip=clip,
+        step=step,
+        ridge=ridge,
+        weights=weights,
+        available=available,
+    )
+    made = plan_for(wishes, load_schema(schema, target), parse_sizes(silo))
+    if out is not None:
+        out.write_bytes(made.canonical())
+    if json:
+        report: dict[str, Any] = {"digest": made.digest(), "plan": made.model_dump(mode="json")}
+        print_json(report)
+        return
+    print_table(
+        ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"],
+        [[t.name, t.records, t.batch, t.sigma, t.epsilon, t.delta, t.weight] for t in made.silos],
+    )
+    algorithm = made.algorithm
+    typer.echo(
+        f"\n{made.loss.name} loss, {made.dimension} weights, {made.rounds} rounds of {made.sampling} batches, clip "
+        f"{made.clip:.4g}, step {algorithm.step:.4g}, momentum {algorithm.momentum:.3g}\nplan {made.digest()}"
+    )

@@ -1,0 +1,39 @@
+"""`ringfence ledger`: what was released from a data set, when, at what cost, and what is left."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringfence.cli.output import AsJson, print_json, print_table
+
+
+def ledger(
+    file: Annotated[Path, typer.Argument(help="A silo's ledger file.")],
+    json: AsJson = False,
+) -> None:
+    """Show what was released, when, at what cost, what is left, and whether the hash chain holds."""
+    from ringfence.silo.summary import summarise
+
+    summary = summarise(file)
+    if json:
+        print_json(summary)
+        return
+    budget = summary["budget"]
+    typer.echo(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
+    typer.echo(
+        f"Budget epsilon {budget['epsilon']:.4g} at delta {budget['delta']:.2g}; spent {summary['spent']:.4g}, "
+        f"reserved for running plans {summary['reserved']:.4g}, left {summary['left']:.4g}."
+    )
+    if summary["plans"]:
+        print_table(
+            ["plan", "approved", "state", "rounds", "epsilon", "delta", "first release", "last release"],
+            [
+                [p["plan"][:12], p["approved"][:16], p["state"], f"{p['charged']}/{p['rounds']}", p["epsilon"],
+                 p["delta"], p["first_release"][:16], p["last_release"][:16]]
+                for p in summary["plans"]
+            ],
+        )  # fmt: skip
+    if summary["refusals"]:
+        counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
+        typer.echo(f"Refused requests: {counts}.")

@@ -1,0 +1,47 @@
+"""The `ringfence` command."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from ringfence import __version__
+from ringfence.cli import accounting, demo, ledger, schema, training
+from ringfence.errors import RingfenceError
+
+app = typer.Typer(
+    name="ringfence",
+    help="Private federated learning without a trusted server.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,  # its traceback shows local variables, which may hold records
+)
+app.command()(accounting.account)
+app.command()(accounting.plan)
+app.command()(training.train)
+app.command()(training.predict)
+app.command()(ledger.ledger)
+app.command()(demo.demo)
+app.add_typer(schema.app, name="schema")
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command line; what goes wrong on purpose is one sentence on standard error and status 1."""
+    try:
+        app()
+    except RingfenceError as problem:
+        typer.echo(f"ringfence: {problem}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("ringfence: stopped; ledgers show what was released until now.", err=True)
+        sys.exit(130)

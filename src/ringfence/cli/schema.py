@@ -1,0 +1,32 @@
+"""`ringfence schema`: the public description of a table."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringfence.cli.output import AsJson, print_json
+
+app = typer.Typer(help="Describe a table's columns by public knowledge.", no_args_is_help=True)
+
+
+@app.command()
+def draft(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a header line.")],
+    out: Annotated[Path | None, typer.Option(help="Write the draft here instead of printing it.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Draft a schema to fill in: names and types only, no bound or category is read from the data."""
+    from ringfence.protocol.encoding import column_types
+    from ringfence.protocol.schema import draft_schema
+
+    types = column_types(file)
+    text = draft_schema(types)
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    if json:
+        print_json({"columns": types, "out": None if out is None else str(out)})
+    elif out is None:
+        typer.echo(text)
+    else:
+        typer.echo(f'Wrote {out}: fill in every "?" from public knowledge, then train with it.')

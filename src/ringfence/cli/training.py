@@ -1,0 +1,136 @@
+"""`ringfence train` and `ringfence predict`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ringfence.cli.options import (
+    Available,
+    Batch,
+    Budgets,
+    Clip,
+    Delta,
+    Epsilon,
+    LossName,
+    Ridge,
+    Rounds,
+    SamplingName,
+    SchemaFile,
+    Step,
+    Target,
+    Weights,
+    parse_budgets,
+    parse_files,
+)
+from ringfence.cli.output import AsJson, print_json, print_table, progress
+from ringfence.errors import TrainingError
+
+
+def train(
+    files: Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")],
+    schema: SchemaFile,
+    target: Target,
+    epsilon: Epsilon,
+    delta: Delta = None,
+    budget: Budgets = [],  # noqa: B006
+    rounds: Rounds = None,
+    loss: LossName = None,
+    sampling: SamplingName = "full",
+    batch: Batch = None,
+    clip: Clip = None,
+    step: Step = None,
+    ridge: Ridge = 0.0,
+    weights: Weights = "records",
+    available: Available = None,
+    test_fraction: Annotated[float, typer.Option(help="Share of each silo held out for the test.")] = 0.2,
+    test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
+    evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
+    seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
+    ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
+    cap: Annotated[
+        str | None, typer.Option(metavar="EPS,DELTA", help="Refuse if all runs together exceed this.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).")] = None,
+    json: AsJson = False,
+) -> None:
+    """Train one model across silos; each silo's records are protected by its own noise and ledger."""
+    from ringfence import workflow
+    from ringfence.planning.prescribe import Wishes
+
+    request = workflow.Request(
+        files=files,
+        schema=schema,
+        target=target,
+        wishes=Wishes(
+            epsilon=epsilon,
+            delta=delta,
+            budgets=parse_budgets(budget),
+            rounds=rounds,
+            loss=loss,
+            sampling=sampling,
+            batch=batch,
+            clip=clip,
+            step=step,
+            ridge=ridge,
+            weights=weights,
+            available=available,
+        ),
+        test_fraction=test_fraction if evaluation and not test else 0.0,
+        tests=parse_files(test),
+        seed=seed,
+        ledgers=ledgers,
+        cap=None if cap is None else parse_budgets([f"cap={cap}"])["cap"],
+    )
+    if test and not evaluation:
+        raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
+    with progress() as bar:
+        task = bar.add_task("rounds")
+        outcome = workflow.train_files(
+            request,
+            planned=lambda plan: bar.update(task, total=plan.rounds),
+            watch=lambda _: bar.advance(task),
+        )
+    if out is not None:
+        outcome.result.model.save(out)
+    if json:
+        print_json(outcome.report())
+    else:
+        _print(outcome.report(), outcome.result.statement.text(), out)
+
+
+def _print(report: dict[str, Any], statement: str, out: Path | None) -> None:
+    silos = report["silos"]
+    print_table(
+        ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
+        [[name, s["records"], s["rounds"], s["epsilon"], s["delta"], s["total_epsilon"]] for name, s in silos.items()],
+    )
+    if "test" in report:
+        test = dict(report["test"])
+        per_silo = test.pop("per_silo")
+        ((metric, value),) = test.items()
+        typer.echo("")
+        print_table(
+            ["test on", metric],
+            [["all held-out records", value], *per_silo.items()],
+            title="NOT PRIVATE: measured on held-out records, for whoever may see those",
+        )
+    typer.echo(f"\n{statement}\n\nplan {report['plan']}")
+    if out is not None:
+        typer.echo(f"model {out}")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+    file: Annotated[Path, typer.Argument(help="A CSV file with the schema's feature columns.")],
+    json: AsJson = False,
+) -> None:
+    """Predict the target of every row of a CSV file."""
+    from ringfence.model import Model
+
+    loaded = Model.load(model)
+    predictions = loaded.predict_csv(file)
+    if json:
+        print_json({"target": loaded.plan.data.target, "predictions": predictions})
+    else:
+        typer.echo("\n".join([loaded.plan.data.target, *map(str, predictions)]))

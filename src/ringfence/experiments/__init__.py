@@ -1,0 +1,1 @@
+"""Experiments that anybody can run again: one file each."""

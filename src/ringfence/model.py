@@ -1,0 +1,103 @@
+"""The trained model: weights, and the plan they came from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ringfence.errors import MessageError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.encoding import Table, encode_features, read_csv
+from ringfence.protocol.losses import Softmax
+from ringfence.protocol.messages import Vector, pack, unpack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import Public
+from ringfence.protocol.schema import Categorical, Numeric
+
+
+class Model(Public):
+    """A linear model in the plan's scaled features. It is as public as the messages it was computed from.
+
+    It is saved as JSON: loading one runs no code.
+    """
+
+    kind: Literal["ringfence-model"] = "ringfence-model"
+    plan: Plan
+    weights: Vector
+    rounds: Mapping[str, int] = Field(default_factory=dict)
+    """How many rounds each silo answered."""
+
+    @model_validator(mode="after")
+    def _fits_its_plan(self) -> "Model":
+        weights = unpack(self.weights)
+        if weights.shape != (self.plan.dimension,) or not np.all(np.isfinite(weights)):
+            raise ValueError("the weights do not have the plan's dimension, or are not finite")
+        return self
+
+    @classmethod
+    def of(cls, plan: Plan, weights: FloatArray, rounds: Mapping[str, int]) -> "Model":
+        """Make a model of learned weights."""
+        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds))
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """The weights as a matrix: one row per feature of the schema, one column per output."""
+        return unpack(self.weights).reshape(self.plan.data.width, self.plan.loss.outputs)
+
+    def scores(self, features: FloatArray) -> FloatArray:
+        """Return the linear scores of encoded features."""
+        scores: FloatArray = features @ self.coefficients
+        return scores
+
+    def predict_encoded(self, features: FloatArray) -> FloatArray:
+        """Return predictions in the encoding of the target: scaled number, ±1, or class index."""
+        scores = self.scores(features)
+        if isinstance(self.plan.loss, Softmax):
+            classes: FloatArray = np.argmax(scores, axis=1).astype(np.float64)
+            return classes
+        if isinstance(self.plan.data.target_column, Categorical):
+            scores = np.where(scores > 0, 1.0, -1.0)
+        return scores.reshape(-1)
+
+    def predict(self, table: Table, *, source: str = "the table") -> list[str] | list[float]:
+        """Predict the target of every row of a table of text cells, in the target's own units."""
+        predicted = self.predict_encoded(encode_features(self.plan.data, table, source=source))
+        column = self.plan.data.target_column
+        if isinstance(column, Numeric):
+            return [float(value) for value in self.in_units(predicted)]
+        indices = predicted if isinstance(self.plan.loss, Softmax) else (predicted + 1.0) / 2.0
+        return [column.categories[int(index)] for index in indices]
+
+    def predict_csv(self, path: Path) -> list[str] | list[float]:
+        """Predict the target of every row of a CSV file; the target's column need not be there."""
+        return self.predict(read_csv(path), source=path.name)
+
+    def in_units(self, scaled: FloatArray) -> FloatArray:
+        """Return scaled numeric targets in the target's own units."""
+        column = self.plan.data.target_column
+        if not isinstance(column, Numeric):
+            return scaled
+        return scaled * column.unit + column.offset
+
+    def evaluate(self, features: FloatArray, targets: FloatArray) -> dict[str, float]:
+        """Return accuracy, or the root mean squared error in the target's units. Not private by itself."""
+        predicted = self.predict_encoded(features)
+        column = self.plan.data.target_column
+        if isinstance(column, Numeric):
+            return {"rmse": float(np.sqrt(np.mean((predicted - targets) ** 2)) * column.unit)}
+        return {"accuracy": float(np.mean(predicted == targets))}
+
+    def save(self, path: Path) -> None:
+        """Write the model to a file."""
+        path.write_bytes(self.canonical())
+
+    @classmethod
+    def load(cls, path: Path) -> "Model":
+        """Read a model from a file."""
+        try:
+            content = path.read_bytes()
+        except OSError as problem:
+            raise MessageError(f"The model file {path} could not be read: {problem.strerror}.") from None
+        return cls.parse(content, error=MessageError, limit=2**30)

@@ -1,0 +1,1 @@
+"""What people read: statements in plain words, and later figures and pages."""

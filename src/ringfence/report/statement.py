@@ -1,0 +1,64 @@
+"""The privacy statement: who is protected from whom, per what unit, at what (epsilon, delta), and what is not."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ringfence.protocol.plan import Plan
+
+
+@dataclass(frozen=True)
+class SiloGuarantee:
+    """What one silo's ledger shows: this run's cost, and that of everything ever released from its data."""
+
+    records: int
+    rounds: int
+    epsilon: float
+    delta: float
+    total_epsilon: float
+    total_delta: float
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee of a finished run, in numbers and in words."""
+
+    plan: Plan
+    silos: Mapping[str, SiloGuarantee]
+
+    def text(self) -> str:
+        """Return the statement as a person reads it."""
+        lines = ["What is protected", ""]
+        lines += [f"  {self._silo(name, silo)}" for name, silo in self.silos.items()]
+        worst = max(self.silos.values(), key=lambda silo: silo.epsilon)
+        lines += [
+            "",
+            "  In words: whoever sees every message a silo sent (the server, all other silos together, anyone",
+            "  listening) and tries to tell whether one of its records was there or another in its place, is right",
+            f"  with probability at most {_best_guess(worst.epsilon, worst.delta):.1%}; a coin is right with 50%.",
+            "  This holds whatever they know and do: each silo adds its own noise before anything leaves it.",
+            "",
+            "What is not protected",
+            "",
+            "  - How many records a silo has, and the schema: both are public.",
+            "  - Facts about the population that hold with or without any one record: learning them is the purpose.",
+            "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
+            "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
+        ]
+        return "\n".join(lines)
+
+    def _silo(self, name: str, silo: SiloGuarantee) -> str:
+        line = (
+            f"{name}: each of {silo.records} records, over {silo.rounds} rounds, by "
+            f"epsilon = {silo.epsilon:.4g}, delta = {silo.delta:.2g}"
+        )
+        if silo.total_epsilon > silo.epsilon * (1 + 1e-9):
+            line += (
+                f" (all runs on this data so far: epsilon = {silo.total_epsilon:.4g}, delta = {silo.total_delta:.2g})"
+            )
+        return line
+
+
+def _best_guess(epsilon: float, delta: float) -> float:
+    """Return the largest success probability of telling two equally likely worlds apart under (ε, δ)-DP."""
+    return min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon))) if epsilon < 700 else 1.0

@@ -1,0 +1,142 @@
+"""Training across silos in one process: real gates, real noise, real ledgers, and a server that sees messages.
+
+This is the whole federation on one machine. The person who runs it is every silo's operator at once, so
+approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ringfence.errors import ApprovalError, RecordsError, TrainingError
+from ringfence.model import Model
+from ringfence.planning import accountant
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import Answer, RoundRequest
+from ringfence.protocol.plan import Plan
+from ringfence.report.statement import SiloGuarantee, Statement
+from ringfence.server import rounds
+from ringfence.silo.gate import Gate, plan_event
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+
+
+@dataclass(frozen=True)
+class Silo:
+    """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
+
+    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts
+    a run grants what it needs on top of what was spent before.
+    """
+
+    records: Records
+    ledger: Path
+    cap: Budget | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A trained model, what each silo's ledger says, and the rounds."""
+
+    model: Model
+    statement: Statement
+    history: tuple[rounds.Outcome, ...]
+
+
+def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
+    """Hold out a random fraction of the records for a test; both parts keep at least one where there are two."""
+    if not 0 <= fraction < 1:
+        raise TrainingError(f"The test fraction must be at least 0 and less than 1, but is {fraction}.")
+    held_out = min(round(fraction * len(records)), len(records) - 1)
+    order = choices.permutation(len(records))
+    test = records.take(order[:held_out]) if held_out else None
+    return records.take(np.sort(order[held_out:])), test
+
+
+def train(
+    plan: Plan, silos: Mapping[str, Silo], *, watch: Callable[[rounds.Outcome], None] = lambda outcome: None
+) -> Result:
+    """Approve the plan at every silo, run its rounds through the gates, and end it.
+
+    Raises ApprovalError, before anything is released anywhere, if a silo's cap does not cover the plan.
+    """
+    with ExitStack() as open_files:
+        gates: dict[str, Gate] = {}
+        ledgers: dict[str, Ledger] = {}
+        for name, silo in silos.items():
+            ledgers[name] = open_files.enter_context(_ledger(plan, name, silo))
+            gates[name] = Gate(silo.records, ledgers[name])
+        try:
+            for gate in gates.values():
+                gate.approve(plan)
+            trained = rounds.run(plan, _ask(gates), watch=watch)
+        finally:
+            # Also after an error or Ctrl-C: what was not asked for must not stay reserved.
+            for name, gate in gates.items():
+                if plan.digest() in ledgers[name].account().plans:
+                    gate.end(plan)
+        guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
+        answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
+        return Result(Model.of(plan, trained.weights, answered), Statement(plan, guarantees), trained.history)
+
+
+def evaluate(model: Model, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, object]:
+    """Measure the model on held-out records, pooled and per silo. Not private: for whoever may see them."""
+    if not tests:
+        raise RecordsError("There are no held-out records to evaluate the model on.")
+    pooled = model.evaluate(
+        np.concatenate([features for features, _ in tests.values()]),
+        np.concatenate([targets for _, targets in tests.values()]),
+    )
+    ((metric, value),) = pooled.items()
+    return {metric: value, "per_silo": {name: model.evaluate(*test)[metric] for name, test in tests.items()}}
+
+
+def _ask(gates: Mapping[str, Gate]) -> rounds.Ask:
+    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
+        return {name: gates[name].answer(request) for name in names}
+
+    return ask
+
+
+def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
+    """Open or start the silo's ledger, with a budget that covers the plan if the cap allows it."""
+    terms = plan.terms(name)
+    if terms is None:
+        raise ApprovalError(f"Silo '{name}' has no part in this plan.")
+    asked = Budget(terms.epsilon, terms.delta)
+    if not silo.ledger.exists():
+        return Ledger.create(silo.ledger, silo=name, budget=silo.cap or asked)
+    ledger = Ledger.open(silo.ledger)
+    account = ledger.account()
+    if account.silo != name:
+        ledger.close()
+        raise ApprovalError(f"The ledger {silo.ledger} belongs to silo '{account.silo}', not to '{name}'.")
+    if silo.cap is not None:
+        if account.budget != silo.cap:
+            ledger.grant(silo.cap)
+        return ledger
+    delta = max(account.budget.delta, terms.delta)
+    events = [*account.reserved(), (plan_event(plan, terms), plan.rounds)]
+    needed = Budget(accountant.epsilon(events, delta), delta)
+    if not account.budget.covers(needed):
+        ledger.grant(Budget(max(needed.epsilon, account.budget.epsilon), delta))
+    return ledger
+
+
+def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
+    account = ledger.account()
+    approved = account.plans[plan.digest()]
+    terms = plan.terms(name)
+    assert terms is not None  # noqa: S101 (the gate approved it)
+    return SiloGuarantee(
+        records=terms.records,
+        rounds=len(approved.rounds),
+        epsilon=accountant.epsilon([(approved.event, len(approved.rounds))], terms.delta),
+        delta=terms.delta,
+        total_epsilon=account.spent(),
+        total_delta=account.budget.delta,
+    )

@@ -1,0 +1,113 @@
+"""The command line as its users meet it: arguments, files in a folder, standard output and error."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.cli import main
+
+SCHEMA = """
+[columns.age]
+type = "numeric"
+lower = 0
+upper = 100
+
+[columns.dose]
+type = "numeric"
+lower = 0
+upper = 10
+
+[columns.ward]
+type = "categorical"
+categories = ["a", "b", "c"]
+
+[columns.ill]
+type = "categorical"
+categories = ["no", "yes"]
+
+[columns.cost]
+type = "numeric"
+lower = 0
+upper = 100
+"""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Ringfence = Callable[..., Finished]
+
+
+class Federation:
+    """Three CSV files and a schema in one folder."""
+
+    def __init__(self, folder: Path, records: int = 300) -> None:
+        self.folder = folder
+        self.schema = folder / "schema.toml"
+        self.schema.write_text(SCHEMA)
+        random = np.random.default_rng(5)
+        self.files = [self.write(name, random, records) for name in ("north", "south", "west")]
+
+    def write(self, name: str, random: np.random.Generator, records: int) -> Path:
+        path = self.folder / f"{name}.csv"
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["age", "dose", "ward", "ill", "cost"])
+            for _ in range(records):
+                age, dose, ward = random.uniform(0, 100), random.uniform(0, 10), random.choice(["a", "b", "c"])
+                score = age / 100 - dose / 10 + (0.5 if ward == "b" else 0.0)
+                cost = float(np.clip(40 + 40 * score, 0, 100))
+                rows.writerow([f"{age:.3f}", f"{dose:.3f}", ward, "yes" if score > 0.2 else "no", f"{cost:.3f}"])
+        return path
+
+    def train(self, *changes: str, target: str = "ill", epsilon: str = "2") -> list[str]:
+        return [
+            "train", *map(str, self.files), "--schema", str(self.schema), "--target", target, "--epsilon", epsilon,
+            "--delta", "1e-6", "--seed", "1", *changes,
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Federation:
+    """Three silos with 300 records each."""
+    return Federation(tmp_path)
+
+
+@pytest.fixture
+def ringfence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ringfence:
+    """Run the command, from its entry point to its exit status."""
+
+    def finish(*arguments: str) -> Finished:
+        monkeypatch.setattr(sys, "argv", ["ringfence", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main.run()
+        printed = capsys.readouterr()
+        return Finished(int(ended.value.code or 0), printed.out, printed.err)
+
+    return finish
+
+
+@pytest.fixture
+def ringfence_json(ringfence: Ringfence) -> Callable[..., dict[str, Any]]:
+    """Run the command with --json and return what it printed."""
+
+    def run(*arguments: str) -> dict[str, Any]:
+        done = ringfence(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        content: dict[str, Any] = json.loads(done.stdout)
+        return content
+
+    return run

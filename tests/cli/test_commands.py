@@ -1,0 +1,113 @@
+"""`ringfence schema`, `account`, `plan`, `ledger` and the frame around them."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ringfence as package
+from ringfence.protocol.plan import Plan
+from tests.cli.conftest import Federation, Ringfence
+
+Json = Callable[..., dict[str, Any]]
+
+
+def test_the_installed_command_and_the_module_print_the_package_s_version() -> None:
+    for command in ([str(Path(sys.executable).with_name("ringfence"))], [sys.executable, "-m", "ringfence"]):
+        printed = subprocess.check_output([*command, "--version"], text=True)
+        assert printed.strip() == package.__version__
+
+
+@pytest.mark.parametrize("command", ["account", "plan", "train", "predict", "ledger", "demo", "schema"])
+def test_every_command_has_help(ringfence: Ringfence, command: str) -> None:
+    done = ringfence(command, "--help")
+    assert done.returncode == 0
+    assert "Usage" in done.stdout
+
+
+def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federation, ringfence: Ringfence) -> None:
+    done = ringfence("schema", "draft", str(federation.files[0]))
+    columns = tomllib.loads(done.stdout)["columns"]
+    assert {name: column["type"] for name, column in columns.items()} == {
+        "age": "numeric", "dose": "numeric", "ward": "categorical", "ill": "categorical", "cost": "numeric",
+    }  # fmt: skip
+    assert all(value in ("?", ["?"]) for c in columns.values() for key, value in c.items() if key != "type")
+
+
+def test_a_draft_that_was_not_filled_in_is_refused_by_name(federation: Federation, ringfence: Ringfence) -> None:
+    assert ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema)).returncode == 0
+    done = ringfence(*federation.train())
+    assert done.returncode == 1
+    assert "'lower' of column 'age' is not filled in" in done.stderr
+
+
+QUESTION = ["account", "--records", "1238", "--rounds", "35", "--clip", "1", "--delta", repr(1 / 1238**2)]
+
+
+def test_account_answers_both_ways(ringfence_json: Json) -> None:
+    noise = ringfence_json(*QUESTION, "--sampling", "full", "--epsilon", "3")
+    assert noise["sigma"] == pytest.approx(0.0150, rel=0.005)
+    back = ringfence_json(*QUESTION, "--sampling", "full", "--sigma", repr(noise["sigma"]))
+    assert back["epsilon"] == pytest.approx(3.0, rel=1e-5)
+    assert back["epsilon"] <= 3.0
+
+
+@pytest.mark.parametrize(("sampling", "sigma"), [("full", 8.11), ("fixed", 11.2), ("poisson", 8.08)])
+def test_account_agrees_with_the_reference_noise_at_epsilon_6(
+    ringfence_json: Json, sampling: str, sigma: float
+) -> None:
+    batch = [] if sampling == "full" else ["--batch", "256"]
+    answer = ringfence_json(*QUESTION, "--sampling", sampling, *batch, "--epsilon", "6")
+    assert 1000 * answer["sigma"] == pytest.approx(sigma, rel=0.006)
+
+
+def test_account_shows_the_true_epsilon_of_the_paper_s_formula(ringfence_json: Json) -> None:
+    answer = ringfence_json(
+        *QUESTION, "--sampling", "fixed", "--batch", "256", "--epsilon", "6", "--noise", "practical"
+    )
+    assert answer["nominal_epsilon"] == 6
+    assert 8.8 < answer["epsilon"] < 9.4
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([], "either --sigma"),
+        (["--sigma", "1", "--epsilon", "1"], "either --sigma"),
+        (["--epsilon", "-1"], "epsilon must be"),
+        (["--sigma", "0"], "sigma must be"),
+        (["--epsilon", "1", "--sampling", "fixed"], "needs --batch"),
+        (["--epsilon", "1", "--sampling", "fixed", "--batch", "2000"], "larger than the 1238 records"),
+        (["--epsilon", "1", "--sampling", "one-pass", "--batch", "100"], "disjoint batches"),
+        (["--epsilon", "1", "--sampling", "now and then", "--batch", "9"], "Unknown sampling"),
+    ],
+)
+def test_account_refuses_bad_numbers_in_one_sentence(ringfence: Ringfence, changes: list[str], says: str) -> None:
+    done = ringfence(*QUESTION, *changes)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_plan_prints_the_noise_of_every_silo(federation: Federation, ringfence_json: Json, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    report = ringfence_json(
+        "plan", "--schema", str(federation.schema), "--target", "ill", "--silo", "small=100", "--silo", "large=10000",
+        "--epsilon", "1", "--delta", "1e-6", "--budget", "small=4,1e-6", "--out", str(out),
+    )  # fmt: skip
+    small, large = report["plan"]["silos"]
+    assert (small["name"], small["epsilon"], large["epsilon"]) == ("small", 4.0, 1.0)
+    assert small["sigma"] > large["sigma"] > 0
+    assert Plan.parse(out.read_bytes(), error=package.RingfenceError).digest() == report["digest"]
+    assert json.loads(out.read_bytes()) == report["plan"]
+
+
+def test_an_unreadable_ledger_is_one_clear_sentence(ringfence: Ringfence, tmp_path: Path) -> None:
+    done = ringfence("ledger", str(tmp_path / "nowhere.ledger"))
+    assert done.returncode == 1
+    assert "no ledger" in done.stderr

@@ -1,0 +1,223 @@
+"""`ringfence train`: from CSV files, a schema and an epsilon to a model."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.model import Model
+from tests.cli.conftest import Federation, Ringfence
+
+Json = Callable[..., dict[str, Any]]
+
+
+def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train())
+    assert set(report["test"]) == {"accuracy", "per_silo"}
+    assert report["test"]["accuracy"] > 0.85
+    assert set(report["test"]["per_silo"]) == set(report["silos"]) == {"north", "south", "west"}
+    for silo in report["silos"].values():
+        assert silo["records"] == 240
+        assert silo["rounds"] == report["rounds"]
+        assert silo["delta"] == 1e-6
+        assert 1.99 < silo["epsilon"] <= 2.0
+    assert len(report["plan"]) == 64
+
+
+def test_a_numeric_target_gives_a_regression_in_its_own_units(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train(target="cost"))
+    assert report["loss"] == "squared"
+    assert report["test"]["rmse"] < 8.0  # the costs' standard deviation is about 18
+
+
+def test_three_categories_give_a_softmax_classifier(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train(target="ward"))
+    assert report["loss"] == "softmax"
+    assert report["test"]["accuracy"] > 0.4
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])
+def test_every_sampling_trains_within_its_budget(federation: Federation, ringfence_json: Json, sampling: str) -> None:
+    report = ringfence_json(*federation.train("--sampling", sampling, "--rounds", "10"))
+    assert all(1.9 < silo["epsilon"] <= 2.0 for silo in report["silos"].values())
+
+
+def test_each_silo_can_have_its_own_budget(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train("--budget", "south=0.5,1e-7"))
+    assert report["silos"]["south"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
+    assert report["silos"]["south"]["delta"] == 1e-7
+    assert report["silos"]["north"]["epsilon"] == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_second_run_says_what_both_cost_together(federation: Federation, ringfence_json: Json) -> None:
+    first = ringfence_json(*federation.train())
+    second = ringfence_json(*federation.train())
+    silo = second["silos"]["north"]
+    assert first["silos"]["north"]["total_epsilon"] == pytest.approx(2.0, rel=1e-3)
+    assert silo["epsilon"] == pytest.approx(2.0, rel=1e-3)
+    assert 2.5 < silo["total_epsilon"] < 4.0
+    assert first["plan"] != second["plan"]
+
+
+def test_a_cap_refuses_a_run_that_would_exceed_it_and_releases_nothing(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    ringfence_json(*federation.train("--cap", "2.5,1e-6"))
+    before = ringfence_json("ledger", str(federation.folder / "north.ledger"))
+    refused = ringfence(*federation.train("--cap", "2.5,1e-6"))
+    assert refused.returncode == 1
+    assert "more than its budget of 2.5" in refused.stderr
+    after = ringfence_json("ledger", str(federation.folder / "north.ledger"))
+    assert after["spent"] == before["spent"]
+
+
+def test_the_model_file_predicts_new_rows(federation: Federation, ringfence: Ringfence, ringfence_json: Json) -> None:
+    model = federation.folder / "model.json"
+    ringfence_json(*federation.train("--out", str(model)))
+    predicted = ringfence_json("predict", str(model), str(federation.files[0]))
+    truth = [line.split(",")[3] for line in federation.files[0].read_text().splitlines()[1:]]
+    agreement = sum(p == t for p, t in zip(predicted["predictions"], truth, strict=True)) / len(truth)
+    assert agreement > 0.85
+    plain = ringfence("predict", str(model), str(federation.files[0]))
+    assert plain.stdout.splitlines() == ["ill", *predicted["predictions"]]
+    assert Model.load(model).plan.loss.name == "logistic"
+
+
+def test_the_ledger_command_shows_what_train_released(federation: Federation, ringfence: Ringfence) -> None:
+    assert ringfence(*federation.train("--rounds", "7")).returncode == 0
+    shown = ringfence("ledger", str(federation.folder / "west.ledger"))
+    assert "the hash chain holds" in shown.stdout
+    assert "7/7" in shown.stdout
+
+
+def test_evaluation_is_labelled_as_not_private_and_can_be_switched_off(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    shown = ringfence(*federation.train())
+    assert "NOT PRIVATE" in shown.stdout
+    report = ringfence_json(*federation.train("--no-evaluation"))
+    assert "test" not in report
+    assert report["silos"]["north"]["records"] == 300
+
+
+def test_a_silo_s_own_test_file_is_used_and_all_its_records_train(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train("--test", f"north={federation.files[1]}"))
+    assert set(report["test"]["per_silo"]) == {"north"}
+    assert report["silos"]["north"]["records"] == 300
+
+
+def test_the_seed_decides_the_split_and_never_the_noise(federation: Federation, ringfence_json: Json) -> None:
+    model = federation.folder / "model.json"
+    weights = []
+    for _ in range(2):
+        ringfence_json(*federation.train("--out", str(model)))
+        weights.append(Model.load(model).weights)
+    assert weights[0] != weights[1]
+
+
+def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(federation: Federation, ringfence_json: Json) -> None:
+    (federation.folder / "hermit.csv").write_text("age,dose,ward,ill,cost\n50,5,a,no,40\n")
+    federation.files.append(federation.folder / "hermit.csv")
+    report = ringfence_json(*federation.train())
+    assert report["silos"]["hermit"]["records"] == 1
+    assert report["test"]["accuracy"] > 0.85
+
+
+def test_a_constant_column_is_harmless(federation: Federation, ringfence_json: Json) -> None:
+    for file in federation.files:
+        lines = file.read_text().splitlines()
+        constant = [lines[0]] + [",".join(["50", *line.split(",")[1:]]) for line in lines[1:]]
+        file.write_text("\n".join(constant) + "\n")
+    assert ringfence_json(*federation.train())["test"]["accuracy"] > 0.5
+
+
+def test_a_damaged_ledger_stops_the_run_before_anything_is_released(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    assert ringfence(*federation.train("--rounds", "3")).returncode == 0
+    ledger: Path = federation.folder / "south.ledger"
+    ledger.write_bytes(ledger.read_bytes()[:5000])
+    stopped = ringfence(*federation.train("--rounds", "3"))
+    assert stopped.returncode == 1
+    assert "cannot be trusted" in stopped.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--epsilon", "0"], "epsilon must be a finite number above 0"),
+        (["--epsilon", "nan"], "epsilon must be a finite number above 0"),
+        (["--delta", "1"], "delta must lie strictly between 0 and 1"),
+        (["--delta", "0"], "delta must lie strictly between 0 and 1"),
+        (["--rounds", "0"], "rounds must be a whole number of at least 1"),
+        (["--sampling", "fixed", "--batch", "1000"], "batch of 1000 is larger than the 240 records"),
+        (["--sampling", "sometimes"], "one of full, fixed, poisson, one-pass"),
+        (["--loss", "hinge"], "no loss 'hinge'"),
+        (["--loss", "squared"], "does not fit the target"),
+        (["--budget", "east=1,1e-6"], "no silo 'east'"),
+        (["--budget", "north=1"], "not of the form NAME=EPS,DELTA"),
+        (["--test-fraction", "1.5"], "test fraction"),
+        (["--test", "north"], "not of the form NAME=FILE"),
+        (["--clip", "-1"], "clip must be a finite number above 0"),
+        (["--available", "9"], "more silos than there are"),
+        (["--weights", "loud"], "'records' or 'equal'"),
+        (["--target", "nope"], "'nope' is not among the columns"),
+        (["--ledgers", "/proc/nowhere"], "No ledger can be made"),
+    ],
+)
+def test_bad_options_end_in_one_clear_sentence(
+    federation: Federation, ringfence: Ringfence, changes: list[str], says: str
+) -> None:
+    done = ringfence(*federation.train(*changes))
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert done.stderr.startswith("ringfence: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+SECRET = "98765.4321"
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (f"{SECRET}x,1,a,no,3", "row 2, column 'age': this is not a finite number"),
+        (f",{SECRET},a,no,3", "row 2, column 'age': the cell is empty"),
+        (f"1,{SECRET},{SECRET},no,3", "row 2, column 'ward': this category is not in the schema's public list"),
+        (f"1,nan,a,no,{SECRET}", "row 2, column 'dose': this is not a finite number"),
+        (f"1,inf,a,no,{SECRET}", "row 2, column 'dose': this is not a finite number"),
+        (f"1,2,a,{SECRET},3", "row 2, column 'ill': this category"),
+        (f"1,2,{SECRET}", "line 2 has 3 cells"),
+        (f'1,"{SECRET},a,no,3', "not well-formed CSV"),
+    ],
+)
+def test_bad_rows_are_named_and_no_value_is_shown(
+    federation: Federation, ringfence: Ringfence, row: str, says: str
+) -> None:
+    header = federation.files[0].read_text().splitlines()[0]
+    federation.files[0].write_text(f"{header}\n{row}\n")
+    done = ringfence(*federation.train())
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert SECRET not in done.stderr + done.stdout
+    assert not list(federation.folder.glob("*.ledger"))
+
+
+def test_an_empty_silo_is_refused_with_the_remedy(federation: Federation, ringfence: Ringfence) -> None:
+    header = federation.files[0].read_text().splitlines()[0]
+    federation.files[0].write_text(header + "\n")
+    done = ringfence(*federation.train())
+    assert done.returncode == 1
+    assert "no records" in done.stderr
+    assert "leave this silo out" in done.stderr
+
+
+def test_two_files_of_one_name_are_refused(federation: Federation, ringfence: Ringfence) -> None:
+    other = federation.folder / "elsewhere"
+    other.mkdir()
+    (other / "north.csv").write_bytes(federation.files[0].read_bytes())
+    federation.files.append(other / "north.csv")
+    done = ringfence(*federation.train())
+    assert "Two files name the silo 'north'" in done.stderr

@@ -1,0 +1,130 @@
+"""Training in one process: through real gates, within real budgets, and honest about both."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.errors import ApprovalError, TrainingError
+from ringfence.model import Model
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.plan import Participation, Plan
+from ringfence.protocol.schema import Schema
+from ringfence.server.rounds import Outcome
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+from ringfence.training import Result, Silo, split, train
+
+
+def federation(schema: Schema, folder: Path, sizes: dict[str, int], cap: Budget | None = None) -> dict[str, Silo]:
+    random = np.random.default_rng(1)
+    silos = {}
+    for name, size in sizes.items():
+        features = np.concatenate([random.uniform(-1, 1, (size, 3)), np.ones((size, 1))], axis=1)
+        targets = np.where(features @ [1.0, 1.0, 0.0, 0.2] > 0, 1.0, -1.0)
+        silos[name] = Silo(Records(schema, features, targets), folder / f"{name}.ledger", cap)
+    return silos
+
+
+def plan_for(schema: Schema, silos: dict[str, Silo], epsilon: float = 2.0, rounds: int = 20, **changes: object) -> Plan:
+    members = [Member(name, len(silo.records), epsilon, 1e-6) for name, silo in silos.items()]
+    return make_plan(schema, members, rounds=rounds, **changes)  # type: ignore[arg-type]
+
+
+def test_a_model_is_learned_and_every_silo_s_ledger_shows_what_it_cost(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, {"north": 400, "south": 800})
+    seen: list[Outcome] = []
+    result = train(plan_for(schema, silos), silos, watch=seen.append)
+    assert [outcome.round for outcome in seen] == list(range(20))
+    for name, silo in silos.items():
+        assert result.model.evaluate(silo.records.features, silo.records.targets)["accuracy"] > 0.9
+        assert result.statement.silos[name].epsilon == pytest.approx(2.0, rel=1e-4)
+        with Ledger.open(silo.ledger) as ledger:
+            (approved,) = ledger.account().plans.values()
+            assert approved.ended == "finished"
+            assert len(approved.rounds) == 20
+
+
+def test_with_little_privacy_budget_the_noise_shows(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, {"north": 60})
+    weights = [train(plan_for(schema, silos, epsilon=0.01), silos).model.coefficients for _ in range(2)]
+    assert np.linalg.norm(weights[0] - weights[1]) > 0.1
+
+
+def test_a_cap_that_does_not_cover_the_plan_stops_it_before_any_silo_releases(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, {"north": 100, "south": 100})
+    silos["south"] = Silo(silos["south"].records, silos["south"].ledger, Budget(0.5, 1e-6))
+    with pytest.raises(ApprovalError, match="silo 'south'"):
+        train(plan_for(schema, silos), silos)
+    for silo in silos.values():
+        with Ledger.open(silo.ledger) as ledger:
+            assert ledger.account().charged() == []
+            assert ledger.account().spent() == 0.0
+
+
+def test_an_interrupted_run_keeps_only_what_it_released_on_its_account(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, {"north": 100})
+
+    def interrupt(outcome: Outcome) -> None:
+        if outcome.round == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(plan_for(schema, silos), silos, watch=interrupt)
+    with Ledger.open(silos["north"].ledger) as ledger:
+        account = ledger.account()
+        (approved,) = account.plans.values()
+        assert (approved.ended, approved.reserved) == ("finished", 5)
+        assert 0 < account.spent() < 2.0
+
+
+def test_a_silo_asked_in_half_of_the_rounds_pays_for_half(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, dict.fromkeys("abcd", 100))
+    plan = plan_for(schema, silos, participation=Participation(silos=2))
+    guarantees = train(plan, silos).statement.silos
+    assert sum(guarantee.rounds for guarantee in guarantees.values()) == 2 * 20
+    assert all(guarantee.epsilon < 2.0 for guarantee in guarantees.values() if guarantee.rounds < 20)
+
+
+def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> None:
+    silos = federation(schema, tmp_path, {"north": 100})
+    train(plan_for(schema, silos), silos)
+    borrowed = {"south": Silo(silos["north"].records, silos["north"].ledger)}
+    with pytest.raises(ApprovalError, match="belongs to silo 'north'"):
+        train(plan_for(schema, borrowed), borrowed)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> Result:
+    silos = federation(schema, tmp_path_factory.mktemp("silos"), {"north": 400})
+    return train(plan_for(schema, silos), silos)
+
+
+def test_a_saved_model_is_the_same_model(trained: Result, tmp_path: Path) -> None:
+    trained.model.save(tmp_path / "model.json")
+    assert Model.load(tmp_path / "model.json") == trained.model
+
+
+def test_a_model_predicts_in_the_target_s_own_words(trained: Result) -> None:
+    table = {"a": ["1", "-1"], "b": ["1", "-1"], "c": ["0", "0"]}
+    assert trained.model.predict(table) == ["yes", "no"]
+
+
+def test_the_statement_says_who_is_protected_from_whom_and_what_is_not(trained: Result) -> None:
+    text = trained.statement.text()
+    assert "north: each of 400 records, over 20 rounds, by epsilon = 2, delta = 1e-06" in text
+    assert "at most 88.1%" in text  # e² / (1 + e²)
+    assert "What is not protected" in text
+
+
+def test_a_split_is_disjoint_and_leaves_at_least_one_record_to_train_on(records: Records) -> None:
+    training, test = split(records, 0.25, np.random.default_rng(0))
+    assert test is not None
+    assert (len(training), len(test)) == (30, 10)
+    together = np.concatenate([training.features, test.features])
+    assert np.array_equal(np.unique(together, axis=0), np.unique(records.features, axis=0))
+    hermit, nothing = split(records.take(np.array([3])), 0.9, np.random.default_rng(0))
+    assert len(hermit) == 1
+    assert nothing is None
+    with pytest.raises(TrainingError, match="test fraction"):
+        split(records, 1.0, np.random.default_rng(0))
