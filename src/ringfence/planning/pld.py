@@ -1,0 +1,277 @@
+"""Composition of different mechanisms by privacy-loss distributions; every step errs on the safe side.
+
+1. *Discretise.* On a grid of losses, the P- and Q-mass of every interval moves to its two end points such that both
+   masses stay the same (connect the dots: the profile becomes its own chord, which lies above it by convexity in
+   e^ε; Doroshenko et al. 2022). Losses above the grid become infinite. The negative half mirrors the positive one
+   with weight e^-loss, because the profile is symmetric; what remains lies at loss 0.
+2. *Tilt.* Every mass is weighted by e^{t·loss}, with t such that the composed loss concentrates near the ε in
+   question. Rounding errors and whatever falls outside the window then weigh about δ times their size instead of 1.
+3. *Convolve* by FFT, and undo the tilt.
+
+The reported δ adds, to the hockey-stick sum over the window, the infinite losses, a Chernoff bound for finite losses
+above the window, and a bound for the FFT's rounding. Losses from below the window wrap around and only add to the sum;
+nothing is claimed for an ε below the window.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft, rfft
+
+from ringfence.planning.profiles import Profile
+
+__all__ = ["Part", "delta_bound", "epsilon_bound"]
+
+Floats = NDArray[np.float64]
+
+Part = tuple[Profile, int]
+"""A mechanism and how many times it ran."""
+
+NEGLIGIBLE = (1e-6, 1e-6, 1e-4, 1e-2)
+"""Share of delta that losses too rare to be worth a place on the grid may use up: they count as infinite.
+
+The first is almost always right, and the second attempt tilts towards the first one's answer. Where rare losses are so
+large that no tilt suits both them and the others (rates below 1e-4, mostly), rounding weighs more than a larger share.
+"""
+
+SETTLED = 1e-3
+"""Share of delta that the allowance for rounding may use up before another tilt is tried."""
+
+PRECISION = 1e-5
+"""How much of epsilon the grid may add, about."""
+
+FEWEST_POINTS, MOST_POINTS = 2**14, 2**20
+"""Bounds on the window's size; where the upper one bites, the grid is coarser and the answer still an upper bound."""
+
+OUTSIDE = 1e-7
+"""Tilted probability that may fall outside the window on either side."""
+
+_ORDERS = np.geomspace(1e-3, 1e3, 61)  # tilts to choose among, in units of 1/(standard deviation of the total loss)
+
+
+def thresholds(profile: Profile, per_deviation: int) -> Floats:
+    """Return losses from 0 up that are close where the loss is likely: at evenly spaced outcomes around both means.
+
+    They end ten standard deviations of the noise beyond the further mean, where P has 8e-24 left.
+    """
+    around = np.linspace(-10.0, 10.0, 20 * per_deviation + 1)
+    losses = profile.loss(np.concatenate([around, around + profile.furthest]))
+    return np.unique(np.append(losses[losses > 0], 0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class LossDistribution:
+    """P-probabilities of finite losses, in increasing order; ``infinite`` is the probability of any other loss."""
+
+    losses: Floats
+    masses: Floats
+    infinite: float
+
+    def variance(self) -> float:
+        """Return the variance of the finite losses."""
+        mean = np.sum(self.masses * self.losses)
+        return float(np.sum(self.masses * (self.losses - mean) ** 2))
+
+    def log_moments(self, orders: Floats) -> Floats:
+        """Return ln E e^{t·loss} over the finite losses, for every t in ``orders``."""
+        exponents = np.outer(orders, self.losses) + self.log_masses()
+        largest = exponents.max(axis=1)
+        result: Floats = largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1))
+        return result
+
+    def log_masses(self) -> Floats:
+        """Return the logarithms of the masses, -∞ for none."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.masses)
+
+
+def discretise(profile: Profile, grid: Floats) -> LossDistribution:
+    """Round a symmetric profile up to losses on ``grid`` (increasing from 0) and their negatives."""
+    above_p, scaled_above_q = profile.tails(grid)
+    gaps = np.diff(grid)
+    p = np.maximum(above_p[:-1] - above_p[1:], 0.0)  # P-mass of the interval (e_i, e_{i+1}]
+    r = scaled_above_q[:-1] - np.exp(-gaps) * scaled_above_q[1:]  # its Q-mass, times e^{e_i}
+    # The share b for the upper end solves (p-b) e^{-e_i} + b e^{-e_{i+1}} = r e^{-e_i}. The difference p - r cancels,
+    # so it is raised by its rounding error: more mass at the upper end is the safe side.
+    rounding = 2.0**-49 * (1 + 4 * (grid[:-1] + profile.furthest**2)) * above_p[:-1]
+    upper = np.clip((p - r + rounding) / -np.expm1(-gaps), 0.0, p)
+    positive = np.append(p - upper, 0.0)
+    positive[1:] += upper
+    negative = positive[1:] * np.exp(-grid[1:])
+    infinite = float(above_p[-1])
+    zero = max(0.0, 1.0 - infinite - float(positive[1:].sum() + negative.sum()))
+    return LossDistribution(
+        losses=np.concatenate([-grid[:0:-1], grid]),
+        masses=np.concatenate([negative[::-1], [zero], positive[1:]]),
+        infinite=infinite,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The cumulant function of the composed loss, from a sketch of each mechanism: it steers, it proves nothing."""
+
+    sketches: tuple[tuple[LossDistribution, int], ...]
+    deviation: float
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], negligible: float) -> "Moments":
+        """Sketch every mechanism on a grid of its own, leaving out losses of total probability ``negligible``."""
+        rare = negligible / sum(count for _, count in parts)
+        sketches = []
+        for profile, count in parts:
+            grid = thresholds(profile, 10)
+            above_p, _ = profile.tails(grid)
+            needed = 2 + int(np.count_nonzero(above_p[1:] > rare))
+            sketches.append((discretise(profile, grid[:needed]), count))
+        deviation = math.sqrt(sum(count * sketch.variance() for sketch, count in sketches))
+        largest = max(float(sketch.losses[-1]) for sketch, _ in sketches)
+        return cls(tuple(sketches), max(deviation, 1e-6 * largest))  # all losses may be negligible
+
+    def orders(self) -> Floats:
+        """Return the tilts worth considering."""
+        return _ORDERS / self.deviation
+
+    def cumulants(self, orders: Floats) -> Floats:
+        """Return ln E e^{t·(total loss)} for every t in ``orders``."""
+        result: Floats = np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0)
+        return result
+
+    def order_for_delta(self, delta: float) -> float:
+        """Return the tilt that minimises Chernoff's bound on epsilon, (ln E e^{tX} + ln 1/δ)/t."""
+        orders = self.orders()
+        return float(orders[np.argmin((self.cumulants(orders) - math.log(delta)) / orders)])
+
+    def order_for_epsilon(self, epsilon: float) -> float:
+        """Return the tilt that minimises Chernoff's bound on delta, ln E e^{tX} - tε."""
+        orders = self.orders()
+        return float(orders[np.argmin(self.cumulants(orders) - epsilon * orders)])
+
+    def window(self, order: float, here: float) -> tuple[float, float, float]:
+        """Return where the tilted total loss lies but for probability OUTSIDE on either side, by Chernoff's bound.
+
+        ``here`` is the cumulant at ``order``. The third number is the further tilt that proves the upper end.
+        """
+        further = self.orders()
+        highs = (self.cumulants(order + further) - here - math.log(OUTSIDE)) / further
+        lows = (here - self.cumulants(order - further) + math.log(OUTSIDE)) / further
+        return float(lows.max()), float(highs.min()), float(further[np.argmin(highs)])
+
+
+@dataclass(frozen=True, eq=False)
+class ComposedLoss:
+    """The composed loss above some point, and everything that must be added to its hockey-stick sum."""
+
+    losses: Floats
+    masses: Floats
+    outside: float  # infinite losses, and finite ones above the window
+    log_moment: float  # ln E e^{t·loss} at the tilt t
+    order: float  # the tilt t
+    rounding: float  # bound on the FFT's summed absolute error under the tilt
+
+    def rounding_at(self, epsilon: float) -> float:
+        """Return what rounding can contribute to delta: an error under the tilt weighs E e^{tX} e^{-tε} or less."""
+        return math.exp(min(self.log_moment - self.order * epsilon, 500.0)) * self.rounding
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound on δ(ε); below the window, where losses were not kept, that is 1."""
+        if epsilon < self.losses[0]:
+            return 1.0
+        above = slice(np.searchsorted(self.losses, epsilon, side="right"), None)
+        hockey_stick = float(np.sum(self.masses[above] * -np.expm1(epsilon - self.losses[above])))
+        return min(1.0, hockey_stick + self.outside + self.rounding_at(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least ε, to ten digits and rounded up, with ``self.delta(ε) <= delta``; infinity if none."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        low, high = 0.0, float(self.losses[-1])
+        if self.delta(high) > delta:
+            return math.inf
+        while high - low > 1e-10 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.delta(middle) <= delta else (middle, high)
+        return high
+
+
+def compose(parts: Sequence[Part], moments: Moments, order: float) -> ComposedLoss:
+    """Compose all parts on one grid, tilted by ``order``."""
+    cumulant = float(moments.cumulants(np.array([order]))[0])
+    low, high, further = moments.window(order, cumulant)
+    rounds = sum(count for _, count in parts)
+    # Splitting adds up to step²/6 to a round's variance and half of that to its mean, so t(t+1)step²/12 to its
+    # cumulant; epsilon is about (cumulant + ln 1/δ)/t.
+    step = math.sqrt(12 * PRECISION * (20 + cumulant) / (rounds * order * (order + 1)))
+    step = min(step, moments.deviation / math.sqrt(rounds) / 8, (high - low) / FEWEST_POINTS)
+    step = max(step, (high - low) / (MOST_POINTS - 4))
+    first = math.floor(low / step)
+    points = 2 ** math.ceil(math.log2(math.ceil(high / step) - first + 2))
+    top = (first + points) * step
+
+    spectrum = np.ones(points // 2 + 1, dtype=np.complex128)
+    log_moment = log_moment_further = log_finite = size = exponents = 0.0
+    for (profile, count), (sketch, _) in zip(parts, moments.sketches, strict=True):
+        grid = np.minimum(thresholds(profile, 200), sketch.losses[-1])
+        indices = np.unique(np.ceil(grid / step).astype(np.int64))
+        single = discretise(profile, step * indices)
+        here, beyond = single.log_moments(np.array([order, order + further]))
+        tilted = np.exp(order * single.losses - here + single.log_masses())
+        positions = np.concatenate([-indices[:0:-1], indices]) % points
+        wrapped = np.bincount(positions, weights=tilted, minlength=points)
+        spectrum *= rfft(wrapped) ** float(count)
+        log_moment += count * float(here)
+        log_moment_further += count * float(beyond)
+        log_finite += count * math.log1p(-single.infinite)
+        size += count * math.sqrt(np.sum(wrapped**2))
+        exponents += count * (32 + order * step * float(indices[-1]))
+
+    losses = step * np.arange(first, first + points)
+    tilted = np.roll(irfft(spectrum, points), -first)
+    # An FFT of length m errs by at most γ√m‖x‖₂ in 2-norm, γ = 8 log2(m) 2⁻⁵³ (Higham, Accuracy and Stability of
+    # Numerical Algorithms, Theorem 24.2). No frequency exceeds 1, so the errors of all factors add up; by Parseval and
+    # Cauchy-Schwarz their 2-norm bounds the summed error of the outputs, to which the inverse FFT adds at most γ√m.
+    # Tilting and its undoing add a relative error of 2⁻⁵⁰ per unit of their exponents.
+    error = 8 * math.log2(points) * 2.0**-53 * math.sqrt(points) * (1 + size)
+    error += 2.0**-50 * (exponents + abs(log_moment) + order * abs(top))
+    rounding = error * math.exp(min(error, 500.0))
+    above_window = math.exp(min(log_moment_further - (order + further) * top, 0.0))
+    return ComposedLoss(
+        losses=losses,
+        masses=np.maximum(tilted, 0.0) * np.exp(np.minimum(log_moment - order * losses, 500.0)),
+        outside=-math.expm1(log_finite) + above_window,
+        log_moment=log_moment,
+        order=order,
+        rounding=rounding,
+    )
+
+
+def delta_bound(parts: Sequence[Part], epsilon: float) -> float:
+    """Return an upper bound on the δ(ε) of all parts together."""
+    everything = Moments.of(parts, 0.0)
+    order = everything.order_for_epsilon(epsilon)
+    log_delta = float(everything.cumulants(np.array([order]))[0]) - order * epsilon  # Chernoff's bound: often 100 δ
+    guess, best = math.exp(min(log_delta, 0.0)) / 100, 1.0
+    for share in NEGLIGIBLE[1:]:
+        moments = Moments.of(parts, share * guess)
+        composed = compose(parts, moments, moments.order_for_epsilon(epsilon))
+        guess = best = min(best, composed.delta(epsilon))
+        if composed.rounding_at(epsilon) < SETTLED * best:
+            break
+    return best
+
+
+def epsilon_bound(parts: Sequence[Part], delta: float) -> float:
+    """Return an upper bound on the ε at which all parts together have ``delta``; infinity if there is none."""
+    best = math.inf
+    for share in NEGLIGIBLE:
+        moments = Moments.of(parts, share * delta)
+        order = moments.order_for_delta(delta) if best == math.inf else moments.order_for_epsilon(best)
+        composed = compose(parts, moments, order)
+        epsilon = composed.epsilon(delta)
+        best = min(best, epsilon)
+        if composed.rounding_at(epsilon) < SETTLED * delta and epsilon > composed.losses[1]:
+            break
+    return best

@@ -1,0 +1,191 @@
+"""Every accounting path obeys the suite; and what only one of them must do."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringfence.errors import AccountingError
+from ringfence.planning import accountant
+from ringfence.planning.events import (
+    DisjointBatchRelease,
+    Event,
+    FixedSizeRelease,
+    GaussianRelease,
+    PoissonRelease,
+)
+from tests.planning.accountant_suite import DELTA, AccountantSuite
+
+
+class TestFullBatch(AccountantSuite):
+    sampling = "full"
+    batch = 1000
+
+
+class TestFixedSize(AccountantSuite):
+    sampling = "fixed"
+
+
+class TestPoisson(AccountantSuite):
+    sampling = "poisson"
+
+
+class TestOnePass(AccountantSuite):
+    sampling = "one-pass"
+
+
+class TestMixed(AccountantSuite):
+    """A data set that was used in every way; the new run is a fixed-size one."""
+
+    sampling = "fixed"
+    already = (
+        (PoissonRelease(0.1, 0.2), 3),
+        (GaussianRelease(0.02), 2),
+        (DisjointBatchRelease("earlier pass", 0.1), 5),
+    )
+
+    def run(self, rounds: int, sigma: float) -> list[tuple[Event, int]]:
+        return [(event, rounds * count) for event, count in self.already] + super().run(rounds, sigma)
+
+
+def test_no_events_cost_nothing() -> None:
+    assert accountant.epsilon([], DELTA) == 0.0
+    assert accountant.delta([], 0.0) == 0.0
+
+
+@pytest.mark.parametrize("stranger", ["gaussian", 1.0, None, {"kind": "gaussian", "shift": 1.0}])
+def test_an_unknown_event_is_refused_rather_than_guessed(stranger: object) -> None:
+    with pytest.raises(AccountingError, match="Cannot account for"):
+        accountant.epsilon([(stranger, 1)], DELTA)  # type: ignore[list-item]
+
+
+def test_gaussian_releases_compose_by_the_root_of_summed_squares() -> None:
+    several = [(GaussianRelease(0.3), 4), (GaussianRelease(0.8), 1)]
+    assert accountant.epsilon(several, DELTA) == pytest.approx(accountant.epsilon([(GaussianRelease(1.0), 1)], DELTA))
+
+
+def test_batches_of_one_pass_cost_as_much_as_their_least_protected_batch() -> None:
+    one_pass: list[tuple[Event, int]] = [
+        (DisjointBatchRelease("a", 0.5), 1),
+        (DisjointBatchRelease("a", 1.0), 1),
+        (DisjointBatchRelease("a", 0.2), 7),
+    ]
+    assert accountant.epsilon(one_pass, DELTA) == accountant.epsilon([(GaussianRelease(1.0), 1)], DELTA)
+
+
+def test_two_passes_cost_more_than_one() -> None:
+    first: tuple[Event, int] = (DisjointBatchRelease("first", 1.0), 5)
+    second: tuple[Event, int] = (DisjointBatchRelease("second", 1.0), 5)
+    both = accountant.epsilon([first, second], DELTA)
+    assert both == pytest.approx(accountant.epsilon([(GaussianRelease(math.sqrt(2)), 1)], DELTA))
+
+
+def test_sampling_everything_is_a_full_batch() -> None:
+    expected = accountant.epsilon([(GaussianRelease(0.5), 3)], DELTA)
+    assert accountant.epsilon([(FixedSizeRelease(10, 10, 0.5), 3)], DELTA) == expected
+    assert accountant.epsilon([(PoissonRelease(1.0, 0.5), 3)], DELTA) == expected
+
+
+def test_sampling_almost_everything_is_almost_a_full_batch() -> None:
+    expected = accountant.epsilon([(GaussianRelease(0.5), 3)], DELTA)
+    assert accountant.epsilon([(PoissonRelease(1 - 1e-9, 0.5), 3)], DELTA) == pytest.approx(expected, rel=1e-4)
+    fixed = [(FixedSizeRelease(10**9, 10**9 - 1, 0.5), 3)]
+    assert accountant.epsilon(fixed, DELTA) == pytest.approx(expected, rel=1e-4)
+
+
+def test_two_sampled_events_that_hardly_differ_cost_as_much_as_two_equal_ones() -> None:
+    equal = accountant.epsilon([(PoissonRelease(0.1, 1.0), 20)], DELTA)
+    split = accountant.epsilon([(PoissonRelease(0.1, 1.0), 10), (PoissonRelease(0.1, 1 + 1e-9), 10)], DELTA)
+    assert split == pytest.approx(equal, rel=1e-4)
+
+
+def test_a_negligible_gaussian_release_does_not_change_a_sampled_run() -> None:
+    run = (FixedSizeRelease(1000, 50, 1.0), 20)
+    alone = accountant.epsilon([run], DELTA)
+    assert accountant.epsilon([run, (GaussianRelease(1e-12), 1)], DELTA) == pytest.approx(alone, rel=1e-4)
+
+
+@pytest.mark.parametrize("shift", [1e-300, 1e-9, 1e-3, 1.0, 30.0, 1e3, 1e5])
+def test_full_batch_epsilon_is_finite_and_exact_for_any_shift(shift: float) -> None:
+    epsilon = accountant.epsilon([(GaussianRelease(shift), 1)], DELTA)
+    assert 0 <= epsilon <= shift**2 / 2 + 5.3 * shift  # Φ(-√(2 ln 1e6)) < 1e-6
+    assert epsilon == 0 or accountant.delta([(GaussianRelease(shift), 1)], epsilon) == pytest.approx(DELTA, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianRelease(1e200),
+        FixedSizeRelease(10, 1, 1e200),
+        PoissonRelease(0.5, 1e7),
+    ],
+)
+def test_an_epsilon_that_cannot_be_proved_is_infinite(event: Event) -> None:
+    assert accountant.epsilon([(event, 1)], DELTA) == math.inf
+    assert accountant.delta([(event, 1)], 1.0) == 1.0
+
+
+def test_a_delta_below_the_sampled_grid_gives_infinity_not_a_wrong_number() -> None:
+    assert accountant.epsilon([(FixedSizeRelease(10, 1, 1.0), 1)], 1e-30) == math.inf
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        FixedSizeRelease(10**6, 1, 1000.0),
+        FixedSizeRelease(10, 9, 1e-9),
+        FixedSizeRelease(10**15, 1, 1.0),
+        PoissonRelease(1e-300, 1.0),
+        PoissonRelease(0.5, 1e-300),
+        PoissonRelease(0.999, 100.0),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 1000])
+def test_extreme_sampled_releases_have_a_cost_without_overflow(event: Event, count: int) -> None:
+    epsilon = accountant.epsilon([(event, count)], 1e-5)
+    assert 0 <= epsilon < math.inf
+    assert 0 <= accountant.delta([(event, count)], epsilon + 1e-3) <= 1.001e-5
+
+
+def test_a_record_hit_more_rarely_than_delta_costs_nothing_even_without_noise() -> None:
+    assert accountant.epsilon([(FixedSizeRelease(10**6, 1, 1000.0), 1)], 1e-5) == 0.0
+
+
+def test_sampling_never_costs_more_than_taking_part_in_every_round() -> None:
+    always = accountant.epsilon([(GaussianRelease(0.5), 10)], DELTA)
+    assert accountant.epsilon([(FixedSizeRelease(100, 30, 0.5), 10)], DELTA) < always
+    assert accountant.epsilon([(PoissonRelease(0.3, 0.5), 10)], DELTA) < always
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    rate=st.floats(1e-3, 0.99),
+    shift=st.floats(1e-2, 20),
+    count=st.integers(1, 200),
+    delta=st.floats(1e-10, 0.1),
+)
+def test_any_poisson_run_costs_less_than_the_same_run_on_more_records_or_rounds(
+    rate: float, shift: float, count: int, delta: float
+) -> None:
+    cost = accountant.epsilon([(PoissonRelease(rate, shift), count)], delta)
+    assert cost <= accountant.epsilon([(PoissonRelease(min(1.0, 1.1 * rate), shift), count)], delta) * (1 + 1e-4)
+    assert cost <= accountant.epsilon([(PoissonRelease(rate, 1.1 * shift), count)], delta) * (1 + 1e-4)
+    assert cost <= accountant.epsilon([(PoissonRelease(rate, shift), 2 * count)], delta) * (1 + 1e-4)
+    assert cost <= accountant.epsilon([(GaussianRelease(shift), count)], delta)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    records=st.integers(2, 10_000),
+    share=st.floats(0, 1),
+    shift=st.floats(1e-2, 20),
+    count=st.integers(1, 200),
+    delta=st.floats(1e-10, 0.1),
+)
+def test_any_fixed_size_run_costs_less_than_a_full_batch_run_of_the_same_shift(
+    records: int, share: float, shift: float, count: int, delta: float
+) -> None:
+    batch = max(1, min(records - 1, round(share * records)))
+    cost = accountant.epsilon([(FixedSizeRelease(records, batch, shift), count)], delta)
+    assert cost <= accountant.epsilon([(GaussianRelease(shift), count)], delta) * (1 + 1e-4)

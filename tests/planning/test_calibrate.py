@@ -1,0 +1,152 @@
+"""Noise for a budget: safe, as small as possible, and mindful of what was already spent."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringfence.errors import AccountingError
+from ringfence.planning import accountant, calibrate
+from ringfence.planning.events import DisjointBatchRelease, Event, GaussianRelease, PoissonRelease, run_events
+from ringfence.planning.profiles import gaussian_delta
+
+DELTA = 1e-6
+
+
+@given(epsilon=st.floats(1e-4, 1e4), delta=st.floats(1e-12, 0.5))
+def test_the_gaussian_shift_is_the_largest_that_meets_the_budget(epsilon: float, delta: float) -> None:
+    shift = calibrate.gaussian_shift(epsilon, delta)
+    assert gaussian_delta(shift, epsilon) <= delta < gaussian_delta(shift * (1 + 1e-9), epsilon)
+
+
+def test_full_batch_noise_is_the_closed_form() -> None:
+    sigma = calibrate.noise("full", records=500, batch=500, rounds=25, clip=3.0, epsilon=1.0, delta=DELTA)
+    expected = 2 * 3.0 * math.sqrt(25) / (500 * calibrate.gaussian_shift(1.0, DELTA))
+    assert sigma == pytest.approx(expected, rel=1e-6)
+
+
+def test_one_pass_noise_is_that_of_a_single_release() -> None:
+    sigma = calibrate.noise("one-pass", records=500, batch=20, rounds=25, clip=3.0, epsilon=1.0, delta=DELTA)
+    assert sigma == pytest.approx(2 * 3.0 / (20 * calibrate.gaussian_shift(1.0, DELTA)), rel=1e-6)
+
+
+def test_a_second_run_needs_more_noise_when_the_data_set_was_used_before() -> None:
+    def noise(already: list[tuple[Event, int]]) -> float:
+        return calibrate.noise(
+            "full", records=500, batch=500, rounds=25, clip=1.0, epsilon=1.0, delta=DELTA, already=already
+        )
+
+    first = run_events("full", 25, records=500, batch=500, clip=1.0, sigma=1.5 * noise([]))
+    second = noise(first)
+    both = first + run_events("full", 25, records=500, batch=500, clip=1.0, sigma=second)
+    assert noise([]) < second
+    assert 1.0 - 1e-5 < accountant.epsilon(both, DELTA) <= 1.0
+
+
+def test_a_sampled_run_composes_with_a_sampled_past() -> None:
+    already: list[tuple[Event, int]] = [(PoissonRelease(0.05, 0.8), 30)]
+    sigma = calibrate.noise(
+        "fixed", records=1000, batch=50, rounds=30, clip=1.0, epsilon=2.0, delta=DELTA, already=already
+    )
+    total = already + run_events("fixed", 30, records=1000, batch=50, clip=1.0, sigma=sigma)
+    assert 2.0 - 1e-4 < accountant.epsilon(total, DELTA) <= 2.0
+
+
+def test_a_spent_budget_leaves_no_noise_that_is_enough() -> None:
+    with pytest.raises(AccountingError, match="already spent"):
+        calibrate.noise(
+            "full",
+            records=500,
+            batch=500,
+            rounds=1,
+            clip=1.0,
+            epsilon=1.0,
+            delta=DELTA,
+            already=[(GaussianRelease(1.0), 1)],
+        )
+
+
+def test_almost_no_budget_left_gives_safe_noise_or_a_refusal() -> None:
+    already: list[tuple[Event, int]] = [(PoissonRelease(0.05, 0.8), 30)]
+    spent = accountant.epsilon(already, DELTA)
+    question = {"records": 1000, "batch": 50, "rounds": 30, "clip": 1.0, "delta": DELTA}
+    sigma = calibrate.noise("fixed", epsilon=spent * 1.0001, already=already, **question)  # type: ignore[arg-type]
+    total = already + run_events("fixed", 30, records=1000, batch=50, clip=1.0, sigma=sigma)
+    assert spent < accountant.epsilon(total, DELTA) <= spent * 1.0001
+    with pytest.raises(AccountingError, match="No noise meets this budget"):
+        calibrate.noise("fixed", epsilon=spent * (1 + 1e-12), already=already, **question)  # type: ignore[arg-type]
+
+
+def test_rounding_alone_can_exceed_a_tiny_budget() -> None:
+    with pytest.raises(AccountingError, match="No noise meets this budget"):
+        calibrate.noise("full", records=10, batch=10, rounds=10**9, clip=1.0, epsilon=1e-6, delta=1e-9, dimension=10**6)
+
+
+def test_a_new_pass_may_not_hide_behind_an_old_ones_name() -> None:
+    with pytest.raises(AccountingError, match="counted as free"):
+        calibrate.noise(
+            "one-pass",
+            records=500,
+            batch=20,
+            rounds=25,
+            clip=1.0,
+            epsilon=9.0,
+            delta=DELTA,
+            already=[(DisjointBatchRelease("spring", 0.1), 5)],
+            partition="spring",
+        )
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    sampling=st.sampled_from(["full", "fixed", "poisson", "one-pass"]),
+    batch=st.integers(1, 500),
+    rounds=st.integers(1, 1000),
+    epsilon=st.floats(0.05, 50),
+    delta=st.floats(1e-9, 1e-2),
+)
+def test_any_calibrated_noise_is_safe_as_computed(
+    sampling: str, batch: int, rounds: int, epsilon: float, delta: float
+) -> None:
+    records = 500
+    batch = records if sampling == "full" else batch
+    rounds = min(rounds, records // batch) if sampling == "one-pass" else rounds
+    sigma = calibrate.noise(
+        sampling, records=records, batch=batch, rounds=rounds, clip=1.0, epsilon=epsilon, delta=delta
+    )
+    run = run_events(sampling, rounds, records=records, batch=batch, clip=1.0, sigma=sigma, partition="new run")
+    assert accountant.epsilon(run, delta) <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+        ({"epsilon": math.inf}, "epsilon must be"),
+        ({"epsilon": math.nan}, "epsilon must be"),
+        ({"delta": 0.0}, "delta must lie"),
+        ({"delta": 1.0}, "delta must lie"),
+        ({"batch": 0}, "batch must be"),
+        ({"batch": 101}, "larger than the 100 records"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"records": 0}, "records must be"),
+        ({"clip": -1.0}, "clip must be"),
+        ({"sampling": "none"}, "Unknown sampling"),
+        ({"sampling": "one-pass", "rounds": 11}, "disjoint batches"),
+    ],
+)
+def test_bad_numbers_are_refused_in_one_sentence(change: dict[str, object], reason: str) -> None:
+    question: dict[str, object] = {
+        "sampling": "fixed",
+        "records": 100,
+        "batch": 10,
+        "rounds": 5,
+        "clip": 1.0,
+        "epsilon": 1.0,
+        "delta": DELTA,
+    }
+    with pytest.raises(AccountingError, match=reason) as refusal:
+        calibrate.noise(**{**question, **change})  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)

@@ -1,0 +1,145 @@
+"""Events are strict plain data, and a round's event covers the silo's own rounding."""
+
+import json
+import math
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence.errors import AccountingError
+from ringfence.planning.events import (
+    DisjointBatchRelease,
+    Event,
+    FixedSizeRelease,
+    GaussianRelease,
+    PoissonRelease,
+    event_from_dict,
+    per_round_event,
+    run_events,
+)
+
+shifts = st.floats(0, exclude_min=True, allow_infinity=False)
+sizes = st.integers(1, 10**12)
+events = st.one_of(
+    st.builds(GaussianRelease, shifts),
+    st.builds(lambda a, b, shift: FixedSizeRelease(max(a, b), min(a, b), shift), sizes, sizes, shifts),
+    st.builds(PoissonRelease, st.floats(0, 1, exclude_min=True), shifts),
+    st.builds(DisjointBatchRelease, st.text(min_size=1), shifts),
+)
+ROUND = {"records": 100, "batch": 10, "clip": 2.0, "sigma": 0.5}
+
+
+@given(events)
+def test_an_event_survives_a_ledger_row(event: Event) -> None:
+    again = event_from_dict(json.loads(json.dumps(event.to_dict())))
+    assert again == event
+    assert hash(again) == hash(event)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"shift": 1.0},
+        {"kind": "laplace", "shift": 1.0},
+        {"kind": ["gaussian"], "shift": 1.0},
+        {"kind": "gaussian"},
+        {"kind": "gaussian", "shift": 1.0, "discount": 0.5},
+        {"kind": "gaussian", "shift": math.nan},
+        {"kind": "gaussian", "shift": math.inf},
+        {"kind": "gaussian", "shift": -1.0},
+        {"kind": "gaussian", "shift": 0.0},
+        {"kind": "gaussian", "shift": "1.0"},
+        {"kind": "gaussian", "shift": True},
+        {"kind": "gaussian", "shift": 10**400},
+        {"kind": "fixed-size", "records": 10, "batch": 11, "shift": 1.0},
+        {"kind": "fixed-size", "records": 10, "batch": 0, "shift": 1.0},
+        {"kind": "fixed-size", "records": 10.5, "batch": 1, "shift": 1.0},
+        {"kind": "poisson", "rate": 1.5, "shift": 1.0},
+        {"kind": "poisson", "rate": 0.0, "shift": 1.0},
+        {"kind": "disjoint-batch", "partition": "", "shift": 1.0},
+        {"kind": "disjoint-batch", "partition": 7, "shift": 1.0},
+        {1: 2, "kind": "gaussian"},
+        "gaussian",
+        None,
+    ],
+)
+def test_a_damaged_row_is_refused(data: object) -> None:
+    with pytest.raises(AccountingError):
+        event_from_dict(data)
+
+
+def test_every_kind_of_event_has_its_own_name() -> None:
+    assert len({event.kind for event in get_args(Event)}) == len(get_args(Event))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "event"),
+    [
+        ("fixed", FixedSizeRelease),
+        ("poisson", PoissonRelease),
+        ("one-pass", DisjointBatchRelease),
+    ],
+)
+def test_a_round_moves_by_two_clips_over_the_batch_in_units_of_the_noise(sampling: str, event: type[Event]) -> None:
+    release = per_round_event(sampling, **ROUND, partition="pass")  # type: ignore[arg-type]
+    assert isinstance(release, event)
+    assert release.shift == pytest.approx(2 * 2.0 / (10 * 0.5), rel=1e-8)
+
+
+def test_a_full_batch_round_is_a_gaussian_release() -> None:
+    for sampling in ("full", "fixed", "poisson"):
+        release = per_round_event(sampling, records=100, batch=100, clip=2.0, sigma=0.5)
+        assert isinstance(release, GaussianRelease)
+        assert release.shift == pytest.approx(2 * 2.0 / (100 * 0.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("sampling", ["full", "poisson"])
+def test_the_shift_covers_grid_rounding_and_summation(sampling: str) -> None:
+    n, d = 4000, 250
+    batch = n if sampling == "full" else 40
+    event = per_round_event(sampling, records=n, batch=batch, clip=1.0, sigma=1.0, dimension=d)
+    widths = 2 if sampling == "poisson" else 1  # each neighbour's own half of the shift covers two roundings
+    expected = 2 / batch * (1 + (n + d) * n * 2.0**-51) + widths * math.sqrt(d) * 2.0**-30
+    assert event.shift == pytest.approx(expected, rel=1e-15)
+
+
+def test_a_run_holds_one_event_per_round() -> None:
+    event = per_round_event("fixed", **ROUND)  # type: ignore[arg-type]
+    assert run_events("fixed", 7, **ROUND) == [(event, 7)]  # type: ignore[arg-type]
+    one_pass = per_round_event("one-pass", **ROUND, partition="pass")  # type: ignore[arg-type]
+    assert run_events("one-pass", 10, **ROUND, partition="pass") == [(one_pass, 10)]  # type: ignore[arg-type]
+
+
+def test_one_pass_has_no_more_batches_than_the_records_allow() -> None:
+    with pytest.raises(AccountingError, match="One pass has no 11 disjoint batches of 10"):
+        run_events("one-pass", 11, **ROUND, partition="pass")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sampling": "sometimes"}, "Unknown sampling"),
+        ({"records": 0}, "records must be"),
+        ({"batch": 0}, "batch must be"),
+        ({"batch": 101}, "larger than the 100 records"),
+        ({"batch": 10.0}, "batch must be"),
+        ({"sampling": "full"}, "make them equal"),
+        ({"clip": 0.0}, "clip must be"),
+        ({"clip": math.nan}, "clip must be"),
+        ({"sigma": 0.0}, "sigma must be"),
+        ({"sigma": -1.0}, "sigma must be"),
+        ({"sigma": math.inf}, "sigma must be"),
+        ({"sigma": 1e-320}, "too small to account for"),
+        ({"dimension": 0}, "dimension must be"),
+        ({"sampling": "one-pass"}, "partition must name"),
+        ({"rounds": 0}, "rounds must be"),
+        ({"rounds": 2.0}, "rounds must be"),
+    ],
+)
+def test_bad_numbers_are_refused_with_the_reason(change: dict[str, object], reason: str) -> None:
+    arguments: dict[str, object] = {"sampling": "fixed", "rounds": 3, **ROUND, **change}
+    with pytest.raises(AccountingError, match=reason):
+        run_events(**arguments)  # type: ignore[arg-type]
