@@ -1,0 +1,233 @@
+"""The compiled simulator: many private runs side by side, as two matrix products a round.
+
+Noisy minibatch SGD asks every silo about the same weights, so the silos' clipped means, weighted and added
+by the server, are one sum over all records, and their independent Gaussian noises are one Gaussian vector.
+A round of S configurations is therefore two products of the (records × features) matrix with S columns,
+whatever the number of silos and however unequal they are. The sum is the silo's own `clipped_mean` and the
+step the server's own `step`; a test runs a plan through both and through the plain loop with equal draws.
+
+Nothing here is private: a simulator holds all records and draws seeded noise. It shows what a plan will do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.domain import Domain
+from ringfence.protocol.losses import Logistic, Loss, Softmax
+from ringfence.protocol.plan import Participation, Plan, Sampling
+from ringfence.server.algorithms import minibatch
+from ringfence.silo.mechanism import clipped_mean
+
+EVERYBODY = Participation()
+
+
+class Federation(NamedTuple):
+    """All silos' records in one matrix, silo after silo; which silo each record belongs to; sizes and weights."""
+
+    features: Any
+    norms: Any
+    targets: Any
+    silo: Any
+    sizes: Any
+    weights: Any
+
+
+class Streams(NamedTuple):
+    """U streams of randomness, one row each: its seed, and the batch of every silo."""
+
+    seed: Any
+    batch: Any
+
+
+class Configurations(NamedTuple):
+    """S runs, one row each. Runs of one stream see the same draws, as runs to be compared should.
+
+    `sigma` has one column per silo; a run without noise has sigma 0, one without clipping an infinite clip.
+    """
+
+    settings: minibatch.Settings
+    clip: Any
+    sigma: Any
+    stream: Any
+
+
+class Draws(NamedTuple):
+    """A round's randomness: which silos answer, which records take part, and the noise of their average.
+
+    `noise` is standard normal: the engine scales it to what the answering silos' noises add up to.
+    """
+
+    available: Any
+    participation: Any
+    noise: Any
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What all runs of one compiled program share."""
+
+    loss: Loss
+    domain: Domain
+    rounds: int
+    sampling: Sampling = "full"
+    participation: Participation = EVERYBODY
+
+    @classmethod
+    def of(cls, plan: Plan) -> Self:
+        """Return the rules of a plan."""
+        return cls(plan.loss, plan.domain, plan.rounds, plan.sampling, plan.participation)
+
+    @property
+    def same_records_always(self) -> bool:
+        """Whether every record of every silo takes part in every round."""
+        return self.sampling == "full" and self.participation == EVERYBODY
+
+
+def federation(
+    silos: Sequence[tuple[FloatArray, FloatArray]], weights: Sequence[float] | None = None, dtype: Any = np.float32
+) -> Federation:
+    """Stack the silos' features and targets; they weigh as many records as they hold, unless weights are given."""
+    sizes = np.array([len(targets) for _, targets in silos])
+    features = np.concatenate([features for features, _ in silos])
+    shares = sizes / sizes.sum() if weights is None else np.asarray(weights, dtype=np.float64)
+    return Federation(
+        _array(dtype, features),
+        _array(dtype, np.sqrt(np.sum(features * features, axis=1))),
+        _array(dtype, np.concatenate([targets for _, targets in silos])),
+        jnp.asarray(np.repeat(np.arange(len(silos)), sizes)),
+        jnp.asarray(sizes),
+        _array(dtype, shares),
+    )
+
+
+def from_plans(plans: Sequence[Plan], seeds: Sequence[int], dtype: Any = np.float32) -> tuple[Streams, Configurations]:
+    """Read what may differ between runs from plans that agree in all else; each plan has a stream of its own."""
+    rows = [minibatch.settings(plan) for plan in plans]
+    streams = Streams(
+        jnp.asarray(np.array(seeds, dtype=np.uint32)),
+        jnp.asarray(np.array([[terms.batch for terms in plan.silos] for plan in plans])),
+    )
+    runs = Configurations(
+        minibatch.Settings(*map(partial(_array, dtype), zip(*rows, strict=True))),
+        _array(dtype, [plan.clip for plan in plans]),
+        _array(dtype, [[terms.sigma for terms in plan.silos] for plan in plans]),
+        jnp.arange(len(plans)),
+    )
+    return streams, runs
+
+
+@partial(jax.jit, static_argnames=("rules",))
+def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurations) -> Any:
+    """Run every configuration for all rounds and return the learned weights, one row per run."""
+    width, outputs = data.features.shape[1], rules.loss.outputs
+    start: Any = jnp.zeros((len(runs.stream), width * outputs), dtype=data.features.dtype)
+    draw = jax.vmap(partial(draws, rules, data), (0, 0, None))
+    advance = jax.vmap(partial(_advance, rules.domain), (0, 0, 0, 0, None))
+
+    def one_round(carry: tuple[minibatch.State, Any], round: Any) -> tuple[tuple[minibatch.State, Any], None]:
+        state, answered = carry
+        drawn = draw(streams, answered, round)
+        rates = _rates(data, drawn.available)
+        weights: Any = jnp.moveaxis(state.weights.reshape(-1, width, outputs), 0, 1)
+        mean = clipped_mean(
+            rules.loss,
+            runs.clip,
+            weights=weights,
+            features=data.features,
+            norms=data.norms,
+            targets=data.targets,
+            shares=_shares(rules, data, streams, drawn, rates, runs.stream),
+        )
+        scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma) ** 2, axis=1))
+        gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * drawn.noise[runs.stream]
+        somebody = jnp.any(drawn.available, axis=1)[runs.stream]
+        return (advance(runs.settings, state, gradient, somebody, round), answered + drawn.available), None
+
+    begin = (jax.vmap(minibatch.init)(start), jnp.zeros(streams.batch.shape, dtype=jnp.int32))
+    (state, _), _ = jax.lax.scan(one_round, begin, jnp.arange(rules.rounds))
+    return jax.vmap(minibatch.output)(state)
+
+
+def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round: Any) -> Draws:
+    """Draw a round of one stream. `answered` counts each silo's earlier answers, which one-pass batches go by."""
+    run = jax.random.key(stream.seed)
+    silo_key, record_key, noise_key = jax.random.split(jax.random.fold_in(run, round), 3)
+    silos, asked, probability = len(data.sizes), rules.participation.silos, rules.participation.probability
+    available = jnp.ones(silos, dtype=bool)
+    if asked is not None:
+        available = jax.random.permutation(silo_key, silos) < asked
+    elif probability is not None:
+        available = jax.random.uniform(silo_key, (silos,)) < probability
+    # A one-pass partition is drawn once for the whole run.
+    record_key = run if rules.sampling == "one-pass" else record_key
+    participation = _participation(rules.sampling, record_key, data, stream.batch, answered)
+    noise = jax.random.normal(noise_key, (data.features.shape[1] * rules.loss.outputs,), dtype=data.features.dtype)
+    return Draws(available, participation, noise)
+
+
+@partial(jax.jit, static_argnames=("loss",))
+def evaluate(loss: Loss, weights: Any, features: Any, targets: Any) -> tuple[Any, Any]:
+    """Return every run's mean loss and error: the share of wrong labels, or the mean squared error of a number."""
+    columns = jnp.moveaxis(weights.reshape(len(weights), features.shape[1], -1), 0, 1)
+    scores: Any = jnp.tensordot(features, columns, axes=1)
+    truth = targets[:, None]
+    if isinstance(loss, Softmax):
+        error = jnp.argmax(scores, axis=2) != truth
+    elif isinstance(loss, Logistic):
+        error = jnp.where(scores[..., 0] > 0, 1.0, -1.0) != truth
+    else:
+        error = (scores[..., 0] - truth) ** 2
+    return jnp.mean(loss.values(scores, targets), axis=0), jnp.mean(error, axis=0)
+
+
+def _array(dtype: Any, values: Any) -> Any:
+    return jnp.asarray(np.asarray(values), dtype=dtype)
+
+
+def _participation(sampling: Sampling, key: Any, data: Federation, batch: Any, answered: Any) -> Any:
+    """Return 1 for every record that takes part."""
+    records = len(data.targets)
+    if sampling == "full":
+        return jnp.ones(records, dtype=data.features.dtype)
+    luck = jax.random.uniform(key, (records,))
+    wanted = batch[data.silo]
+    if sampling == "poisson":
+        chosen = luck < wanted / data.sizes[data.silo]
+    else:
+        # A record's rank among its silo's records: its place in the order of silo, then luck.
+        order = jnp.lexsort((luck, data.silo))
+        first = jnp.cumsum(data.sizes) - data.sizes
+        rank = jnp.zeros(records, dtype=order.dtype).at[order].set(jnp.arange(records)) - first[data.silo]
+        chosen = rank < wanted if sampling == "fixed" else rank // wanted == answered[data.silo]
+    return chosen.astype(data.features.dtype)
+
+
+def _rates(data: Federation, available: Any) -> Any:
+    """Return what the server multiplies each silo's update by: N/M times its weight, or 0 if it is not there."""
+    silos = len(data.sizes)
+    answering = jnp.maximum(jnp.sum(available, axis=1, keepdims=True), 1)
+    return available * data.weights * (silos / answering)
+
+
+def _shares(rules: Rules, data: Federation, streams: Streams, drawn: Draws, rates: Any, stream: Any) -> Any:
+    """Return what each record's gradient counts in the server's average, per run where runs differ in it."""
+    if rules.same_records_always:
+        return (data.weights / data.sizes)[data.silo]
+    shares = drawn.participation * (rates / streams.batch)[:, data.silo]
+    return shares[stream].T.astype(data.features.dtype)
+
+
+def _advance(
+    domain: Domain, settings: minibatch.Settings, state: minibatch.State, gradient: Any, somebody: Any, round: Any
+) -> minibatch.State:
+    """Take the server's step, or none if nobody answered."""
+    stepped = minibatch.step(settings, domain.project, state, gradient, round)
+    kept: minibatch.State = jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)
+    return kept
