@@ -165,7 +165,7 @@ def test_errors_and_losses_are_those_of_the_model() -> None:
     features = random.normal(size=(50, 3))
     for loss in LOSSES:
         weights = random.normal(size=(2, 3 * loss.outputs))
-        silo = random.integers(3, size=50) * 1.0 if isinstance(loss, Softmax) else random.choice([-1.0, 1.0], 50)
+        silo: Any = random.integers(3, size=50) * 1.0 if isinstance(loss, Softmax) else random.choice([-1.0, 1.0], 50)
         values, errors = engine.evaluate(loss, weights, features, silo)
         for row in range(2):
             scores = features @ weights[row].reshape(3, -1)

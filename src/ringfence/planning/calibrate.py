@@ -94,8 +94,9 @@ def noise(
 
     @cache
     def excess(log_sigma: float) -> float:
-        cost = accountant.delta(total(math.exp(log_sigma)), epsilon)
-        return math.log(max(cost, 1e-300) / delta)  # smooth in log sigma, where epsilon itself has corners at 0 and ∞
+        cost = accountant.epsilon(total(math.exp(log_sigma)), delta)
+        # In logarithms, where epsilon falls smoothly; the ends stand for 0 and infinity.
+        return math.log(min(max(cost, 1e-12 * epsilon), 1e12 * epsilon) / epsilon)
 
     full_batch = 2 * clip * math.sqrt(rounds) / (records * gaussian_shift(epsilon, delta))
     low, high = _bracket(excess, math.log(full_batch))

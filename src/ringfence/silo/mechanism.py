@@ -27,6 +27,10 @@ GRID_BITS = 30
 """Released numbers are multiples of a power of two between sigma·2⁻³¹ and sigma·2⁻³⁰."""
 
 
+_TINY = 1e-30
+"""Stands for a length of 0 in a division; it is a normal number in single precision too."""
+
+
 class Residuals(Protocol):
     """What the mechanism needs of a loss."""
 
@@ -82,6 +86,7 @@ def clipped_mean(
     xp = namespace(features)
     residuals = loss.residuals(xp.tensordot(features, weights, axes=1), targets)
     lengths = norms.reshape(-1, *[1] * (weights.ndim - 2)) * xp.sqrt(xp.sum(residuals * residuals, axis=-1))
-    factors = shares.reshape(*shares.shape, *[1] * (lengths.ndim - shares.ndim)) * (clip / xp.maximum(lengths, clip))
+    kept = xp.minimum(1.0, clip / xp.maximum(lengths, _TINY))  # of each gradient's length; 1 where it fits
+    factors = shares.reshape(*shares.shape, *[1] * (lengths.ndim - shares.ndim)) * kept
     result: FloatArray = xp.tensordot(features, residuals * factors[..., None], axes=[[0], [0]])
     return result

@@ -12,7 +12,7 @@ Nothing here is private: a simulator holds all records and draws seeded noise. I
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.losses import Logistic, Loss, Softmax
+from ringfence.protocol.losses import Logistic, Softmax
 from ringfence.protocol.plan import Participation, Plan, Sampling
 from ringfence.server.algorithms import minibatch
 from ringfence.silo.mechanism import clipped_mean
@@ -69,11 +69,25 @@ class Draws(NamedTuple):
     noise: Any
 
 
+class LinearLoss(Protocol):
+    """What the engine needs of a loss: one of `protocol.losses`, or a `CustomLoss`."""
+
+    @property
+    def outputs(self) -> int:
+        """Columns of the weight matrix."""
+
+    def values(self, scores: Any, targets: Any) -> Any:
+        """Return the loss of every record."""
+
+    def residuals(self, scores: Any, targets: Any) -> Any:
+        """Return its derivative in the scores."""
+
+
 @dataclass(frozen=True)
 class Rules:
     """What all runs of one compiled program share."""
 
-    loss: Loss
+    loss: LinearLoss
     domain: Domain
     rounds: int
     sampling: Sampling = "full"
@@ -173,7 +187,7 @@ def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round:
 
 
 @partial(jax.jit, static_argnames=("loss",))
-def evaluate(loss: Loss, weights: Any, features: Any, targets: Any) -> tuple[Any, Any]:
+def evaluate(loss: LinearLoss, weights: Any, features: Any, targets: Any) -> tuple[Any, Any]:
     """Return every run's mean loss and error: the share of wrong labels, or the mean squared error of a number."""
     columns = jnp.moveaxis(weights.reshape(len(weights), features.shape[1], -1), 0, 1)
     scores: Any = jnp.tensordot(features, columns, axes=1)

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ringfence.planning import calibrate
-from ringfence.protocol.losses import Loss
-from ringfence.simulation.engine import Federation
+from ringfence.simulation.engine import Federation, LinearLoss
 
 
 class LocalRuns(NamedTuple):
@@ -45,7 +44,7 @@ def local_sgd_sigma(
 
 @partial(jax.jit, static_argnames=("loss", "rounds", "local_steps", "asked"))
 def local_sgd(
-    loss: Loss, data: Federation, seeds: Any, runs: LocalRuns, *, rounds: int, local_steps: int, asked: int
+    loss: LinearLoss, data: Federation, seeds: Any, runs: LocalRuns, *, rounds: int, local_steps: int, asked: int
 ) -> Any:
     """Run every configuration and return the server's last weights, one row per run. There is no projection."""
     first = jnp.cumsum(data.sizes) - data.sizes
@@ -74,12 +73,12 @@ def local_sgd(
     return weights
 
 
-def _clipped_gradients(loss: Loss, clip: Any, weights: Any, data: Federation, row: Any) -> Any:
+def _clipped_gradients(loss: LinearLoss, clip: Any, weights: Any, data: Federation, row: Any) -> Any:
     """Return the clipped gradient of one record (its row) at each silo's own weights."""
     x, y, norm = data.features[row], data.targets[row], data.norms[row]
     columns = weights.reshape(*weights.shape[:2], x.shape[-1], loss.outputs)
     scores = jnp.einsum("smd,smdc->smc", x, columns)
-    residuals: Any = loss.residuals(scores.reshape(-1, loss.outputs), y.reshape(-1)).reshape(scores.shape)  # type: ignore[arg-type]
+    residuals: Any = loss.residuals(scores.reshape(-1, loss.outputs), y.reshape(-1)).reshape(scores.shape)
     lengths = norm * jnp.sqrt(jnp.sum(residuals * residuals, axis=-1))
-    residuals = residuals * (clip[:, None] / jnp.maximum(lengths, clip[:, None]))[..., None]
+    residuals = residuals * jnp.minimum(1.0, clip[:, None] / jnp.maximum(lengths, 1e-30))[..., None]
     return (x[..., None] * residuals[..., None, :]).reshape(weights.shape)
