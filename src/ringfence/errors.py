@@ -6,6 +6,7 @@ Every message says what happened, why, and what to do. No message contains a rec
 __all__ = [
     "AccountingError",
     "ApprovalError",
+    "DatasetError",
     "LedgerBusyError",
     "LedgerDamagedError",
     "LedgerError",
@@ -15,6 +16,7 @@ __all__ = [
     "RecordsError",
     "RingfenceError",
     "SchemaError",
+    "SweepError",
     "TrainingError",
 ]
 
@@ -65,3 +67,11 @@ class LedgerWriteError(LedgerError):
 
 class TrainingError(RingfenceError):
     """Training could not produce a model: no silo answered, or what was asked for does not fit together."""
+
+
+class SweepError(RingfenceError):
+    """A sweep cannot run, or its file is not what was asked for: what is in the file stays."""
+
+
+class DatasetError(RingfenceError):
+    """A public data set is missing or not the one expected: provide the file, or correct the folder."""

@@ -81,7 +81,7 @@ def test_almost_no_budget_left_gives_safe_noise_or_a_refusal() -> None:
             assert "No noise meets this budget" in str(refused)  # noqa: PT017
             continue
         total = already + run_events("fixed", 30, records=1000, batch=50, clip=1.0, sigma=sigma)
-        assert spent <= accountant.epsilon(total, DELTA) <= budget
+        assert spent * (1 - 1e-6) <= accountant.epsilon(total, DELTA) <= budget
 
 
 def test_rounding_alone_can_exceed_a_tiny_budget() -> None:
@@ -163,7 +163,7 @@ def test_bad_numbers_are_refused_in_one_sentence(change: dict[str, object], reas
 def test_small_batches_of_many_records_get_no_more_noise_than_they_need(
     records: int, rounds: int, epsilon: float
 ) -> None:
-    """Where delta falls steeply in sigma, a search that trusts it far from the answer once gave seven times too much."""
+    """Delta falls so steeply in sigma here that a search which followed it once gave seven times too much."""
     question: Any = {"records": records, "batch": 1, "clip": 1.0}
     sigma = calibrate.noise("fixed", rounds=rounds, epsilon=epsilon, delta=1e-5, **question)
     assert accountant.epsilon(run_events("fixed", rounds, sigma=sigma, **question), 1e-5) <= epsilon

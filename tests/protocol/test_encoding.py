@@ -295,3 +295,20 @@ def test_columns_that_the_schema_ignores_or_does_not_name_may_hold_anything(tmp_
     file.write_text(f"age,note,extra,label\n1,{SECRET},,no\n", encoding="utf-8")
     of = schema({"age": AGE, "note": {"type": "ignore"}, "label": LABEL}, intercept=False)
     assert encode_features(of, read_csv(file), source="").shape == (1, 1)
+
+
+def test_ordered_categories_become_one_evenly_spaced_column(tmp_path: Path) -> None:
+    often = {"type": "categorical", "categories": ["no", "sometimes", "often"], "ordered": True, "scale": 0.5}
+    of = schema({"age": AGE, "smokes": often, "label": LABEL})
+    table = {"age": ["0", "0", "0"], "smokes": ["no", "sometimes", "often"]}
+    assert encode_features(of, table, source="x")[:, 1].tolist() == [-0.5, 0.0, 0.5]
+    assert of.feature_names == ("age", "smokes", "intercept")
+
+
+def test_a_category_s_scale_and_the_intercept_are_as_large_as_the_schema_says(tmp_path: Path) -> None:
+    town = {"type": "categorical", "categories": ["a", "b"], "scale": 0.25}
+    columns = {"town": town, "label": LABEL}
+    of = parse_schema({"columns": columns, "intercept": 0.5}, target="label")
+    encoded = encode_features(of, {"town": ["b"]}, source="x")
+    assert encoded.tolist() == [[0.0, 0.25, 0.5]]
+    assert of.feature_norm == pytest.approx(np.linalg.norm(encoded))

@@ -17,12 +17,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ringfence.errors import RecordsError, RingfenceError, TrainingError
+from ringfence.errors import DatasetError, RecordsError, RingfenceError, TrainingError
 from ringfence.protocol.schema import parse_schema
 from ringfence.simulation import datasets
 from ringfence.simulation.datasets import (
     MNIST,
-    DatasetError,
     PublicFile,
     insurance_schema,
     load_insurance,

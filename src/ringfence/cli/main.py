@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringfence import __version__
-from ringfence.cli import accounting, demo, ledger, schema, training
+from ringfence.cli import accounting, demo, ledger, reproduce, schema, training
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command()(training.train)
 app.command()(training.predict)
 app.command()(ledger.ledger)
 app.command()(demo.demo)
+app.command()(reproduce.reproduce)
 app.add_typer(schema.app, name="schema")
 
 

@@ -18,7 +18,7 @@ from ringfence.protocol.domain import Ball, Domain
 from ringfence.protocol.losses import Huber, Logistic, Loss, Softmax, Squared
 from ringfence.protocol.plan import MinibatchSGD, Participation, Plan, Sampling, SiloTerms
 from ringfence.protocol.public import explain
-from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.schema import Categorical, Geometry, Schema
 
 DEFAULT_ROUNDS = 100
 
@@ -128,10 +128,11 @@ def make_plan(
     """
     loss = loss or default_loss(data)
     rounds = DEFAULT_ROUNDS if rounds is None else rounds
-    clip = default_clip(data, loss) if clip is None else clip
+    clip = default_clip(data.geometry, loss) if clip is None else clip
     participation = participation or Participation()
     try:
         silos = _terms(members, data.width * loss.outputs, clip=clip, sampling=sampling, rounds=rounds)
+        noise = average_noise([terms.weight * terms.sigma for terms in silos], participation)
         return Plan(
             run=run or secrets.token_hex(8),
             data=data,
@@ -140,7 +141,7 @@ def make_plan(
             domain=domain or Ball(radius=default_radius(loss)),
             sampling=sampling,
             rounds=rounds,
-            algorithm=algorithm or default_steps(data, loss, silos, rounds, participation),
+            algorithm=algorithm or default_steps(data.geometry, loss, noise, rounds),
             ridge=ridge,
             participation=participation,
             silos=silos,
@@ -149,16 +150,14 @@ def make_plan(
         raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None
 
 
-def default_clip(data: Schema, loss: Loss) -> float:
+def default_clip(geometry: Geometry, loss: Loss) -> float:
     """Return where to cut a record's gradient: about its typical norm, well below its largest.
 
     For a linear model this is still the gradient of a convex loss (a squared loss becomes a Huber loss), and
     noise shrinks in proportion. The fractions were chosen once, on public data, and are the same for all.
     """
-    X, Y = data.feature_norm, data.target_bound
-    if isinstance(loss, Logistic | Softmax):
-        return 0.4 * loss.constants(X, Y, math.inf).lipschitz
-    return 0.2 * loss.constants(X, Y, 0.0).lipschitz
+    X, Y = geometry.feature_norm, geometry.target_bound
+    return 0.5 * X if isinstance(loss, Logistic | Softmax) else 0.125 * X * Y
 
 
 def default_radius(loss: Loss) -> float:
@@ -166,23 +165,27 @@ def default_radius(loss: Loss) -> float:
     return 30.0 * math.sqrt(loss.outputs)
 
 
-def default_steps(
-    data: Schema, loss: Loss, silos: Sequence[SiloTerms], rounds: int, participation: Participation
-) -> MinibatchSGD:
-    """Choose step and momentum from the noise alone.
+def default_steps(geometry: Geometry, loss: Loss, noise: float, rounds: int) -> MinibatchSGD:
+    """Choose step and momentum from the `noise` per coordinate of the averaged gradient.
 
-    Over R rounds of effective step e = step/(1 − momentum), the noise in the weights adds up to a vector of
-    length about e·√R·s·√d, s the noise per coordinate of the averaged gradient. A longer walk fits better
-    until that length rivals the model's own, so e is set to make it `tolerable`; but never beyond what
-    20-fold momentum on the largest safe step 1/β gives. The last quarter of the iterates is averaged.
+    Over R rounds of effective step e = step/(1 − momentum), the noise in the weights adds up to e·√R·noise per
+    coordinate, and moves a record's score by at most X times that. A longer walk fits better until that
+    rivals the scores themselves, so e is set to make it `tolerable`, a constant per loss that was chosen once
+    on public data; but never beyond what 20-fold momentum on the largest safe step 1/β gives. The last quarter
+    of the iterates is averaged.
     """
-    tolerable = 3.0 * math.sqrt(loss.outputs) if isinstance(loss, Logistic | Softmax) else 0.6
-    smoothness = loss.constants(data.feature_norm, data.target_bound, math.inf).smoothness
-    asked = participation.silos or len(silos) * (participation.probability or 1.0)
-    noise = math.sqrt(sum((t.weight * t.sigma) ** 2 for t in silos) * len(silos) / asked)
-    effective = min(tolerable / (noise * math.sqrt(rounds * data.width * loss.outputs)), 20.0 / smoothness)
+    tolerable = {"logistic": 2.0, "softmax": 4.0}.get(loss.name, 0.5)
+    smoothness = loss.constants(geometry.feature_norm, geometry.target_bound, math.inf).smoothness
+    effective = min(tolerable / (geometry.feature_norm * noise * math.sqrt(rounds)), 20.0 / smoothness)
     momentum = max(0.0, 1.0 - 1.0 / (smoothness * effective))
     return MinibatchSGD(step=effective * (1.0 - momentum), momentum=momentum, skip=3 * rounds // 4)
+
+
+def average_noise(weighted_sigmas: Sequence[float], participation: Participation) -> float:
+    """Return the noise per coordinate of the server's average of a round, from every silo's weight times sigma."""
+    silos = len(weighted_sigmas)
+    asked = participation.silos or silos * (participation.probability or 1.0)
+    return math.sqrt(math.fsum(noise**2 for noise in weighted_sigmas) * silos / asked)
 
 
 def _terms(

@@ -25,7 +25,7 @@ def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
     blocks = [
         _numbers(column, name, table, source)[:, None]
         if isinstance(column, Numeric)
-        else _one_hot(column, name, table, source)
+        else _category_columns(column, name, table, source)
         for name, column in schema.features.items()
     ]
     features = np.concatenate(blocks, axis=1)
@@ -33,7 +33,7 @@ def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
         norms = np.sqrt(np.sum(features * features, axis=1, keepdims=True))
         features *= schema.radius / np.maximum(norms, schema.radius)
     if schema.intercept:
-        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+        features = np.concatenate([features, np.full((len(features), 1), schema.intercept)], axis=1)
     return features
 
 
@@ -149,6 +149,8 @@ def _indices(column: Categorical, name: str, table: Table, source: str) -> Float
     return indices.astype(np.float64)
 
 
-def _one_hot(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
-    indices = _indices(column, name, table, source).astype(np.int64)
-    return np.eye(len(column.categories))[indices]
+def _category_columns(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
+    indices = _indices(column, name, table, source)
+    if column.ordered:
+        return 2.0 * column.scale * (indices[:, None] / (len(column.categories) - 1) - column.center)
+    return column.scale * np.eye(len(column.categories))[indices.astype(np.int64)]

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -72,10 +72,18 @@ Cell: TypeAlias = Annotated[str, BeforeValidator(_as_cell)]
 
 
 class Categorical(Public):
-    """One of a public list of categories; as a feature it becomes one 0/1 column per category."""
+    """One of a public list of categories. As a feature it becomes one column per category, 0 or `scale`.
+
+    `ordered` categories (no, sometimes, often; or just no, yes) become a single column instead, evenly spaced
+    over 2·scale, with 0 at the share `center` of the way from the first to the last: fewer columns need less
+    noise. A small scale says that the column is publicly expected to matter little.
+    """
 
     type: Literal["categorical"] = "categorical"
     categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
+    ordered: bool = False
+    center: float = Field(default=0.5, ge=0, le=1)
+    scale: float = Field(default=1.0, gt=0, le=1e6)
     missing: Cell | None = None
 
     @model_validator(mode="after")
@@ -88,6 +96,11 @@ class Categorical(Public):
             raise ValueError("missing must be one of the categories")
         return self
 
+    @property
+    def bound(self) -> float:
+        """The largest norm of its columns."""
+        return 2 * self.scale * max(self.center, 1 - self.center) if self.ordered else self.scale
+
 
 class Ignored(Public):
     """A column that the model does not use: its cells are never read."""
@@ -98,17 +111,26 @@ class Ignored(Public):
 Column: TypeAlias = Annotated[Numeric | Categorical | Ignored, Field(discriminator="type")]
 
 
+class Geometry(NamedTuple):
+    """What is public about encoded records: length and largest norm of a feature vector, largest target."""
+
+    width: int
+    feature_norm: float
+    target_bound: float
+
+
 class Schema(Public):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
-    The feature vector has one entry per numeric column and one per category, in the columns' order of
-    names, and last, if `intercept` is true, a constant 1. What lies before the constant is scaled down to
-    norm `radius` where it is longer; without `radius` the bounds alone limit it.
+    The feature vector has one entry per numeric or ordered column and one per category of the others, in the
+    columns' order of names, and last the constant `intercept`, unless that is 0 (a file may say true or false
+    for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is longer; without
+    `radius` the bounds alone limit it.
     """
 
     columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
     target: str
-    intercept: bool = True
+    intercept: float = Field(default=1.0, ge=0, le=1e6)
     radius: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
@@ -142,7 +164,7 @@ class Schema(Public):
         """A name for every entry of the feature vector."""
         names: list[str] = []
         for name, column in self.features.items():
-            if isinstance(column, Numeric):
+            if isinstance(column, Numeric) or column.ordered:
                 names.append(name)
             else:
                 names += [f"{name}={category}" for category in column.categories]
@@ -156,14 +178,18 @@ class Schema(Public):
     @property
     def bounds_norm(self) -> float:
         """The longest feature vector that the bounds allow, without the intercept and before `radius`."""
-        squares = (c.bound**2 if isinstance(c, Numeric) else 1.0 for c in self.features.values())
-        return math.sqrt(sum(squares))
+        return math.sqrt(sum(column.bound**2 for column in self.features.values()))
 
     @property
     def feature_norm(self) -> float:
         """X: the longest a feature vector can be, intercept included."""
         longest = self.bounds_norm if self.radius is None else min(self.radius, self.bounds_norm)
-        return math.hypot(longest, 1.0) if self.intercept else longest
+        return math.hypot(longest, self.intercept)
+
+    @property
+    def geometry(self) -> Geometry:
+        """The numbers that planning needs."""
+        return Geometry(self.width, self.feature_norm, self.target_bound)
 
     @property
     def target_bound(self) -> float:

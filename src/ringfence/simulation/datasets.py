@@ -29,7 +29,7 @@ from urllib.error import HTTPError
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.errors import RecordsError, RingfenceError, TrainingError
+from ringfence.errors import DatasetError, RecordsError, TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, encode_target, read_csv
 from ringfence.protocol.schema import Schema, parse_schema
@@ -37,10 +37,6 @@ from ringfence.protocol.schema import Schema, parse_schema
 DATA_VARIABLE = "RINGFENCE_DATA"
 _TIMEOUT_SECONDS = 30.0
 _LARGEST = 100 * 2**20  # bytes; what is longer is cut, and then fails its checksum
-
-
-class DatasetError(RingfenceError):
-    """A public data set is missing, or a file is not the published one: provide the file that is named."""
 
 
 class _UnusableError(Exception):

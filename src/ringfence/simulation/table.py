@@ -1,0 +1,219 @@
+"""A sweep's file, and the tidy table in it: one row per cell, in the order in which they finished."""
+
+import csv
+import fcntl
+import itertools
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringfence.errors import SweepError
+from ringfence.simulation.cells import TRIAL, Cell, Row, Value, quoted
+
+FORMAT = 1
+
+
+def read_rows(out: Path) -> Iterator[Row]:
+    """Stream a sweep's rows, also while it runs: parameters, trial, results; a half-written last row is left out."""
+    parameters = Header.read(out).parameters
+    names = {*parameters, TRIAL}
+    for number, line in enumerate(_complete_lines(out), start=1):
+        if number == 1:
+            continue
+        row = _parse(line)
+        if number == 2 and row.keys() >= names:
+            names = set(row)  # the first row settles which results there are
+        if row.keys() != names:
+            raise SweepError(
+                f"{out} is damaged in line {number}: restore it, or delete the line to run its cell again."
+            )
+        yield row
+
+
+def read_table(out: Path) -> dict[str, list[Value]]:
+    """Return a sweep's columns, one entry per finished cell in each: what a data frame is made from."""
+    table: dict[str, list[Value]] = {name: [] for name in (*Header.read(out).parameters, TRIAL)}
+    for row in read_rows(out):
+        for name, value in row.items():
+            table.setdefault(name, []).append(value)
+    return table
+
+
+def write_csv(out: Path, csv_path: Path) -> Path:
+    """Write a sweep's rows as a CSV file, row by row; numbers keep their full precision."""
+    rows = read_rows(out)
+    first = next(rows, None)
+    with csv_path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, first or (*Header.read(out).parameters, TRIAL))
+        writer.writeheader()
+        writer.writerows(rows if first is None else itertools.chain([first], rows))
+    return csv_path
+
+
+def summarise(rows: Iterable[Mapping[str, Value]], *, by: Sequence[str], value: str) -> list[Row]:
+    """Return, for each combination of the `by` columns, the mean of `value`, its 90% interval, and the count.
+
+    The interval is from percentile_5 to percentile_95 of the rows themselves (linear between neighbours): how
+    much trials differ, not how well their mean is known. Groups are sorted by `by`, numbers before strings. A
+    value that is NaN or infinite makes its group's mean so, and may make a percentile NaN.
+    """
+    groups: dict[tuple[Value, ...], array[float]] = {}
+    for row in rows:
+        if missing := {*by, value} - row.keys():
+            raise SweepError(f"The sweep has no column {quoted(missing)}: choose among {quoted(row)}.")
+        if isinstance(number := row[value], str):
+            raise SweepError(f"The column '{value}' holds text, which has no mean: choose a column of numbers.")
+        groups.setdefault(tuple(row[name] for name in by), array("d")).append(number)
+    keys = sorted(groups, key=lambda key: [(isinstance(part, str), part) for part in key])
+    return [dict(zip(by, key, strict=True)) | _statistics(groups[key]) for key in keys]
+
+
+def _statistics(values: "array[float]") -> Row:
+    with np.errstate(invalid="ignore"):  # between two infinities lies NaN, as documented
+        low, high = np.percentile(values, [5, 95])
+        mean = np.mean(values)
+    return {"mean": float(mean), "percentile_5": float(low), "percentile_95": float(high), "count": len(values)}
+
+
+class Finished(NamedTuple):
+    """A finished block: the names of its results, its lines for the file, and how many cells it had."""
+
+    names: frozenset[str]
+    lines: bytes
+    cells: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file's first line says, and a resumed sweep must agree with."""
+
+    label: str
+    parameters: tuple[str, ...]
+
+    def line(self) -> bytes:
+        """Return the file's first line."""
+        return to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
+
+    @staticmethod
+    def read(out: Path) -> "Header":
+        """Read a file's first line."""
+        content = _parse(next(_complete_lines(out), b""))
+        if "ringfence_sweep" not in content:
+            raise SweepError(f"{out} is not a sweep's file: choose another one.")
+        if content["ringfence_sweep"] != FORMAT:
+            raise SweepError(f"{out} was written by another version of Ringfence: read it with that, or sweep anew.")
+        return Header(content["label"], tuple(content["parameters"]))
+
+    def require(self, asked: "Header", out: Path) -> None:
+        """Refuse to go on with a file of another sweep."""
+        advice = "choose another file, or delete this one to start anew"
+        if self.label != asked.label:
+            raise SweepError(f"{out} holds the sweep '{self.label}', not '{asked.label}': {advice}.")
+        if self.parameters != asked.parameters:
+            raise SweepError(
+                f"{out} has the parameters {quoted(self.parameters)}, not {quoted(asked.parameters)}: {advice}."
+            )
+
+
+class Log:
+    """A sweep's file, locked for this process and open at its end; `finished` are the ids of its cells."""
+
+    def __init__(self, file: FileIO, out: Path, header: Header) -> None:
+        self._file, self._out, self.header = file, out, header
+        self.written = self.skipped = 0
+        self._repair()
+        self.finished: set[str] = set()
+        self.names: frozenset[str] | None = None
+        for row in read_rows(out):
+            cell = Cell({name: row[name] for name in header.parameters}, int(row[TRIAL]))
+            self.finished.add(cell.id)
+            self.names = self.names or frozenset(row.keys() - cell.keys())
+
+    @staticmethod
+    @contextmanager
+    def resumed(out: Path, header: Header) -> Iterator["Log"]:
+        """Lock the file, or start it. The operating system holds the lock: it ends with the process in any case."""
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            file = FileIO(out, "a+")
+        except OSError as error:
+            raise SweepError(f"{out} cannot be opened ({error.strerror}): choose another file.") from error
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise SweepError(
+                    f"Another process is writing to {out}: wait for it, end it, or choose another file."
+                ) from None
+            yield Log(file, out, header)
+
+    @property
+    def done(self) -> int:
+        """How many of the cells met so far are finished, now or before."""
+        return self.skipped + self.written
+
+    def append(self, result: Finished) -> None:
+        """Add a block's rows; when this returns they are on the disk."""
+        if self.names is not None and result.names != self.names:
+            raise SweepError(
+                f"{self._out} has the results {quoted(self.names)}, but the task now returns {quoted(result.names)}: "
+                "choose another file, or delete this one to start anew."
+            )
+        self.names = result.names
+        self._write(result.lines)
+        self.written += result.cells
+
+    def _repair(self) -> None:
+        """Cut off a half-written last line, and write the first line if there is none."""
+        complete = sum(map(len, _complete_lines(self._out)))
+        if complete:
+            Header.read(self._out).require(self.header, self._out)
+            self._file.truncate(complete)
+            return
+        with self._out.open("rb") as file:
+            if not self.header.line().startswith(file.read()):  # somebody's own file of one line must survive
+                raise SweepError(f"{self._out} is not a sweep's file: choose another one.")
+        self._file.truncate(0)
+        self._write(self.header.line())
+
+    def _write(self, lines: bytes) -> None:
+        rest = memoryview(lines)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise SweepError(
+                f"{self._out} could not be written ({error}): make room and run the sweep again."
+            ) from error
+
+
+def _complete_lines(out: Path) -> Iterator[bytes]:
+    """Stream the lines that end; one that does not can only be the last, and was half-written or still is."""
+    try:
+        with out.open("rb") as file:
+            yield from (line for line in file if line.endswith(b"\n"))
+    except OSError as error:
+        raise SweepError(f"{out} cannot be read ({error.strerror}): check the path.") from error
+
+
+def to_line(content: Mapping[str, object]) -> bytes:
+    """Write a row as a line of the file."""
+    return json.dumps(content).encode() + b"\n"
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    """Return the line's object; one without names, which nothing accepts, if it holds none."""
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
