@@ -5,7 +5,8 @@ No private record is looked at here, so nothing is spent on choosing parameters.
 
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import get_args
@@ -65,7 +66,9 @@ def plan_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Plan:
         weight = 1.0 / len(sizes) if wishes.weights == "equal" else None
         members.append(Member(name, records, epsilon, delta, wishes.batch, weight))
     rounds = DEFAULT_ROUNDS if wishes.rounds is None else wishes.rounds
-    algorithm = None if wishes.step is None else MinibatchSGD(step=wishes.step, skip=3 * rounds // 4)
+    with _told_clearly():
+        algorithm = None if wishes.step is None else MinibatchSGD(step=wishes.step, skip=3 * rounds // 4)
+        participation = Participation(silos=wishes.available)
     return make_plan(
         schema,
         members,
@@ -75,7 +78,7 @@ def plan_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Plan:
         rounds=rounds,
         algorithm=algorithm,
         ridge=wishes.ridge,
-        participation=Participation(silos=wishes.available),
+        participation=participation,
     )
 
 
@@ -130,7 +133,7 @@ def make_plan(
     rounds = DEFAULT_ROUNDS if rounds is None else rounds
     clip = default_clip(data.geometry, loss) if clip is None else clip
     participation = participation or Participation()
-    try:
+    with _told_clearly():
         silos = _terms(members, data.width * loss.outputs, clip=clip, sampling=sampling, rounds=rounds)
         noise = average_noise([terms.weight * terms.sigma for terms in silos], participation)
         return Plan(
@@ -146,8 +149,6 @@ def make_plan(
             participation=participation,
             silos=silos,
         )
-    except ValidationError as refused:
-        raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None
 
 
 def default_clip(geometry: Geometry, loss: Loss) -> float:
@@ -186,6 +187,14 @@ def average_noise(weighted_sigmas: Sequence[float], participation: Participation
     silos = len(weighted_sigmas)
     asked = participation.silos or silos * (participation.probability or 1.0)
     return math.sqrt(math.fsum(noise**2 for noise in weighted_sigmas) * silos / asked)
+
+
+@contextmanager
+def _told_clearly() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as refused:
+        raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None
 
 
 def _terms(
@@ -230,6 +239,8 @@ def _batch(member: Member, sampling: Sampling, rounds: int) -> int:
     if member.records < 1:
         raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
     if sampling == "full":
+        if member.batch not in (None, member.records):
+            raise PlanError("Full sampling uses all records in every round: leave the batch out, or choose fixed.")
         return member.records
     if member.batch is not None:
         return member.batch

@@ -27,6 +27,9 @@ from ringfence.silo.mechanism import clipped_mean
 
 EVERYBODY = Participation()
 
+BLOCK = 256
+"""Records per block where a single run is simulated."""
+
 
 class Federation(NamedTuple):
     """All silos' records in one matrix, silo after silo; which silo each record belongs to; sizes and weights."""
@@ -150,14 +153,8 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
         drawn = draw(streams, answered, round)
         rates = _rates(data, drawn.available)
         weights: Any = jnp.moveaxis(state.weights.reshape(-1, width, outputs), 0, 1)
-        mean = clipped_mean(
-            rules.loss,
-            runs.clip,
-            weights=weights,
-            features=data.features,
-            norms=data.norms,
-            targets=data.targets,
-            shares=_shares(rules, data, streams, drawn, rates, runs.stream),
+        mean = _clipped_sum(
+            rules.loss, runs.clip, weights, data, _shares(rules, data, streams, drawn, rates, runs.stream)
         )
         scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma) ** 2, axis=1))
         gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * drawn.noise[runs.stream]
@@ -221,6 +218,28 @@ def _participation(sampling: Sampling, key: Any, data: Federation, batch: Any, a
         rank = jnp.zeros(records, dtype=order.dtype).at[order].set(jnp.arange(records)) - first[data.silo]
         chosen = rank < wanted if sampling == "fixed" else rank // wanted == answered[data.silo]
     return chosen.astype(data.features.dtype)
+
+
+def _clipped_sum(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares: Any) -> Any:
+    """Return the silo's clipped mean over all records; for a single run, added up from blocks of them.
+
+    XLA is slow at a product of one tall matrix with one column, and fast at many short ones.
+    """
+
+    def add_up(features: Any, norms: Any, targets: Any, shares: Any) -> Any:
+        return clipped_mean(loss, clip, weights=weights, features=features, norms=norms, targets=targets, shares=shares)
+
+    if weights.shape[1] > 1:
+        return add_up(data.features, data.norms, data.targets, shares)
+    records = len(data.targets)
+    empty = -records % BLOCK  # rows whose share is 0
+
+    def blocks(values: Any) -> Any:
+        padded = jnp.pad(values, [(0, empty), *[(0, 0)] * (values.ndim - 1)])
+        return padded.reshape(-1, BLOCK, *values.shape[1:])
+
+    parts = jax.vmap(add_up)(*map(blocks, (data.features, data.norms, data.targets, shares)))
+    return jnp.sum(parts, axis=0)
 
 
 def _rates(data: Federation, available: Any) -> Any:
