@@ -12,6 +12,7 @@ __all__ = [
     "LedgerError",
     "LedgerWriteError",
     "MessageError",
+    "OutputError",
     "PlanError",
     "RecordsError",
     "RingfenceError",
@@ -75,3 +76,7 @@ class SweepError(RingfenceError):
 
 class DatasetError(RingfenceError):
     """A public data set is missing or not the one expected: provide the file, or correct the folder."""
+
+
+class OutputError(RingfenceError):
+    """A result could not be written where it was asked for: name another file."""

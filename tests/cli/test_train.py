@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from ringfence.model import Model
+from ringfence.protocol.messages import Answer, RoundRequest
+from ringfence.silo.gate import Gate
 from tests.cli.conftest import Federation, Ringfence
 
 Json = Callable[..., dict[str, Any]]
@@ -225,3 +227,37 @@ def test_two_files_of_one_name_are_refused(federation: Federation, ringfence: Ri
     federation.files.append(other / "north.csv")
     done = ringfence(*federation.train())
     assert "Two files name the silo 'north'" in done.stderr
+
+
+def test_a_model_that_could_not_be_saved_is_refused_before_any_budget_is_spent(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    done = ringfence(*federation.train("--out", str(federation.folder / "nowhere" / "model.json")))
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert not list(federation.folder.glob("*.ledger"))
+
+
+def test_ctrl_c_says_where_to_look_and_keeps_what_was_released_on_the_account(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_answer, answered = Gate.answer, []
+
+    def interrupted(gate: Gate, request: RoundRequest) -> Answer:
+        answered.append(request.round)
+        if request.round == 3:
+            raise KeyboardInterrupt
+        return real_answer(gate, request)
+
+    monkeypatch.setattr(Gate, "answer", interrupted)
+    done = ringfence(*federation.train())
+    assert done.returncode == 130
+    assert "ledgers show what was released" in done.stderr
+    (plan,) = ringfence_json("ledger", str(federation.folder / "north.ledger"))["plans"]
+    assert (plan["charged"], plan["state"]) == (3, "finished")
+
+
+def test_softmax_is_not_for_two_categories(federation: Federation, ringfence: Ringfence) -> None:
+    done = ringfence(*federation.train("--loss", "softmax"))
+    assert done.returncode == 1
+    assert "softmax three or more" in done.stderr

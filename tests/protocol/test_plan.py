@@ -436,7 +436,7 @@ NUMBER = {"type": "numeric", "lower": 0.0, "upper": 1.0}
     [
         ({"name": "logistic"}, [TWO]),
         ({"name": "softmax", "classes": 3}, [THREE]),
-        ({"name": "softmax", "classes": 2}, [TWO]),
+        ({"name": "softmax", "classes": 2}, []),
         ({"name": "squared"}, [NUMBER]),
         ({"name": "huber", "threshold": 1.0}, [NUMBER]),
     ],

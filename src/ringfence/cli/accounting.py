@@ -23,7 +23,7 @@ from ringfence.cli.options import (
     parse_budgets,
     parse_sizes,
 )
-from ringfence.cli.output import AsJson, print_json, print_table
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder
 from ringfence.errors import AccountingError
 
 
@@ -103,6 +103,7 @@ def plan(
         weights=weights,
         available=available,
     )
+    require_folder(out)
     made = plan_for(wishes, load_schema(schema, target), parse_sizes(silo))
     if out is not None:
         out.write_bytes(made.canonical())

@@ -36,6 +36,9 @@ def _root(
         raise typer.Exit
 
 
+INTERRUPTED = 130
+
+
 def run() -> None:
     """Run the command line; what goes wrong on purpose is one sentence on standard error and status 1."""
     try:
@@ -43,6 +46,7 @@ def run() -> None:
     except RingfenceError as problem:
         typer.echo(f"ringfence: {problem}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("ringfence: stopped; ledgers show what was released until now.", err=True)
-        sys.exit(130)
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this status without a word
+            typer.echo("ringfence: stopped; ledgers show what was released until now.", err=True)
+        raise

@@ -1,7 +1,10 @@
 """Printing: JSON for machines on standard output, tables for people; progress goes to standard error."""
 
 import json
+import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,21 +12,39 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ringfence.errors import OutputError
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines, and nothing else.")]
 
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object; numbers keep their full precision."""
-    typer.echo(json.dumps(content, indent=2, allow_nan=True))
+    typer.echo(json.dumps(_without_infinity(content), indent=2, allow_nan=False))
+
+
+def _without_infinity(value: Any) -> Any:
+    """Return the content with null for infinity and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _without_infinity(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_infinity(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def require_folder(out: Path | None) -> None:
+    """Refuse, before any work is done or any budget spent, an output file that could not be written."""
+    if out is not None and not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
+        raise OutputError(f"{out} cannot be written: there is no folder {out.parent} that this user may write to.")
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table; columns of numbers are aligned right."""
     content = [[cell(value) for value in row] for row in rows]
-    table = Table(*header, title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    if title is not None:
+        typer.echo(title)
+    table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(table.columns):
-        numeric = all(row[place][:1].isdigit() or row[place] in ("-", "inf") for row in content)
-        column.justify = "right" if numeric else "left"
+        column.justify = "right" if all(_is_number(row[place]) for row in content) else "left"
     for row in content:
         table.add_row(*row)
     # As wide as it needs: a cell that was cut off helps nobody, and a terminal wraps by itself.
@@ -33,6 +54,14 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, titl
 def cell(value: object) -> str:
     """Write a value for a table: four significant digits are enough for a person."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def progress() -> Progress:

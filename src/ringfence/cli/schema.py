@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json
+from ringfence.cli.output import AsJson, print_json, require_folder
 
 app = typer.Typer(help="Describe a table's columns by public knowledge.", no_args_is_help=True)
 
@@ -20,6 +20,7 @@ def draft(
     from ringfence.protocol.encoding import column_types
     from ringfence.protocol.schema import draft_schema
 
+    require_folder(out)
     types = column_types(file)
     text = draft_schema(types)
     if out is not None:

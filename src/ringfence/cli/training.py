@@ -23,7 +23,7 @@ from ringfence.cli.options import (
     parse_budgets,
     parse_files,
 )
-from ringfence.cli.output import AsJson, print_json, print_table, progress
+from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.errors import TrainingError
 
 
@@ -82,6 +82,7 @@ def train(
         ledgers=ledgers,
         cap=None if cap is None else parse_budgets([f"cap={cap}"])["cap"],
     )
+    require_folder(out)
     if test and not evaluation:
         raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
     with progress() as bar:

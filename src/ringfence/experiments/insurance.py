@@ -109,7 +109,7 @@ INSURANCE = Experiment(
     title="Medical charges",
     setting=(
         "1,338 records sorted by charges and cut into N silos, a fifth of each held out; linear regression; "
-        f"{ROUNDS} rounds; M silos are asked in a round; delta = 1/n²; 20 trials. The error is the root mean squared "
+        f"{ROUNDS} rounds; M silos are asked in a round; delta = 1/n². The error is the root mean squared "
         "error relative to guessing the training mean."
     ),
     error_label="relative RMSE",

@@ -81,7 +81,7 @@ MNIST = Experiment(
     setting=(
         f"25 silos, each with one even and one odd digit, {RECORDS} training and {HELD_OUT} test images per silo, no "
         f"image in two silos; logistic regression on {COMPONENTS} principal components fitted on the public 10,000 "
-        f"test images; {ROUNDS} rounds; M silos are asked in a round; delta = 1/n²; 20 trials."
+        f"test images; {ROUNDS} rounds; M silos are asked in a round; delta = 1/n²."
     ),
     error_label="test error",
     panels=tuple(ASKED),

@@ -101,7 +101,7 @@ OBESITY = Experiment(
     title="Obesity levels",
     setting=(
         f"Seven silos, one obesity level each, {RECORDS} training records per silo; softmax regression; {ROUNDS} "
-        "rounds; M silos are asked in a round; delta = 1/n²; 20 trials."
+        "rounds; M silos are asked in a round; delta = 1/n²."
     ),
     error_label="test error",
     panels=tuple(ASKED),

@@ -68,9 +68,13 @@ def reproduce(
 
 
 COMMON_NOTES = (
-    "Every epsilon on the horizontal axis is the true one: exact composition under replacing one record.",
-    "All tuned curves choose their settings by training loss, averaged over three repetitions, on the private records; "
-    "as in the paper, that choice is not counted in epsilon. The planner's curve tunes nothing.",
+    "Epsilon is that of the training run shown, exactly composed under replacing one record, and true for every "
+    "private curve.",
+    "All tuned curves choose their settings by training loss on the private records, averaged over three repetitions "
+    "(one for Local SGD), and are then run again with fresh noise, which is what is shown. As in the paper, that "
+    "choice is not counted in epsilon: a consortium that tunes on its records must pay for every run.",
+    "The planner's curve tunes nothing and touches no record before training. Its constants were chosen once, with the "
+    "three data sets of these pages in view.",
     "Local SGD's noise pays for all its local steps. The paper's closed form for it does not.",
 )
 

@@ -122,13 +122,13 @@ class Plan(Public):
         if self.loss.name == "logistic":
             fits = classes == 2
         elif isinstance(self.loss, Softmax):
-            fits = classes == self.loss.classes
+            fits = classes == self.loss.classes > 2
         else:
             fits = classes == 0
         if not fits:
             raise ValueError(
                 f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic needs two "
-                "categories, softmax as many as it has classes, the others a numeric target"
+                "categories, softmax three or more and as many as it has classes, the others a numeric target"
             )
 
     def _check_batch(self, terms: SiloTerms) -> None:

@@ -30,12 +30,13 @@ class Statement:
         """Return the statement as a person reads it."""
         lines = ["What is protected", ""]
         lines += [f"  {self._silo(name, silo)}" for name, silo in self.silos.items()]
-        worst = max(self.silos.values(), key=lambda silo: silo.epsilon)
+        worst = max(self.silos.values(), key=lambda silo: silo.total_epsilon)
+        guess = _best_guess(worst.total_epsilon, worst.total_delta)
         lines += [
             "",
-            "  In words: whoever sees every message a silo sent (the server, all other silos together, anyone",
+            "  In words: whoever sees every message a silo ever sent (the server, all other silos together, anyone",
             "  listening) and tries to tell whether one of its records was there or another in its place, is right",
-            f"  with probability at most {_best_guess(worst.epsilon, worst.delta):.1%}; a coin is right with 50%.",
+            f"  with probability at most {guess:.1%}; a coin is right with 50%.",
             "  This holds whatever they know and do: each silo adds its own noise before anything leaves it.",
             "",
             "What is not protected",
