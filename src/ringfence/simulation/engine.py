@@ -27,8 +27,8 @@ from ringfence.silo.mechanism import clipped_mean
 
 EVERYBODY = Participation()
 
-BLOCK = 256
-"""Records per block where a single run is simulated."""
+BLOCK = 1024
+"""Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
 
 
 class Federation(NamedTuple):
