@@ -173,6 +173,40 @@ def test_a_lowered_budget_stops_plans_approved_under_the_larger_one(
     assert ledger.account().charged() == []
 
 
+def test_a_budget_raised_spent_and_lowered_again_answers_nothing_more(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    """The first plan fits the small budget by itself, but not beside what the second one spent meanwhile."""
+    ledger.grant(Budget(1.0, 1e-6))
+    first = plan_of(epsilon=0.9)
+    gate.approve(first)
+    ledger.grant(Budget(5.0, 1e-6))
+    second = plan_of(epsilon=4.0)
+    gate.approve(second)
+    for round in range(second.rounds):
+        assert isinstance(ask(gate, second, round), NoisyUpdate)
+    gate.end(second)
+    ledger.grant(Budget(1.0, 1e-6))
+    spent = ledger.account().spent()
+    assert refusal(ask(gate, first, 0)) is Reason.BUDGET
+    assert ledger.account().spent() == spent
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(first)
+
+
+def test_a_raised_budget_leaves_running_plans_alone_and_a_lowered_one_that_still_suffices_asks_again(
+    gate: Gate, ledger: Ledger, plan_of: MakePlan
+) -> None:
+    plan = plan_of(epsilon=0.5)
+    gate.approve(plan)
+    ledger.grant(Budget(3.0, 1e-6))
+    assert isinstance(ask(gate, plan, 0), NoisyUpdate)
+    ledger.grant(Budget(1.0, 1e-6))
+    assert refusal(ask(gate, plan, 1)) is Reason.BUDGET
+    gate.approve(plan)
+    assert isinstance(ask(gate, plan, 1), NoisyUpdate)
+
+
 def test_a_plan_about_other_records_is_not_approved(gate: Gate, plan_of: MakePlan) -> None:
     with pytest.raises(ApprovalError, match="the plan counts 41 records where there are 40"):
         gate.approve(plan_of(members=[Member("clinic", 41, 1.0, 1e-6)]))

@@ -75,12 +75,19 @@ class Chain:
                 isolation_level=None,
                 check_same_thread=False,
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            if create:
-                self._connection.executescript(_TABLES)
-            elif self._connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
-                raise self._damaged("its pages contradict each other")
+            try:
+                self._prepare(create)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self, create: bool) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        if create:
+            self._connection.executescript(_TABLES)
+        elif self._connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
+            raise self._damaged("its pages contradict each other")
 
     def _claim(self) -> None:
         # O_EXCL: of two processes that create the same ledger, one fails here.

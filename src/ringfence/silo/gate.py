@@ -110,7 +110,7 @@ class Gate:
             return Reason.ROUND_LOST if earlier.answer is None else earlier.answer
         if approved.ended:
             return Reason.REVOKED
-        if not account.budget.covers(approved.budget):
+        if not approved.covered:
             return Reason.BUDGET
         if request.round >= plan.rounds:
             return Reason.ROUND_OUT_OF_RANGE

@@ -61,8 +61,9 @@ class Approved:
 
     plan: Plan
     event: Event
-    budget: Budget
     time: str
+    covered: bool = True
+    """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
     rounds: dict[int, Round] = field(default_factory=dict)
 
@@ -104,7 +105,7 @@ class Account:
         if entry.kind == "opened":
             self.silo = body["silo"]
         elif entry.kind == "budget":
-            self.budget = Budget(body["epsilon"], body["delta"])
+            self._set_budget(Budget(body["epsilon"], body["delta"]))
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
@@ -121,13 +122,19 @@ class Account:
             raise KeyError(entry.kind)
         self.last = entry
 
+    def _set_budget(self, budget: Budget) -> None:
+        # Whatever was promised under a larger budget, by this plan or by another, must be checked anew.
+        if not budget.covers(self.budget):
+            for approved in self.plans.values():
+                approved.covered = False
+        self.budget = budget
+
     def _approve(self, entry: Entry) -> None:
         plan = Plan.parse(entry.payload, error=PlanError)
         before = self.plans.get(plan.digest())
         self.plans[plan.digest()] = Approved(
             plan,
             event_from_dict(entry.body["event"]),
-            self.budget,
             entry.time,
             rounds=before.rounds if before else {},
         )
@@ -219,7 +226,7 @@ class Ledger:
     def grant(self, budget: Budget) -> None:
         """Set the data set's total budget: an operator's decision.
 
-        Plans that were approved under a larger budget are refused from then on, until approved again.
+        After a lowering no running plan is answered until it is approved again, under the new budget.
         """
         self.update(lambda _: (None, [_granted(budget)]))
 

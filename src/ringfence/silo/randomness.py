@@ -58,7 +58,8 @@ def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
     """Order the records by a hash of the plan and their row number.
 
     One-pass privacy rests on the batches being disjoint, not on their being secret, so a fixed public order
-    is enough, and a restarted silo finds the same one without having stored it.
+    is enough, and a restarted silo finds the same one without having stored it. The rows must keep their order
+    while the plan runs: the operator must not sort the data file in between.
     """
     keys = [hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest() for row in range(records)]
     return np.array(sorted(range(records), key=keys.__getitem__), dtype=np.int64)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.planning import accountant
-from ringfence.silo.ledger import Approved, Ledger
+from ringfence.silo.ledger import Account, Approved, Ledger
 
 
 def summarise(path: Path) -> dict[str, Any]:
@@ -32,15 +32,15 @@ def summarise(path: Path) -> dict[str, Any]:
         "reserved": max(0.0, committed - spent),
         "left": max(0.0, account.budget.epsilon - committed),
         "plans": [
-            _plan(digest, account.silo, approved, times.get(digest, [])) for digest, approved in account.plans.items()
+            _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
         ],
         "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
     }
 
 
-def _plan(digest: str, silo: str, approved: Approved, times: list[str]) -> dict[str, Any]:
-    terms = approved.plan.terms(silo)
-    delta = terms.delta if terms else approved.budget.delta
+def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -> dict[str, Any]:
+    terms = approved.plan.terms(account.silo)
+    delta = terms.delta if terms else account.budget.delta
     return {
         "plan": digest,
         "approved": approved.time,
