@@ -1,4 +1,7 @@
-"""The losses: their derivatives, and the constants L, β and μ that plans and bounds rest on (theory E2, B28)."""
+"""The losses: their derivatives, and the constants L, β and μ that plans and bounds rest on (theory E2, B28).
+
+What is special to the losses with kinks is in `test_nonsmooth.py`.
+"""
 
 import math
 
@@ -6,21 +9,39 @@ import numpy as np
 import pytest
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
+from ringfence.protocol.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Pinball,
+    Softmax,
+    Squared,
+)
 
-AnyLoss = Logistic | Softmax | Squared | Huber
-
-LOSSES: list[AnyLoss] = [Logistic(), Softmax(classes=2), Softmax(classes=4), Squared(), Huber(threshold=0.7)]
+LOSSES: list[Loss] = [
+    Logistic(),
+    Softmax(classes=2),
+    Softmax(classes=4),
+    Squared(),
+    Huber(threshold=0.7),
+    Hinge(width=0.8),
+    Absolute(width=0.6),
+    Pinball(quantile=0.8, width=0.5),
+    EpsilonInsensitive(margin=0.3, width=0.7),
+]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 
 ROUNDING = 1.0 + 1e-12
 
 
-def draw_targets(loss: AnyLoss, generator: np.random.Generator, count: int, bound: float = 1.0) -> FloatArray:
-    if isinstance(loss, Logistic):
+def draw_targets(loss: Loss, generator: np.random.Generator, count: int, bound: float = 1.0) -> FloatArray:
+    if loss.target_kind == "label":
         return generator.choice([-1.0, 1.0], size=count)
-    if isinstance(loss, Softmax):
-        return generator.integers(loss.classes, size=count).astype(np.float64)
+    if loss.target_kind == "class":
+        return generator.integers(loss.outputs, size=count).astype(np.float64)
     return generator.uniform(-bound, bound, size=count)
 
 
@@ -33,7 +54,7 @@ def draw_in_ball(generator: np.random.Generator, count: int, shape: tuple[int, .
     return result
 
 
-def gradients(loss: AnyLoss, weights: FloatArray, features: FloatArray, targets: FloatArray) -> FloatArray:
+def gradients(loss: Loss, weights: FloatArray, features: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the gradient of every record's loss at its own weights: outer(x, residual)."""
     scores = np.einsum("nd,ndo->no", features, weights)
     result: FloatArray = np.einsum("nd,no->ndo", features, loss.residuals(scores, targets))
@@ -46,7 +67,7 @@ def norms_of(matrices: FloatArray) -> FloatArray:
 
 
 @every_loss
-def test_residuals_are_the_derivative_of_the_values(loss: AnyLoss) -> None:
+def test_residuals_are_the_derivative_of_the_values(loss: Loss) -> None:
     generator = np.random.default_rng(1)
     scores = generator.normal(scale=2.0, size=(300, loss.outputs))
     targets = draw_targets(loss, generator, 300, bound=2.0)
@@ -60,7 +81,7 @@ def test_residuals_are_the_derivative_of_the_values(loss: AnyLoss) -> None:
 
 
 @every_loss
-def test_the_gradient_in_the_weights_is_the_outer_product_of_features_and_residuals(loss: AnyLoss) -> None:
+def test_the_gradient_in_the_weights_is_the_outer_product_of_features_and_residuals(loss: Loss) -> None:
     generator = np.random.default_rng(2)
     features = generator.normal(size=(40, 3))
     targets = draw_targets(loss, generator, 40)
@@ -131,9 +152,7 @@ def test_squared_and_huber_losses_are_exact_and_silent_at_huge_scores() -> None:
 @every_loss
 @pytest.mark.parametrize("feature_norm", [0.5, 1.0, 3.0])
 @pytest.mark.parametrize("weight_norm", [0.1, 1.0, 8.0, math.inf])
-def test_no_gradient_is_longer_than_the_lipschitz_constant(
-    loss: AnyLoss, feature_norm: float, weight_norm: float
-) -> None:
+def test_no_gradient_is_longer_than_the_lipschitz_constant(loss: Loss, feature_norm: float, weight_norm: float) -> None:
     generator = np.random.default_rng(4)
     limit = loss.constants(feature_norm, 1.5, weight_norm).lipschitz
     features = draw_in_ball(generator, 4000, (3,), feature_norm)
@@ -146,7 +165,7 @@ def test_no_gradient_is_longer_than_the_lipschitz_constant(
 @pytest.mark.parametrize("feature_norm", [0.5, 3.0])
 @pytest.mark.parametrize("distance", [1e-3, 0.5, 5.0])
 def test_gradients_change_no_faster_than_the_smoothness_allows(
-    loss: AnyLoss, feature_norm: float, distance: float
+    loss: Loss, feature_norm: float, distance: float
 ) -> None:
     generator = np.random.default_rng(5)
     limit = loss.constants(feature_norm, 1.0, math.inf).smoothness
@@ -159,7 +178,7 @@ def test_gradients_change_no_faster_than_the_smoothness_allows(
 
 
 @every_loss
-def test_losses_are_convex_and_claim_no_strong_convexity(loss: AnyLoss) -> None:
+def test_losses_are_convex_and_claim_no_strong_convexity(loss: Loss) -> None:
     generator = np.random.default_rng(6)
     one, other = generator.normal(scale=4.0, size=(2, 4000, loss.outputs))
     targets = draw_targets(loss, generator, 4000)
@@ -226,7 +245,7 @@ def test_the_huber_lipschitz_constant_is_that_of_the_smaller_of_threshold_and_er
     ],
     ids=str,
 )
-def test_the_smoothness_constants_are_attained_at_the_origin(loss: AnyLoss, direction: list[list[float]]) -> None:
+def test_the_smoothness_constants_are_attained_at_the_origin(loss: Loss, direction: list[list[float]]) -> None:
     features, targets = np.array([[3.0]]), np.array([1.0 if isinstance(loss, Logistic) else 0.0])
     step = 1e-4 * np.array([direction])
     change = gradients(loss, step, features, targets) - gradients(loss, 0.0 * step, features, targets)
@@ -267,7 +286,7 @@ def test_clipping_a_squared_loss_gradient_gives_the_gradient_of_a_huber_loss(cli
 
 
 @every_loss
-def test_no_constant_is_nan_however_small_or_free_the_problem_is(loss: AnyLoss) -> None:
+def test_no_constant_is_nan_however_small_or_free_the_problem_is(loss: Loss) -> None:
     for feature_norm in (0.0, 1.0):
         for weight_norm in (0.0, 1.0, math.inf):
             constants = loss.constants(feature_norm, 1.0, weight_norm)

@@ -1,0 +1,423 @@
+"""The losses with kinks and their smoothing: closed forms against brute force on the definitions."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+from scipy.optimize import LinearConstraint, minimize
+
+from ringfence.errors import PlanError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    NonSmooth,
+    Pinball,
+    Softmax,
+    Squared,
+)
+
+AnyNonSmooth = Hinge | Absolute | Pinball | EpsilonInsensitive
+
+PLAIN: list[AnyNonSmooth] = [
+    Hinge(),
+    Absolute(),
+    Pinball(quantile=0.8),
+    Pinball(quantile=0.35),
+    EpsilonInsensitive(margin=0.4),
+    EpsilonInsensitive(margin=0.0),
+]
+every_loss = pytest.mark.parametrize("plain", PLAIN, ids=str)
+
+scores_drawn = st.floats(-5.0, 5.0)
+widths_drawn = st.floats(0.05, 4.0)
+
+
+@st.composite
+def losses_drawn(draw: st.DrawFn, widths: st.SearchStrategy[float]) -> tuple[AnyNonSmooth, float]:
+    """Draw a loss of any kind, and a target for it."""
+    width = draw(widths)
+    kinds: list[AnyNonSmooth] = [
+        Hinge(width=width),
+        Absolute(width=width),
+        Pinball(quantile=draw(st.floats(0.01, 0.99)), width=width),
+        EpsilonInsensitive(margin=draw(st.floats(0.0, 2.0)), width=width),
+    ]
+    loss = draw(st.sampled_from(kinds))
+    return loss, draw(st.sampled_from([-1.0, 1.0]) if loss.target_kind == "label" else scores_drawn)
+
+
+def pieces(loss: AnyNonSmooth, y: float) -> list[tuple[float, float]]:
+    """Return the plain loss by its definition: the largest of the lines slope·u + offset."""
+    match loss:
+        case Hinge():
+            return [(0.0, 0.0), (-y, 1.0)]
+        case Absolute():
+            return [(1.0, -y), (-1.0, y)]
+        case Pinball(quantile=q):
+            return [(-q, q * y), (1.0 - q, (q - 1.0) * y)]
+        case EpsilonInsensitive(margin=margin):
+            return [(0.0, 0.0), (1.0, -y - margin), (-1.0, y - margin)]
+
+
+def steepest(loss: AnyNonSmooth) -> float:
+    return max(loss.quantile, 1.0 - loss.quantile) if isinstance(loss, Pinball) else 1.0
+
+
+def by_definition(loss: AnyNonSmooth, score: float, y: float) -> float:
+    return max(slope * score + offset for slope, offset in pieces(loss, y))
+
+
+def at(loss: Loss, score: float, y: float) -> tuple[float, float]:
+    """Return value and residual at one score."""
+    scores, targets = np.array([[score]]), np.array([y])
+    return float(loss.values(scores, targets)[0]), float(loss.residuals(scores, targets)[0, 0])
+
+
+def draw_targets(loss: NonSmooth, generator: np.random.Generator, count: int) -> FloatArray:
+    return generator.choice([-1.0, 1.0], count) if loss.target_kind == "label" else generator.uniform(-1, 1, count)
+
+
+@given(losses_drawn(st.just(0.0)), scores_drawn)
+def test_without_a_width_values_are_those_of_the_definition(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
+    loss, y = drawn
+    assert at(loss, score, y)[0] == pytest.approx(by_definition(loss, score, y), rel=1e-12, abs=1e-12)
+
+
+@given(losses_drawn(st.just(0.0) | widths_drawn), scores_drawn, scores_drawn)
+def test_every_residual_is_a_subgradient_and_at_most_as_steep_as_the_loss(
+    drawn: tuple[AnyNonSmooth, float], here: float, there: float
+) -> None:
+    loss, y = drawn
+    value, residual = at(loss, here, y)
+    assert at(loss, there, y)[0] >= value + residual * (there - here) - 1e-12
+    assert abs(residual) <= steepest(loss)
+
+
+@given(losses_drawn(widths_drawn), scores_drawn)
+@settings(max_examples=400)
+def test_smoothed_values_and_residuals_are_those_of_a_numerical_minimum(
+    drawn: tuple[AnyNonSmooth, float], score: float
+) -> None:
+    loss, y = drawn
+
+    def objective(u: float) -> float:
+        return by_definition(loss, u, y) + (score - u) ** 2 / (2 * loss.width)
+
+    # Ternary search, on |z − u*| ≤ ℓτ ≤ τ. (scipy's scalar minimiser stops at √ε·|u|: too coarse at a kink.)
+    low, high = score - loss.width, score + loss.width
+    for _ in range(100):
+        left, right = (2 * low + high) / 3, (low + 2 * high) / 3
+        low, high = (low, right) if objective(left) <= objective(right) else (left, high)
+    value, residual = at(loss, score, y)
+    assert value == pytest.approx(objective((low + high) / 2), abs=1e-12)
+    # The objective is 1/τ-strongly convex, so rounding of 1e-13 in its values hides u* up to √(2τ·1e-13).
+    assert residual == pytest.approx((score - (low + high) / 2) / loss.width, abs=math.sqrt(2e-13 / loss.width))
+    # The closed form's own minimum is no worse than the one found.
+    assert objective(score - loss.width * residual) == pytest.approx(value, rel=1e-12, abs=1e-12)
+
+
+@every_loss
+def test_for_the_longest_feature_vectors_the_gradient_is_that_of_the_envelope_in_the_weights(
+    plain: AnyNonSmooth,
+) -> None:
+    generator = np.random.default_rng(1)
+    for _ in range(40):
+        features = generator.normal(size=3)
+        w, beta = generator.normal(size=3), float(generator.uniform(0.4, 20.0))
+        y = float(draw_targets(plain, generator, 1)[0])
+        longest = float(np.linalg.norm(features))
+        loss = plain.smoothed(longest, beta)
+        value, residual = at(loss, float(features @ w), y)
+        least, closest = envelope(plain, features, y, w, beta)
+        assert value == pytest.approx(least, abs=1e-8)
+        np.testing.assert_allclose(residual * features, beta * (w - closest), atol=1e-5)
+        assert value <= by_definition(plain, float(features @ w), y) + 1e-12
+        lipschitz = plain.constants(longest, 1.0, math.inf).lipschitz
+        assert by_definition(plain, float(features @ w), y) <= value + lipschitz**2 / (2 * beta) + 1e-12
+
+
+def envelope(
+    plain: AnyNonSmooth, features: FloatArray, y: float, w: FloatArray, beta: float
+) -> tuple[float, FloatArray]:
+    """Minimise f(v) + (β/2)‖w − v‖² over v: as t + (β/2)‖w − v‖² over (v, t) with t above every piece of f."""
+    lines = pieces(plain, y)
+    rows = np.array([[*(-slope * features), 1.0] for slope, _ in lines])
+    offsets = np.array([offset for _, offset in lines])
+
+    def objective(point: FloatArray) -> tuple[float, FloatArray]:
+        apart = point[:-1] - w
+        return float(point[-1] + beta / 2 * apart @ apart), np.append(beta * apart, 1.0)
+
+    found = minimize(
+        objective,
+        np.append(w, by_definition(plain, float(features @ w), y)),
+        jac=True,
+        method="SLSQP",
+        constraints=LinearConstraint(rows, offsets, np.inf),
+        options={"ftol": 1e-15, "maxiter": 500},
+    )
+    return float(found.fun), found.x[:-1]
+
+
+@given(losses_drawn(widths_drawn), scores_drawn)
+def test_smoothed_residuals_are_the_derivative_of_the_values(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
+    loss, y = drawn
+    nudge = 1e-6
+    slope = (at(loss, score + nudge, y)[0] - at(loss, score - nudge, y)[0]) / (2 * nudge)
+    # The derivative changes by at most nudge/τ on the way; the rest is the values' rounding.
+    assert at(loss, score, y)[1] == pytest.approx(slope, abs=nudge / loss.width + 1e-8)
+
+
+@given(losses_drawn(st.floats(1e-6, 100.0)), scores_drawn)
+def test_smoothing_lowers_the_loss_by_no_more_than_its_error(drawn: tuple[AnyNonSmooth, float], score: float) -> None:
+    loss, y = drawn
+    gap = by_definition(loss, score, y) - at(loss, score, y)[0]
+    assert -1e-12 <= gap <= loss.smoothing_error + 1e-12
+    constants = loss.constants(3.0, 1.0, math.inf)
+    assert loss.smoothing_error == pytest.approx(constants.lipschitz**2 / (2 * constants.smoothness))
+
+
+@every_loss
+def test_the_smoothing_error_is_attained_where_the_loss_is_steepest(plain: AnyNonSmooth) -> None:
+    loss = plain.with_width(0.3)
+    gaps = [at(plain, score, 1.0)[0] - at(loss, score, 1.0)[0] for score in (-4.0, 6.0)]
+    assert max(gaps) == pytest.approx(loss.smoothing_error)
+
+
+@given(losses_drawn(st.just(0.0) | widths_drawn), scores_drawn, scores_drawn, st.floats(0.0, 1.0))
+def test_losses_with_kinks_are_convex_smoothed_or_not(
+    drawn: tuple[AnyNonSmooth, float], one: float, other: float, share: float
+) -> None:
+    loss, y = drawn
+    between = at(loss, share * one + (1 - share) * other, y)[0]
+    assert between <= share * at(loss, one, y)[0] + (1 - share) * at(loss, other, y)[0] + 1e-12
+
+
+@given(losses_drawn(widths_drawn), st.floats(0.1, 10.0), st.floats(0.0, 1.0), scores_drawn, scores_drawn)
+def test_no_record_is_less_smooth_than_the_smoothness_asked_for(
+    drawn: tuple[AnyNonSmooth, float], smoothness: float, shorter: float, here: float, there: float
+) -> None:
+    loss, y = drawn[0].smoothed(3.0, smoothness), drawn[1]
+    assert loss.constants(3.0, 1.0, 1.0).smoothness == pytest.approx(smoothness)
+    # Weights w along x of norm 3·shorter: the score is ‖x‖w, and the gradient's length ‖x‖·residual.
+    length = 3.0 * shorter
+    change = length * abs(at(loss, length * here, y)[1] - at(loss, length * there, y)[1])
+    assert change <= smoothness * abs(here - there) + 1e-9
+
+
+@every_loss
+@pytest.mark.parametrize("smoothness", [0.5, 20.0])
+def test_the_smoothness_is_attained_next_to_a_kink(plain: AnyNonSmooth, smoothness: float) -> None:
+    loss = plain.smoothed(2.0, smoothness)
+    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
+    kink, inward = 1.0 + margin, -1.0 if isinstance(plain, Hinge) else 1.0
+    near, far = (at(loss, kink + inward * share * loss.width, 1.0)[1] for share in (0.01, 0.11))
+    ratio = 2.0 * abs(far - near) / (0.1 * loss.width / 2.0)
+    assert ratio == pytest.approx(smoothness)
+
+
+@every_loss
+@pytest.mark.parametrize("width", [1e-3, 1e-9, 1e-30])
+def test_a_vanishing_width_leads_back_to_the_plain_loss(plain: AnyNonSmooth, width: float) -> None:
+    generator = np.random.default_rng(2)
+    loss = plain.with_width(width)
+    targets = draw_targets(plain, generator, 2000)
+    scores = generator.normal(scale=2.0, size=(2000, 1))
+    gap = plain.values(scores, targets) - loss.values(scores, targets)
+    assert np.all(gap >= -1e-15)
+    assert np.all(gap <= loss.smoothing_error + 1e-15)
+    # Beyond the width from every kink the slopes are equal to the bit.
+    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
+    beyond = np.abs(np.abs(scores[:, 0] - targets) - margin) > width
+    assert np.mean(beyond) > 0.99
+    np.testing.assert_array_equal(loss.residuals(scores, targets)[beyond], plain.residuals(scores, targets)[beyond])
+
+
+@every_loss
+def test_at_a_kink_the_plain_residual_is_the_limit_of_the_smoothed_ones(plain: AnyNonSmooth) -> None:
+    margin = plain.margin if isinstance(plain, EpsilonInsensitive) else 0.0
+    for kink in (1.0 - margin, 1.0 + margin):
+        assert at(plain, kink, 1.0) == (0.0, 0.0)
+        assert at(plain.with_width(1e-12), kink, 1.0) == (0.0, 0.0)
+
+
+def test_the_steepest_slopes_are_the_lipschitz_constants_of_the_table() -> None:
+    for loss in (Hinge(), Absolute(), EpsilonInsensitive(margin=0.2), Hinge(width=0.5)):
+        assert loss.constants(3.0, 1.0, math.inf).lipschitz == 3.0
+    assert Pinball(quantile=0.9).constants(3.0, 1.0, math.inf).lipschitz == pytest.approx(2.7)
+    assert Pinball(quantile=0.2, width=1.0).constants(3.0, 1.0, math.inf).lipschitz == pytest.approx(2.4)
+
+
+@every_loss
+def test_the_smoothness_is_infinite_exactly_where_there_is_no_width(plain: AnyNonSmooth) -> None:
+    assert not plain.is_smooth
+    assert plain.constants(3.0, 1.0, math.inf).smoothness == math.inf
+    assert plain.smoothing_error == 0.0
+    smooth = plain.with_width(0.5)
+    assert smooth.is_smooth
+    assert smooth.constants(3.0, 1.0, math.inf).smoothness == 18.0
+    assert smooth.with_width(0.0) == plain
+    # Features that are all 0 make the loss constant.
+    assert plain.constants(0.0, 1.0, math.inf).smoothness == 0.0
+
+
+@given(st.floats(0.01, 10.0), scores_drawn, scores_drawn)
+def test_a_smoothed_absolute_loss_is_a_huber_loss_divided_by_its_threshold(
+    width: float, score: float, y: float
+) -> None:
+    value, residual = at(Huber(threshold=width), score, y)
+    assert at(Absolute(width=width), score, y) == pytest.approx((value / width, residual / width), rel=1e-9, abs=1e-12)
+
+
+@given(st.floats(0.0, 4.0), scores_drawn, scores_drawn)
+def test_the_losses_of_a_number_agree_where_they_are_special_cases_of_each_other(
+    width: float, score: float, y: float
+) -> None:
+    width = width if width > 1e-6 else 0.0
+    value, residual = at(Absolute(width=width), score, y)
+    assert at(EpsilonInsensitive(margin=0.0, width=width), score, y) == (value, residual)
+    # Half the slope over twice the width: τs²/2 is halved, as φ is.
+    half = at(Pinball(quantile=0.5, width=2 * width), score, y)
+    assert half == pytest.approx((value / 2, residual / 2), rel=1e-12, abs=1e-12)
+
+
+def test_pinball_of_a_quantile_mirrors_that_of_the_opposite_one() -> None:
+    low, high = Pinball(quantile=0.25, width=0.4), Pinball(quantile=0.75, width=0.4)
+    for error in np.linspace(-2.0, 2.0, 41):
+        value, residual = at(low, float(error), 0.0)
+        assert at(high, -float(error), 0.0) == (value, -residual)
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_the_minimum_of_the_pinball_loss_is_the_quantile(quantile: float) -> None:
+    targets = np.random.default_rng(3).normal(size=1001)
+    scores = np.broadcast_to(np.sort(targets)[None, :, None], (1001, 1001, 1))
+    best = int(np.argmin(Pinball(quantile=quantile).values(scores, targets).mean(axis=0)))
+    assert best == math.floor(quantile * 1001)
+
+
+@every_loss
+@pytest.mark.parametrize("width", [0.0, 1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("size", [1e4, 1e100, 1e300])
+def test_losses_with_kinks_stay_finite_and_silent_at_huge_scores(
+    plain: AnyNonSmooth, width: float, size: float
+) -> None:
+    loss = plain.with_width(width)
+    scores, targets = np.array([[size], [-size], [0.0]]), np.ones(3)
+    values, residuals = loss.values(scores, targets), loss.residuals(scores, targets)
+    assert np.all(np.isfinite(values))
+    assert np.all(values >= 0.0)
+    assert np.all(np.abs(residuals) <= steepest(loss))
+    if size > 1e3 * width:
+        expected = [by_definition(plain, score, 1.0) for score in (size, -size)]
+        np.testing.assert_allclose(values[:2], expected, rtol=1e-3)
+
+
+def test_a_right_answer_of_infinite_score_costs_nothing() -> None:
+    assert at(Hinge(width=0.5), math.inf, 1.0) == (0.0, 0.0)
+    assert at(Hinge(), math.inf, 1.0) == (0.0, 0.0)
+
+
+@every_loss
+@pytest.mark.parametrize("width", [0.0, 0.3])
+def test_every_loss_broadcasts_over_configurations(plain: AnyNonSmooth, width: float) -> None:
+    loss = plain.with_width(width)
+    generator = np.random.default_rng(4)
+    targets = draw_targets(plain, generator, 30)
+    scores = generator.normal(size=(30, 2, 5, 1))
+    values, residuals = loss.values(scores, targets), loss.residuals(scores, targets)
+    assert (values.shape, residuals.shape) == ((30, 2, 5), (30, 2, 5, 1))
+    for place in np.ndindex(2, 5):
+        np.testing.assert_array_equal(values[:, *place], loss.values(scores[:, *place], targets))
+        np.testing.assert_array_equal(residuals[:, *place], loss.residuals(scores[:, *place], targets))
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with jax.enable_x64(request.param == "float64"):
+        yield np.dtype(request.param)
+
+
+@every_loss
+@pytest.mark.parametrize("width", [0.0, 1e-30, 0.3, 1e30])
+def test_jax_and_numpy_give_the_same_numbers(plain: AnyNonSmooth, width: float, dtype: Any) -> None:
+    loss = plain.with_width(width)
+    generator = np.random.default_rng(5)
+    targets = draw_targets(plain, generator, 200).astype(dtype)
+    scores = generator.normal(scale=2.0, size=(200, 3, 1)).astype(dtype)
+    tolerance = 8 * float(np.finfo(dtype).eps)
+    # As the simulator does: the loss is a constant of the compiled program.
+    for method in ("values", "residuals"):
+        ours = getattr(loss, method)(scores, targets)
+        theirs = jax.jit(getattr(type(loss), method), static_argnums=0)(loss, jnp.asarray(scores), jnp.asarray(targets))
+        assert ours.dtype == theirs.dtype == dtype
+        np.testing.assert_allclose(np.asarray(theirs), ours, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(
+            {**loss.model_dump(), "width": width}
+            for loss in PLAIN
+            for width in (-0.1, math.nan, math.inf, 1e-31, 1e31, "0.1")
+        ),
+        *({"name": "pinball", "quantile": quantile} for quantile in (0.0, 1.0, -0.5, 1.5, math.nan)),
+        *({"name": "epsilon-insensitive", "margin": margin} for margin in (-0.1, math.nan, math.inf)),
+        {"name": "pinball"},
+        {"name": "epsilon-insensitive"},
+        {"name": "hinge", "quantile": 0.5},
+        {"name": "squared", "width": 0.5},
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused(content: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter[Any](Loss).validate_python(content)
+
+
+@every_loss
+def test_a_loss_survives_its_document_and_keeps_its_kind(plain: AnyNonSmooth) -> None:
+    for loss in (plain, plain.with_width(0.25)):
+        assert TypeAdapter[Any](Loss).validate_json(loss.canonical()) == loss
+    with pytest.raises(ValidationError):
+        plain.with_width(-1.0)
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ("feature_norm", "smoothness"),
+    [(0.0, 1.0), (1.0, 0.0), (1.0, -1.0), (1.0, math.inf), (1.0, math.nan), (math.nan, 1.0), (1.0, 1e31), (1e16, 1.0)],
+)
+def test_a_smoothness_that_no_width_gives_is_refused(
+    plain: AnyNonSmooth, feature_norm: float, smoothness: float
+) -> None:
+    with pytest.raises(PlanError, match=f"The {plain.name} loss cannot be given the smoothness"):
+        plain.smoothed(feature_norm, smoothness)
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=1.0)], ids=str)
+def test_a_loss_without_kinks_is_smooth_and_says_so(loss: Loss) -> None:
+    assert loss.is_smooth
+    assert loss.smoothing_error == 0.0
+    with pytest.raises(PlanError, match=f"The {loss.name} loss is smooth as it is"):
+        loss.smoothed(1.0, 1.0)
+
+
+def test_every_loss_says_what_kind_of_target_it_takes() -> None:
+    kinds = {loss.name: loss.target_kind for loss in [*PLAIN, Logistic(), Squared(), Huber(threshold=1.0)]}
+    assert {name for name, kind in kinds.items() if kind == "label"} == {"hinge", "logistic"}
+    assert {name for name, kind in kinds.items() if kind == "number"} == kinds.keys() - {"hinge", "logistic"}
+    assert Softmax(classes=3).target_kind == "class"
