@@ -7,7 +7,7 @@ import pytest
 
 from ringfence.errors import AccountingError
 from ringfence.planning import accountant, calibrate
-from ringfence.planning.events import Event, run_events
+from ringfence.planning.events import Event, per_round_event, run_events
 
 DELTA = 1e-6
 
@@ -22,6 +22,7 @@ class AccountantSuite:
     already: Sequence[tuple[Event, int]] = ()
 
     def run(self, rounds: int, sigma: float) -> list[tuple[Event, int]]:
+        """Return a run as a plan describes it."""
         return run_events(
             self.sampling,
             rounds,
@@ -31,6 +32,27 @@ class AccountantSuite:
             sigma=sigma,
             dimension=10,
             partition="pass",
+        )
+
+    def row(self, answer: int, sigma: float) -> list[tuple[Event, int]]:
+        """Return what the silo's ledger holds of one round, its ``answer``-th."""
+        return self.run(1, sigma)
+
+    def new_run(self, sigma: float) -> list[tuple[Event, int]]:
+        """Return the run alone, without what was released before."""
+        return self.run(self.rounds, sigma)
+
+    def round(self, sampling: str, sigma: float, *, part: int, batch: int | None = None) -> Event:
+        """Return a round on one part of a partition."""
+        return per_round_event(
+            sampling,
+            records=self.records,
+            batch=batch or self.batch,
+            clip=1.0,
+            sigma=sigma,
+            dimension=10,
+            partition="pass",
+            part=part,
         )
 
     @property
@@ -78,7 +100,7 @@ class AccountantSuite:
 
     def test_the_grouping_of_events_does_not_matter(self) -> None:
         at_once = self.run(4, self.sigma)
-        one_row_per_round = [row for _ in range(4) for row in self.run(1, self.sigma)]
+        one_row_per_round = [row for answer in range(4) for row in self.row(answer, self.sigma)]
         assert accountant.epsilon(at_once, DELTA) == accountant.epsilon(one_row_per_round, DELTA)
 
     def test_composing_events_costs_no_more_than_adding_up_epsilons(self) -> None:
@@ -89,22 +111,12 @@ class AccountantSuite:
 
     @pytest.mark.parametrize("epsilon", [0.5, 3.0, 20.0])
     def test_calibrated_noise_meets_its_budget_and_a_thousandth_less_does_not(self, epsilon: float) -> None:
-        sigma = calibrate.noise(
-            self.sampling,
-            records=self.records,
-            batch=self.batch,
-            rounds=self.rounds,
-            clip=1.0,
-            epsilon=epsilon,
-            delta=DELTA,
-            dimension=10,
-            already=self.already,
-            partition="pass",
+        sigma = calibrate.least_noise(
+            self.new_run, epsilon=epsilon, delta=DELTA, start=self.sigma, already=self.already
         )
 
         def cost(noise: float) -> float:
-            run = AccountantSuite.run(self, self.rounds, noise)
-            return accountant.epsilon([*self.already, *run], DELTA)
+            return accountant.epsilon([*self.already, *self.new_run(noise)], DELTA)
 
         assert cost(sigma) <= epsilon < cost(0.999 * sigma)
 

@@ -1,6 +1,8 @@
 """Every accounting path obeys the suite; and what only one of them must do."""
 
+import itertools
 import math
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +36,23 @@ class TestPoisson(AccountantSuite):
 class TestOnePass(AccountantSuite):
     sampling = "one-pass"
 
+    def row(self, answer: int, sigma: float) -> list[tuple[Event, int]]:
+        return [(self.round("one-pass", sigma, part=answer), 1)]
+
+
+class TestPhased(AccountantSuite):
+    """Three phases, each on half as many records as the one before and with noise to match."""
+
+    sampling = "phased"
+
+    def run(self, rounds: int, sigma: float) -> list[tuple[Event, int]]:
+        return [
+            (self.round("phased", sigma * 2**part, part=part, batch=self.batch >> part), rounds) for part in range(3)
+        ]
+
+    def row(self, answer: int, sigma: float) -> list[tuple[Event, int]]:
+        return self.run(1, sigma)
+
 
 class TestMixed(AccountantSuite):
     """A data set that was used in every way; the new run is a fixed-size one."""
@@ -42,11 +61,15 @@ class TestMixed(AccountantSuite):
     already = (
         (PoissonRelease(0.1, 0.2), 3),
         (GaussianRelease(0.02), 2),
-        (DisjointBatchRelease("earlier pass", 0.1), 5),
+        (DisjointBatchRelease("earlier pass", 0, 0.05), 1),
+        (DisjointBatchRelease("earlier pass", 1, 0.1), 1),
     )
 
     def run(self, rounds: int, sigma: float) -> list[tuple[Event, int]]:
         return [(event, rounds * count) for event, count in self.already] + super().run(rounds, sigma)
+
+    def new_run(self, sigma: float) -> list[tuple[Event, int]]:
+        return super().run(self.rounds, sigma)
 
 
 def test_no_events_cost_nothing() -> None:
@@ -67,18 +90,73 @@ def test_gaussian_releases_compose_by_the_root_of_summed_squares() -> None:
 
 def test_batches_of_one_pass_cost_as_much_as_their_least_protected_batch() -> None:
     one_pass: list[tuple[Event, int]] = [
-        (DisjointBatchRelease("a", 0.5), 1),
-        (DisjointBatchRelease("a", 1.0), 1),
-        (DisjointBatchRelease("a", 0.2), 7),
+        (DisjointBatchRelease("a", 0, 0.5), 1),
+        (DisjointBatchRelease("a", 1, 1.0), 1),
+        (DisjointBatchRelease("a", 2, 0.2), 1),
     ]
     assert accountant.epsilon(one_pass, DELTA) == accountant.epsilon([(GaussianRelease(1.0), 1)], DELTA)
 
 
+def test_releases_from_one_part_compose_and_are_not_free() -> None:
+    twice: list[tuple[Event, int]] = [(DisjointBatchRelease("a", 3, 0.6), 1), (DisjointBatchRelease("a", 3, 0.8), 1)]
+    assert accountant.as_one_gaussian(twice) == pytest.approx(1.0)
+    assert accountant.as_one_gaussian([(DisjointBatchRelease("a", 3, 0.5), 4)]) == pytest.approx(1.0)
+
+
+def test_a_phased_run_costs_as_much_as_its_dearest_phase() -> None:
+    phases: list[tuple[Event, int]] = [
+        (DisjointBatchRelease("a", 0, 0.1), 36),  # 0.6
+        (DisjointBatchRelease("a", 1, 0.3), 4),  # 0.6 and the row below: 1.0
+        (DisjointBatchRelease("a", 1, 0.8), 1),
+        (DisjointBatchRelease("a", 2, 0.9), 1),
+    ]
+    assert accountant.as_one_gaussian(phases) == pytest.approx(1.0)
+
+
+def test_the_dearest_part_composes_with_releases_that_touch_every_record() -> None:
+    parts: list[tuple[Event, int]] = [(DisjointBatchRelease("a", 0, 0.3), 1), (DisjointBatchRelease("a", 1, 0.6), 1)]
+    assert accountant.as_one_gaussian([*parts, (GaussianRelease(0.8), 1)]) == pytest.approx(1.0)
+    sampled: tuple[Event, int] = (PoissonRelease(0.1, 1.0), 20)
+    for part, shift in ((0, 0.3), (1, 0.6)):  # what a record of this part sees
+        alone: list[tuple[Event, int]] = [sampled, (DisjointBatchRelease("a", part, shift), 1)]
+        assert accountant.epsilon(alone, DELTA) <= accountant.epsilon([sampled, *parts], DELTA)
+    dearest = accountant.epsilon([sampled, (GaussianRelease(0.6), 1)], DELTA)
+    assert accountant.epsilon([sampled, *parts], DELTA) == dearest
+
+
 def test_two_passes_cost_more_than_one() -> None:
-    first: tuple[Event, int] = (DisjointBatchRelease("first", 1.0), 5)
-    second: tuple[Event, int] = (DisjointBatchRelease("second", 1.0), 5)
+    first: tuple[Event, int] = (DisjointBatchRelease("first", 0, 1.0), 1)
+    second: tuple[Event, int] = (DisjointBatchRelease("second", 1, 1.0), 1)
     both = accountant.epsilon([first, second], DELTA)
     assert both == pytest.approx(accountant.epsilon([(GaussianRelease(math.sqrt(2)), 1)], DELTA))
+
+
+partitioned = st.builds(
+    DisjointBatchRelease, st.sampled_from(["spring", "autumn"]), st.integers(0, 2), st.floats(1e-3, 10.0)
+)
+
+
+@given(
+    st.lists(st.tuples(st.one_of(partitioned, st.builds(GaussianRelease, st.floats(1e-3, 10.0))), st.integers(1, 9)))
+)
+def test_no_record_loses_more_than_is_reported(events: list[tuple[Event, int]]) -> None:
+    reported = accountant.as_one_gaussian(events)
+    assert reported is not None
+
+    def seen(event: Event, membership: dict[str, int]) -> bool:
+        return not isinstance(event, DisjointBatchRelease) or membership[event.partition] == event.part
+
+    losses = []
+    for spring, autumn in itertools.product(range(3), range(3)):  # every way in which a record can lie
+        membership = {"spring": spring, "autumn": autumn}
+        losses.append(sum(Fraction(event.shift) ** 2 * count for event, count in events if seen(event, membership)))
+    assert max(losses) <= Fraction(reported) ** 2 <= max(losses) * (1 + Fraction(1, 10**12))
+
+
+def test_a_sampled_composition_is_no_single_gaussian_release() -> None:
+    assert accountant.as_one_gaussian([(GaussianRelease(1.0), 1), (PoissonRelease(0.5, 1.0), 1)]) is None
+    assert accountant.as_one_gaussian([(GaussianRelease(1.0), 1), (PoissonRelease(0.5, 1.0), 0)]) == pytest.approx(1.0)
+    assert accountant.as_one_gaussian([]) == 0.0
 
 
 def test_sampling_everything_is_a_full_batch() -> None:

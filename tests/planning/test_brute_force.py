@@ -11,7 +11,8 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from ringfence.planning import accountant, pld
-from ringfence.planning.events import FixedSizeRelease, GaussianRelease, PoissonRelease
+from ringfence.planning.correlation import coefficients, column_norm
+from ringfence.planning.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
 from ringfence.planning.profiles import (
     FixedSizeProfile,
     GaussianProfile,
@@ -74,6 +75,34 @@ def test_fixed_size_delta_bounds_every_neighbouring_pair_for_one_and_two_rounds(
         assert hockey_stick(first, other, epsilon) <= one
         for second, another in ((p, q), (q, p), (plus, minus)):
             assert hockey_stick(squared(first, second), squared(other, another), epsilon) <= two
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5])
+def test_parts_beside_a_sampled_release_cost_what_the_worst_placed_record_loses(epsilon: float) -> None:
+    rate, shift, by_part = 0.3, 1.0, {0: 0.4, 1: 0.9, 2: 0.2}
+    sampled = cells((1 - rate, 0.0), (rate, shift / 2)), cells((1 - rate, 0.0), (rate, -shift / 2))
+    lost = [
+        hockey_stick(squared(sampled[0], cells((1.0, own))), squared(sampled[1], cells((1.0, 0.0))), epsilon)
+        for own in by_part.values()
+    ]
+    events: list[tuple[Event, int]] = [(DisjointBatchRelease("pass", part, own), 1) for part, own in by_part.items()]
+    reported = accountant.delta([*events, (PoissonRelease(rate, shift), 1)], epsilon)
+    assert max(lost) <= reported <= 1.01 * max(lost) + 1e-9
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5])
+@pytest.mark.parametrize("theta", [0.0, 0.5, 0.9])
+def test_two_correlated_rows_lose_what_the_column_norm_says_even_if_the_server_turns_the_second(
+    epsilon: float, theta: float
+) -> None:
+    shift, (first, second) = 0.8, coefficients(theta, 2)
+    reported = accountant.delta([(DisjointBatchRelease("pass", 0, shift * column_norm(theta, 2)), 1)], epsilon)
+    noise = cells((1.0, 0.0))
+    ahead, back = cells((1.0, shift * second)), cells((1.0, -shift * second))
+    turned = np.arange(len(noise)) % 3 == 0  # some answers of the first row make the server reverse the direction
+    rows = np.where(turned[:, None], back[None, :], ahead[None, :])
+    exact = hockey_stick((cells((1.0, shift * first))[:, None] * rows).ravel(), squared(noise, noise), epsilon)
+    assert exact <= reported <= 1.01 * exact + 1e-9
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.9])

@@ -1,6 +1,7 @@
 """Noise for a budget: safe, as small as possible, and mindful of what was already spent."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -99,9 +100,75 @@ def test_a_new_pass_may_not_hide_behind_an_old_ones_name() -> None:
             clip=1.0,
             epsilon=9.0,
             delta=DELTA,
-            already=[(DisjointBatchRelease("spring", 0.1), 5)],
+            already=[(DisjointBatchRelease("spring", 3, 0.1), 5)],
             partition="spring",
         )
+
+
+def test_a_later_phase_pays_for_its_own_records_only() -> None:
+    limit = calibrate.gaussian_shift(1.0, DELTA)
+
+    def phase(part: int) -> Callable[[float], list[tuple[Event, int]]]:
+        return lambda sigma: [(DisjointBatchRelease("run", part, 1 / sigma), 9)]
+
+    first = phase(0)(calibrate.least_noise(phase(0), epsilon=1.0, delta=DELTA, start=1.0))
+    second = calibrate.least_noise(phase(1), epsilon=1.0, delta=DELTA, start=1.0, already=first)
+    assert second == pytest.approx(3 / limit, rel=1e-6)
+    half_spent: list[tuple[Event, int]] = [(DisjointBatchRelease("run", 0, 0.6 * limit), 1)]
+    again = calibrate.least_noise(phase(0), epsilon=1.0, delta=DELTA, start=1.0, already=half_spent)
+    assert again == pytest.approx(3 / (0.8 * limit), rel=1e-6)  # the same records: 0.6² + 0.8² = 1
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    start=st.floats(1e-8, 1e8),
+    shares=st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=4),
+    spent=st.floats(0.0, 0.999),
+    epsilon=st.floats(0.05, 50),
+    delta=st.floats(1e-9, 1e-2),
+)
+def test_the_least_noise_of_any_gaussian_run_is_safe_and_tight_wherever_the_search_starts(
+    start: float, shares: list[float], spent: float, epsilon: float, delta: float
+) -> None:
+    def run(sigma: float) -> list[tuple[Event, int]]:
+        parts = [(DisjointBatchRelease("run", part, share / sigma), 1) for part, share in enumerate(shares)]
+        return [*parts, (GaussianRelease(0.1 / sigma), 3)]
+
+    already: list[tuple[Event, int]] = []
+    if spent:
+        already.append((GaussianRelease(spent * calibrate.gaussian_shift(epsilon, delta)), 1))
+    sigma = calibrate.least_noise(run, epsilon=epsilon, delta=delta, start=start, already=already)
+    assert accountant.epsilon([*already, *run(sigma)], delta) <= epsilon
+    assert accountant.epsilon([*already, *run(sigma * (1 - 1e-5))], delta) > epsilon
+
+
+def test_a_run_whose_cost_does_not_depend_on_its_noise_has_no_least_noise() -> None:
+    with pytest.raises(AccountingError, match="However little the noise"):
+        calibrate.least_noise(lambda _: [(GaussianRelease(1e-3), 1)], epsilon=1.0, delta=DELTA, start=1.0)
+    with pytest.raises(AccountingError, match="However little the noise"):
+        calibrate.least_noise(lambda _: [], epsilon=1.0, delta=DELTA, start=1.0)
+    with pytest.raises(AccountingError, match="No noise meets this budget"):
+        calibrate.least_noise(lambda _: [(GaussianRelease(10.0), 1)], epsilon=1.0, delta=DELTA, start=1.0)
+
+
+def test_the_accountant_has_the_last_word_where_the_search_went_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = accountant.as_one_gaussian
+    monkeypatch.setattr(accountant, "as_one_gaussian", lambda events: 0.9 * (honest(events) or 0.0))
+    sigma = calibrate.noise("full", records=500, batch=500, rounds=25, clip=1.0, epsilon=1.0, delta=DELTA)
+    run = run_events("full", 25, records=500, batch=500, clip=1.0, sigma=sigma)
+    assert accountant.epsilon(run, DELTA) <= 1.0
+
+
+@pytest.mark.parametrize("start", [0.0, -1.0, math.inf, math.nan])
+def test_a_search_must_start_somewhere(start: float) -> None:
+    with pytest.raises(AccountingError, match="start must be"):
+        calibrate.least_noise(lambda sigma: [(GaussianRelease(sigma), 1)], epsilon=1.0, delta=DELTA, start=start)
+
+
+def test_a_shift_that_was_computed_before_is_still_refused_for_a_wrong_type() -> None:
+    calibrate.gaussian_shift(1.0, DELTA)
+    with pytest.raises(AccountingError, match="epsilon must be"):
+        calibrate.gaussian_shift(True, DELTA)
 
 
 @settings(max_examples=8, deadline=None)

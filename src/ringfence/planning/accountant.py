@@ -1,6 +1,6 @@
 """From what was released to what it costs: (ε, δ) under replace-one adjacency, as a proved upper bound.
 
-Full-batch and one-pass releases compose exactly: Gaussian releases with shifts μ_1, μ_2, ... are together one
+Full-batch, one-pass and phased releases compose exactly: Gaussian releases with shifts μ_1, μ_2, ... are together one
 Gaussian release with shift √(μ_1² + μ_2² + ...) (Dong, Roth & Su 2019, Corollary 3.3). Sampled batches compose as
 privacy-loss distributions (``pld``): tight to about four digits of ε, and cautious by more only where a record takes
 part so rarely (rates below 1e-4) that δ is comparable to that. Compose events, never (ε, δ) pairs: that is what makes
@@ -8,7 +8,7 @@ the sum tight.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import assert_never, get_args
 
 from ringfence.errors import AccountingError
@@ -32,7 +32,7 @@ from ringfence.planning.profiles import (
     gaussian_epsilon,
 )
 
-__all__ = ["delta", "epsilon"]
+__all__ = ["as_one_gaussian", "delta", "epsilon"]
 
 SMALLEST_SHIFT, LARGEST_SHIFT, SMALLEST_RATE = 1e-7, 1e6, 1e-12
 """Bounds that keep the arithmetic of sampled releases within range.
@@ -72,6 +72,20 @@ def delta(events: Events, epsilon: float) -> float:
             return pld.delta_bound(parts, epsilon) if _in_range(parts) else 1.0
 
 
+def as_one_gaussian(events: Events) -> float | None:
+    """Return the shift of the single Gaussian release that ``events`` amount to; 0.0 for no events.
+
+    None if a sampled batch is among them: such a composition is no Gaussian release.
+    """
+    match _parts(events):
+        case []:
+            return 0.0
+        case [(GaussianProfile(shift), 1)]:
+            return shift
+        case _:
+            return None
+
+
 def _in_range(parts: list[pld.Part]) -> bool:
     return all(profile.shift <= LARGEST_SHIFT for profile, _ in parts)
 
@@ -91,7 +105,7 @@ def _parts(events: Events) -> list[pld.Part]:
         counts[event] += require_count("the count of an event", count, least=0)
 
     gaussian: list[float] = []
-    passes: dict[str, float] = {}
+    divided: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     sampled: Counter[Profile] = Counter()
     for event, count in counts.items():
         if count == 0:
@@ -99,8 +113,8 @@ def _parts(events: Events) -> list[pld.Part]:
         match event:
             case GaussianRelease(shift):
                 gaussian.append(math.sqrt(count) * shift)
-            case DisjointBatchRelease(partition, shift):  # a record lies in one batch only: the largest shift counts
-                passes[partition] = max(shift, passes.get(partition, 0.0))
+            case DisjointBatchRelease(partition, part, shift):
+                divided[partition][part].append(math.sqrt(count) * shift)
             case FixedSizeRelease(records, batch, shift) if batch < records:
                 sampled[FixedSizeProfile(max(batch / records, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
             case PoissonRelease(rate, shift) if rate < 1:
@@ -111,7 +125,9 @@ def _parts(events: Events) -> list[pld.Part]:
                 assert_never(event)
 
     parts = sorted(sampled.items(), key=repr)
-    together = math.hypot(*sorted([*gaussian, *passes.values()])) * (1 + 2.0**-50)
+    # A record lies in one part of a partition: the dearest part counts, whatever else is composed with it.
+    gaussian += [max(math.hypot(*sorted(shifts)) for shifts in by_part.values()) for by_part in divided.values()]
+    together = math.hypot(*sorted(gaussian)) * (1 + 2.0**-49)  # more than the roots' and sums' rounding errors
     if together:
         parts.append((GaussianProfile(max(together, SMALLEST_SHIFT) if sampled else together), 1))
     return parts

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 from scipy.optimize import brentq
 
@@ -11,26 +11,30 @@ from ringfence.planning import accountant
 from ringfence.planning.events import (
     DisjointBatchRelease,
     Events,
-    require_count,
     require_positive,
     require_probability,
     run_events,
 )
 from ringfence.planning.profiles import gaussian_delta
 
-__all__ = ["gaussian_shift", "noise"]
+__all__ = ["gaussian_shift", "least_noise", "noise"]
 
 _PRECISION = 1e-7  # of sigma, relative
+_SLACK = 1 - 1e-9  # of a shift: more than the last digit of the accountant's epsilon
 _OUT_OF_REACH = (
     "No noise meets this budget: rounding alone, or what was already released, costs as much; raise epsilon, or lower "
     "the rounds."
 )
+_NO_LIMIT = "However little the noise, the budget is met: what is asked for does not cost more as its noise falls."
 
 
 def gaussian_shift(epsilon: float, delta: float) -> float:
     """Return the largest μ, to twelve digits and rounded down, for which N(μ,1) against N(0,1) is (ε, δ)-DP."""
-    require_positive("epsilon", epsilon)
-    require_probability("delta", delta)
+    return _gaussian_shift(require_positive("epsilon", epsilon), require_probability("delta", delta))
+
+
+@lru_cache(maxsize=4096)
+def _gaussian_shift(epsilon: float, delta: float) -> float:
     meets, fails = 1.0, 1.0
     while gaussian_delta(meets, epsilon) > delta:
         meets /= 2
@@ -40,6 +44,48 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
         middle = (meets + fails) / 2
         meets, fails = (middle, fails) if gaussian_delta(middle, epsilon) <= delta else (meets, middle)
     return meets
+
+
+def least_noise(
+    events_of: Callable[[float], Events], *, epsilon: float, delta: float, start: float, already: Events = ()
+) -> float:
+    """Return the least sigma for which ``events_of(sigma)``, after what was ``already`` released, is (ε, δ)-DP.
+
+    To about six digits; ``accountant.epsilon([*already, *events_of(sigma)], delta) <= epsilon`` holds exactly as
+    computed. The cost must fall as sigma grows, from more than is left of the budget to less: if it does not, or if
+    nothing is left, AccountingError. ``start`` is a guess at sigma: a poor one only takes longer. Parts of a partition
+    that occurs in ``already`` count as parts of that same partition.
+    """
+    require_positive("epsilon", epsilon)
+    require_positive("start", start)
+    limit = gaussian_shift(epsilon, delta) * _SLACK
+    spent = list(already)
+    if accountant.epsilon(spent, delta) >= epsilon:
+        raise AccountingError(
+            f"The budget of epsilon {epsilon:g} at delta {delta:g} is already spent by earlier releases, so no noise "
+            "is enough for a new one; raise the budget."
+        )
+
+    @cache
+    def excess(log_sigma: float) -> float:
+        """Return by how much the budget is exceeded, in logarithms, where the cost falls smoothly."""
+        events = [*spent, *events_of(math.exp(log_sigma))]
+        shift = accountant.as_one_gaussian(events)
+        if shift is not None:  # as good as epsilon, which grows with it, and a hundred times as fast
+            return math.log(max(shift, 1e-12 * limit) / limit)
+        cost = accountant.epsilon(events, delta)
+        return math.log(min(max(cost, 1e-12 * epsilon), 1e12 * epsilon) / epsilon)  # the ends: 0 and infinity
+
+    low, high = _bracket(excess, math.log(start))
+    log_sigma = brentq(excess, low, high, xtol=_PRECISION)
+    if excess(log_sigma) > 0:  # just missed
+        log_sigma = min(high, log_sigma + _PRECISION)
+    sigma, factor = math.exp(log_sigma), 1 + _PRECISION
+    while accountant.epsilon([*spent, *events_of(sigma)], delta) > epsilon:
+        if factor > 1e9:
+            raise AccountingError(_OUT_OF_REACH)
+        sigma, factor = sigma * factor, factor**4
+    return sigma
 
 
 def noise(
@@ -57,13 +103,9 @@ def noise(
 ) -> float:
     """Return the least sigma with which ``rounds`` rounds, after what was ``already`` released, are (ε, δ)-DP.
 
-    sigma is the noise's standard deviation per coordinate of the averaged gradient, to about six digits.
-    ``accountant.epsilon([*already, *run_events(...)], delta) <= epsilon`` holds exactly as computed. ``partition``
-    names the new pass of "one-pass" sampling; it must not occur in ``already``.
+    sigma is the noise's standard deviation per coordinate of the averaged gradient; see ``least_noise``. ``partition``
+    names the new pass of "one-pass" sampling; no part of it may occur in ``already``, where it would be another pass.
     """
-    require_positive("epsilon", epsilon)
-    require_probability("delta", delta)
-    require_count("rounds", rounds)
     require_positive("clip", clip)
     spent = list(already)
     if any(isinstance(event, DisjointBatchRelease) and event.partition == partition for event, _ in spent):
@@ -72,8 +114,8 @@ def noise(
             "name it differently."
         )
 
-    def total(sigma: float) -> Events:
-        run = run_events(
+    def run(sigma: float) -> Events:
+        return run_events(
             sampling,
             rounds,
             records=records,
@@ -83,29 +125,12 @@ def noise(
             dimension=dimension,
             partition=partition,
         )
-        return [*spent, *run]
 
-    total(clip)  # refuses whatever does not depend on sigma, in its own words
-    if accountant.epsilon(spent, delta) >= epsilon:
-        raise AccountingError(
-            f"The budget of epsilon {epsilon:g} at delta {delta:g} is already spent by earlier releases, so no noise "
-            "is enough for a new one; raise the budget."
-        )
-
-    @cache
-    def excess(log_sigma: float) -> float:
-        cost = accountant.epsilon(total(math.exp(log_sigma)), delta)
-        # In logarithms, where epsilon falls smoothly; the ends stand for 0 and infinity.
-        return math.log(min(max(cost, 1e-12 * epsilon), 1e12 * epsilon) / epsilon)
-
-    full_batch = 2 * clip * math.sqrt(rounds) / (records * gaussian_shift(epsilon, delta))
-    low, high = _bracket(excess, math.log(full_batch))
-    sigma, factor = math.exp(brentq(excess, low, high, xtol=_PRECISION)), 1 + _PRECISION
-    while accountant.epsilon(total(sigma), delta) > epsilon:
-        if factor > 1e9:
-            raise AccountingError(_OUT_OF_REACH)
-        sigma, factor = sigma * factor, factor**4
-    return sigma
+    run(clip)  # refuses whatever does not depend on sigma, in its own words
+    # Exact for a full batch and for one pass, and near enough for a sampled one.
+    taking_part = 1 / batch if sampling == "one-pass" else math.sqrt(rounds) / records
+    start = 2 * clip * taking_part / gaussian_shift(epsilon, delta)
+    return least_noise(run, epsilon=epsilon, delta=delta, start=start, already=spent)
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
@@ -114,6 +139,6 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
     before, here, step = start, start + sign / 4, 1 / 2
     while (excess(here) > 0) == (sign > 0):
         if step > 64:
-            raise AccountingError(_OUT_OF_REACH)
+            raise AccountingError(_OUT_OF_REACH if sign > 0 else _NO_LIMIT)
         before, here, step = here, here + sign * step, 2 * step
     return (before, here) if sign > 0 else (here, before)

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, fields
 from typing import ClassVar, get_args
 
 from ringfence.errors import AccountingError
-from ringfence.protocol.plan import Sampling
 
 __all__ = [
     "DisjointBatchRelease",
@@ -26,6 +25,7 @@ __all__ = [
     "require_positive",
     "require_probability",
     "run_events",
+    "shift_of",
 ]
 
 
@@ -116,23 +116,30 @@ class PoissonRelease(_Release):
 
 @dataclass(frozen=True)
 class DisjointBatchRelease(_Release):
-    """Gaussian noise on an average over one batch of a one-pass partition.
+    """Gaussian noise on an average over one ``part`` of a ``partition`` of the records into disjoint parts.
 
-    A record lies in one batch only, so all events of one ``partition`` together cost a single Gaussian release
-    with the largest shift among them (parallel composition). This holds only if each batch of the partition is
-    released once and the partition was chosen without looking at the records: the silo must see to both.
+    Events of one part are about the same records and compose: √(Σ shift²). Different parts share no record, so a
+    partition costs as much as the dearest of its parts (parallel composition). *Why this holds beside other events:*
+    the replaced record lies in one part, whose total is a single Gaussian release; the other parts do not see it.
+    Whatever else was released composes with that Gaussian, and a Gaussian of larger shift dominates it, so counting
+    the largest one covers every record. It needs each record to keep its part, and parts that were chosen without
+    looking at the records: the silo must see to both.
+
+    In one pass every answer has its own part. In phased training part i holds the records of phase i.
     """
 
     kind: ClassVar[str] = "disjoint-batch"
     partition: str
+    part: int
     shift: float
 
     def __post_init__(self) -> None:
         if not isinstance(self.partition, str) or not self.partition:
             raise AccountingError(
-                f"partition must name the one-pass partition, but is {self.partition!r}: two passes over the same "
-                "records need two names, or the second would be counted as free."
+                f"partition must name the division into disjoint parts, but is {self.partition!r}: two divisions of "
+                "the same records need two names, or parts that overlap would be counted as disjoint."
             )
+        require_count("part", self.part, least=0)
         require_positive("shift", self.shift)
 
 
@@ -163,6 +170,36 @@ def event_from_dict(data: object) -> Event:
     return event_type(**arguments)  # whose __post_init__ checks every field
 
 
+def shift_of(*, sensitivity: float, sigma: float, summed: int, dimension: int = 1, rows: int = 1) -> float:
+    """Return how far a release can move, in standard deviations of its noise, as the silo computes it.
+
+    In exact arithmetic replacing one record moves the release by at most ``sensitivity`` in l2 norm, and that would
+    be sensitivity/σ. The silo adds up ``summed`` terms of norm at most ``sensitivity`` in double precision, rounds
+    each of the ``dimension`` coordinates to its grid and adds noise of standard deviation ``sigma`` to each.
+
+    - An average over K records of norm at most L: sensitivity 2L/K.
+    - A statistic: its terms must be centred, so that none is longer than the sensitivity.
+    - Correlated noise (``correlation``): sensitivity 2L/K · column_norm, where a record moves up to ``rows`` vectors;
+      ``summed`` then counts the records of all rows together.
+    """
+    s, sigma = require_positive("sensitivity", sensitivity), require_positive("sigma", sigma)
+    n = require_count("summed", summed)
+    d, rows = require_count("dimension", dimension), require_count("rows", rows)
+    if rows > n:
+        raise AccountingError(f"{rows} rows need at least as many records, but only {n} are summed; lower the rows.")
+    # Adding up n terms of norm s errs by about n 2⁻⁵³ · ns in l2, and clipping adds d 2⁻⁵³ relative to each norm; both
+    # happen for either neighbour, and 2⁻⁵¹ leaves room for a factor of two. It also covers the sum over earlier rows:
+    # with K records of norm s/(2‖c‖) in each, row k errs by rows 2⁻⁵³ Σc · Ks/(2‖c‖), where Σc ≤ √rows ‖c‖; all rows
+    # of both neighbours together by rows 2⁻⁵³ · rows K s, where rows ≤ n and rows K ≤ n.
+    rounding = 1 + (n + d) * n * 2.0**-51
+    # A vector is rounded to a grid of width at most 2⁻³⁰σ: half a width per coordinate, row and neighbour.
+    grid = math.sqrt(rows) * math.sqrt(d) * 2.0**-30
+    shift = s / sigma * rounding + grid
+    if not shift < math.inf:
+        raise AccountingError(f"Noise of standard deviation {sigma!r} is too small to account for; raise sigma.")
+    return shift
+
+
 def per_round_event(
     sampling: str,
     *,
@@ -172,38 +209,35 @@ def per_round_event(
     sigma: float,
     dimension: int = 1,
     partition: str = "",
+    part: int = 0,
 ) -> Event:
     """Describe one round: noise of standard deviation ``sigma`` per coordinate on an average over ``batch`` records.
 
-    Each record contributes at most ``clip`` / ``batch`` in l2 norm. ``partition`` is needed for "one-pass" only.
+    Each record contributes at most ``clip`` / ``batch`` in l2 norm. ``partition`` and ``part`` say which records take
+    part: in "one-pass" they name the pass and count its answers; in "phased", where all ``batch`` records of the
+    phase's part take part, they name the run and count its phases. Elsewhere they have no meaning.
     """
-    if sampling not in get_args(Sampling):
-        raise AccountingError(f"Unknown sampling {sampling!r}: choose one of {', '.join(get_args(Sampling))}.")
-    n = require_count("records", records)
-    K = require_count("batch", batch)
-    d = require_count("dimension", dimension)
-    L, sigma = require_positive("clip", clip), require_positive("sigma", sigma)
+    n, K, L = require_count("records", records), require_count("batch", batch), require_positive("clip", clip)
     if n < K:
         raise AccountingError(f"The batch of {K} is larger than the {n} records; lower the batch.")
-    if sampling == "full" and n != K:
-        raise AccountingError(f'Sampling "full" uses all {n} records, but the batch is {K}; make them equal.')
-
-    # Summing at most n terms of norm L/K in double precision errs by about n 2⁻⁵³ · nL/K in l2, and clipping adds
-    # d 2⁻⁵³ relative to each norm; both happen for either neighbour. 2⁻⁵¹ leaves room for a factor of two.
-    rounding = 1 + (n + d) * n * 2.0**-51
-    # The silo rounds the average to a grid of width at most 2⁻³⁰σ: half a width per coordinate and neighbour.
-    grid = math.sqrt(d) * 2.0**-30
-    if sampling == "poisson":
-        grid *= 2  # here shift/2 must cover two rounded averages: with the record in, and with it left out
-    shift = 2 * L / (K * sigma) * rounding + grid
-    if not shift < math.inf:
-        raise AccountingError(f"Noise of standard deviation {sigma!r} is too small to account for; raise sigma.")
-
-    if sampling == "one-pass":
-        return DisjointBatchRelease(partition, shift)
-    if n == K:
-        return GaussianRelease(shift)
-    return FixedSizeRelease(n, K, shift) if sampling == "fixed" else PoissonRelease(K / n, shift)
+    # Under Poisson sampling shift/2 must cover the way from the record in to the record left out, which is half as
+    # long, with the rounding of both averages.
+    ways = 2 if sampling == "poisson" else 1
+    shift = ways * shift_of(sensitivity=2 * L / K / ways, sigma=sigma, dimension=dimension, summed=n)
+    match sampling:
+        case "full" if n != K:
+            raise AccountingError(f'Sampling "full" uses all {n} records, but the batch is {K}; make them equal.')
+        case "one-pass" | "phased":
+            return DisjointBatchRelease(partition, part, shift)
+        case "full":
+            return GaussianRelease(shift)
+        case "fixed":
+            return FixedSizeRelease(n, K, shift) if n > K else GaussianRelease(shift)
+        case "poisson":
+            return PoissonRelease(K / n, shift) if n > K else GaussianRelease(shift)
+        case _:  # never guess: a sampling that is counted as another could cost more than is charged
+            known = "full, fixed, poisson, one-pass, phased"
+            raise AccountingError(f"Unknown sampling {sampling!r}: choose one of {known}.")
 
 
 def run_events(
@@ -217,8 +251,15 @@ def run_events(
     dimension: int = 1,
     partition: str = "",
 ) -> list[tuple[Event, int]]:
-    """Describe a whole run: ``rounds`` times the event of one round, as a ledger with a row per round holds it."""
+    """Describe a whole run, as briefly as its cost allows: the event of one round, ``rounds`` times.
+
+    One pass is represented by its part 0, once: all its parts have the same shift, so ``rounds`` of them cost as
+    much as any one. A silo that charges round by round must charge each answer as its own part instead. A "phased"
+    run is refused: its phases differ, and each is described on its own.
+    """
     require_count("rounds", rounds)
+    if sampling == "phased":
+        raise AccountingError("The phases of a phased run differ in size and rounds; describe each with its own event.")
     event = per_round_event(
         sampling,
         records=records,
@@ -233,4 +274,4 @@ def run_events(
             f"One pass has no {rounds} disjoint batches of {batch}: {rounds * batch} records are needed and "
             f"{records} exist; lower the rounds or the batch."
         )
-    return [(event, rounds)]
+    return [(event, 1 if sampling == "one-pass" else rounds)]
