@@ -1,8 +1,8 @@
 """The paper's closed forms for the noise, by name, each beside the epsilon that it truly delivers.
 
-The numbers P1, P3, P4, P5 are those of the prescriptions table in the theory notes. ``nominal_epsilon`` is what the
-formula was asked for; ``true_epsilon`` is what ``accountant`` proves for the noise it returns, at the same delta and
-under replace-one adjacency. Where the true one is larger, the paper's formula does not deliver its promise.
+The numbers P1, P3, P4, P5 are those of the table of prescriptions in docs/algorithms.md. ``nominal_epsilon`` is what
+the formula was asked for; ``true_epsilon`` is what ``accountant`` proves for the noise it returns, at the same delta
+and under replace-one adjacency. Where the true one is larger, the paper's formula does not deliver its promise.
 """
 
 import math
