@@ -39,11 +39,11 @@ def records(schema: Schema) -> Records:
 
 @pytest.fixture
 def plan_of(schema: Schema) -> MakePlan:
-    """Make a plan for silo 'clinic' of 40 records; keywords change it."""
+    """Make a plan for silo 'clinic' of 40 records, without a survey; keywords change it."""
 
     def make(*, epsilon: float = 1.0, delta: float = 1e-6, rounds: int = 5, **changes: Any) -> Plan:
         members = changes.pop("members", [Member("clinic", 40, epsilon, delta)])
-        return make_plan(schema, members, rounds=rounds, **changes)
+        return make_plan(schema, members, rounds=rounds, **{"survey": False, **changes})
 
     return make
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, pack, unpack
 from ringfence.protocol.plan import Plan
@@ -17,12 +18,18 @@ def make_plan(
     *,
     dimension: int = 2,
     rounds: int = 5,
-    algorithm: Mapping[str, Any] | None = None,
+    algorithm: AlgorithmSpec | Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Plan:
-    """Make a plan for silos s0, s1, … with the given public weights, unconstrained unless told otherwise."""
+    """Make a plan for silos s0, s1, … with the given public weights, unconstrained unless told otherwise.
+
+    An algorithm without a name is minibatch SGD.
+    """
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     terms = {"records": 10, "batch": 10, "sigma": 1.0, "epsilon": 1.0, "delta": 1e-6}
+    spec: Any = algorithm or {"step": 0.5}
+    if isinstance(spec, Mapping):
+        spec = {"name": "minibatch-sgd", **spec}
     document = {
         "run": "test",
         "data": {
@@ -35,7 +42,7 @@ def make_plan(
         "domain": {"name": "whole-space"},
         "sampling": "full",
         "rounds": rounds,
-        "algorithm": algorithm or {"step": 0.5},
+        "algorithm": spec,
         "silos": [{"name": f"s{place}", "weight": weight, **terms} for place, weight in enumerate(weights)],
     }
     return Plan.model_validate({**document, **changes}, strict=False)

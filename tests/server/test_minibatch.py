@@ -177,7 +177,7 @@ def test_a_step_changes_nothing_but_what_it_returns() -> None:
     before = [np.array(part) for part in state]
     gradient = np.array([2.0, 3.0])
     first, second = (minibatch.step(settings, project, state, gradient, 1) for _ in range(2))
-    minibatch.output(state)
+    minibatch.output(settings, state)
     for part, copy in zip(state, before, strict=True):
         np.testing.assert_array_equal(part, copy)
     np.testing.assert_array_equal(gradient, [2.0, 3.0])

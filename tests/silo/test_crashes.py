@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from ringfence.planning import accountant
+from ringfence.planning.charges import task_event
 from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, parse_answer
 from ringfence.protocol.plan import Plan
-from ringfence.silo.gate import Gate, plan_event
+from ringfence.protocol.schedule import task
+from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from tests.silo.crashing_silo import POINTS
@@ -49,7 +51,8 @@ def check_that_ledger_covers(folder: Path, plan: Plan, answers: list[NoisyUpdate
     with Ledger.open(folder / "clinic.ledger") as ledger:
         account = ledger.account()
     assert rounds <= set(account.plans[plan.digest()].rounds)
-    true_cost = accountant.epsilon([(plan_event(plan, plan.silos[0]), len(rounds))], 1e-6)
+    terms = plan.silos[0]
+    true_cost = accountant.epsilon([(task_event(plan, terms, task(plan, terms, 0, 0)), len(rounds))], 1e-6)
     assert true_cost <= account.spent() <= account.budget.epsilon
 
 

@@ -8,19 +8,18 @@ import pytest
 
 from ringfence.errors import ApprovalError
 from ringfence.planning import accountant
+from ringfence.planning.charges import plan_events
 from ringfence.planning.prescribe import Member
-from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, unpack
-from ringfence.protocol.plan import Plan, Sampling, SiloTerms
+from ringfence.protocol.plan import Sampling
 from ringfence.protocol.schema import Schema
 from ringfence.silo import gate as gate_module
-from ringfence.silo import mechanism, randomness
+from ringfence.silo import mechanism
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import LOGGED_REFUSALS, Budget, Ledger
-from ringfence.silo.mechanism import Draws
 from ringfence.silo.records import Records
-from tests.support import MakePlan, ask, refusal
+from tests.support import MakePlan, ask, charged_when_drawn, refusal, watch_draws
 
 
 def test_an_approved_round_is_answered_with_one_vector_of_the_plan_s_dimension(gate: Gate, plan_of: MakePlan) -> None:
@@ -144,7 +143,7 @@ def test_several_plans_on_one_data_set_compose_exactly(gate: Gate, ledger: Ledge
     for plan in (first, second):
         for round in range(plan.rounds):
             assert isinstance(ask(gate, plan, round), NoisyUpdate)
-    events = [(gate_module.plan_event(plan, plan.silos[0]), plan.rounds) for plan in (first, second)]
+    events = [event for plan in (first, second) for event in plan_events(plan, plan.silos[0])]
     total = ledger.account().spent()
     assert total == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
     assert 1.0 < total < 2.0  # less than the sum of the two
@@ -235,14 +234,7 @@ def test_records_changed_since_the_approval_are_not_released_from(
 def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
     gate: Gate, records: Records, plan_of: MakePlan, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Draws] = []
-    real_draw = randomness.draw
-
-    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
-        drawn.append(real_draw(plan, terms, answered=answered))
-        return drawn[-1]
-
-    monkeypatch.setattr(randomness, "draw", watched)
+    drawn = watch_draws(monkeypatch)
     plan = plan_of(sampling=sampling)
     gate.approve(plan)
     random = np.random.default_rng(3)
@@ -250,22 +242,15 @@ def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
         weights = random.normal(size=plan.dimension)
         answer = ask(gate, plan, round, weights)
         assert isinstance(answer, NoisyUpdate)
-        bare = mechanism.release(plan, plan.silos[0], weights, records, drawn[round])
+        work, draws = drawn[round]
+        bare = mechanism.release(plan, work, weights, records, draws)
         assert unpack(answer.vector).tobytes() == bare.tobytes()
 
 
 def test_the_charge_is_on_disk_before_anything_is_drawn(
     gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[int] = []
-    real_draw = randomness.draw
-
-    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
-        with Ledger.open(ledger.path) as second_reader:
-            seen.append(len(second_reader.account().plans[plan.digest()].rounds))
-        return real_draw(plan, terms, answered=answered)
-
-    monkeypatch.setattr(randomness, "draw", watched)
+    seen = charged_when_drawn(monkeypatch, ledger.path)
     plan = plan_of(rounds=3)
     gate.approve(plan)
     for round in range(3):
@@ -333,20 +318,13 @@ def test_a_silo_with_one_record_is_protected_like_any_other(
 def test_one_pass_uses_every_record_at_most_once_and_wastes_none_on_missed_rounds(
     gate: Gate, ledger: Ledger, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[FloatArray] = []
-    real_draw = randomness.draw
-
-    def watched(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
-        draws = real_draw(plan, terms, answered=answered)
-        used.append(draws.participation)
-        return draws
-
-    monkeypatch.setattr(randomness, "draw", watched)
+    drawn = watch_draws(monkeypatch)
     plan = plan_of(sampling="one-pass", rounds=5)
     gate.approve(plan)
     for round in (0, 2, 4):
         ask(gate, plan, round)
+    used = [draws.participation for _, draws in drawn]
     assert np.sum(used, axis=0).max() == 1.0
     assert [participation.sum() for participation in used] == [8.0, 8.0, 8.0]
-    once = accountant.epsilon([(gate_module.plan_event(plan, plan.silos[0]), 1)], 1e-6)
+    once = accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
     assert ledger.account().spent() == pytest.approx(once)

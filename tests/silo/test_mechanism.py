@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ringfence.errors import RecordsError
 from ringfence.planning.prescribe import Member, make_plan
 from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
+from ringfence.protocol.schedule import task
 from ringfence.silo.mechanism import Draws, clipped_mean, grid_exponent, release
 from ringfence.silo.records import Records
 from tests.support import MakePlan
@@ -98,9 +99,10 @@ def test_released_numbers_lie_on_the_grid_exactly(plan_of: MakePlan, records: Re
     terms = plan.silos[0]
     grid = 2.0 ** grid_exponent(terms.sigma)
     noise = grid * np.array([3.0, -(2.0**31), 0.0, 2.0**34])
-    vector = release(plan, terms, np.full(4, 0.3), records, Draws(np.ones(40), noise))
+    work = task(plan, terms, 0, 0)
+    vector = release(plan, work, np.full(4, 0.3), records, Draws(np.ones(40), noise))
     assert np.all(vector / grid == np.round(vector / grid))
-    without = release(plan, terms, np.full(4, 0.3), records, Draws(np.ones(40), np.zeros(4)))
+    without = release(plan, work, np.full(4, 0.3), records, Draws(np.ones(40), np.zeros(4)))
     assert np.all(vector - without == noise)
 
 
@@ -114,7 +116,8 @@ def test_the_grid_is_a_power_of_two_at_least_2_to_30_times_finer_than_the_noise(
 def test_nobody_taking_part_releases_the_noise_alone(plan_of: MakePlan, records: Records) -> None:
     plan = plan_of(sampling="poisson")
     noise = 2.0 ** grid_exponent(plan.silos[0].sigma) * np.arange(4.0)
-    vector = release(plan, plan.silos[0], np.zeros(4), records, Draws(np.zeros(40), noise))
+    work = task(plan, plan.silos[0], 0, 0)
+    vector = release(plan, work, np.zeros(4), records, Draws(np.zeros(40), noise))
     assert np.array_equal(vector, noise)
 
 

@@ -4,7 +4,6 @@ Each statistical test fails by chance with probability about 1e-6 or less, as it
 """
 
 import math
-import multiprocessing
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 from scipy import stats
 
 import ringfence.silo
+from ringfence.protocol.schedule import task
 from ringfence.silo.mechanism import grid_exponent
 from ringfence.silo.randomness import draw, gaussian_noise
 from tests.support import MakePlan
@@ -45,7 +45,7 @@ def test_fixed_batches_have_exactly_k_distinct_records_each_equally_likely(plan_
     plan = plan_of(sampling="fixed")
     terms = plan.silos[0]
     runs = 2000
-    chosen = np.array([draw(plan, terms, answered=0).participation for _ in range(runs)])
+    chosen = np.array([draw(plan, terms, task(plan, terms, 0, 0)).participation for _ in range(runs)])
     assert set(np.unique(chosen)) == {0.0, 1.0}
     assert np.all(chosen.sum(axis=1) == terms.batch)
     q = terms.batch / terms.records
@@ -56,7 +56,7 @@ def test_fixed_batches_have_exactly_k_distinct_records_each_equally_likely(plan_
 def test_poisson_sampling_takes_each_record_independently_at_the_plan_s_rate(plan_of: MakePlan) -> None:
     plan = plan_of(sampling="poisson")
     terms = plan.silos[0]
-    sizes = [int(draw(plan, terms, answered=0).participation.sum()) for _ in range(2000)]
+    sizes = [int(draw(plan, terms, task(plan, terms, 0, 0)).participation.sum()) for _ in range(2000)]
     q = terms.batch / terms.records
     total = 2000 * terms.records
     assert abs(sum(sizes) - q * total) < stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(q * (1 - q) * total)
@@ -68,16 +68,25 @@ def test_poisson_sampling_takes_each_record_independently_at_the_plan_s_rate(pla
 
 def test_full_sampling_takes_every_record(plan_of: MakePlan) -> None:
     plan = plan_of()
-    assert draw(plan, plan.silos[0], answered=0).participation.tolist() == [1.0] * 40
+    terms = plan.silos[0]
+    assert draw(plan, terms, task(plan, terms, 0, 0)).participation.tolist() == [1.0] * 40
 
 
-def _noise(_: int) -> bytes:
-    return gaussian_noise(4, 1.0).tobytes()
+FORKING = """
+import multiprocessing
+from ringfence.silo.randomness import gaussian_noise
+
+def noise(_):
+    return gaussian_noise(4, 1.0).tobytes().hex()
+
+with multiprocessing.get_context("fork").Pool(4) as pool:
+    print("\\n".join(pool.map(noise, range(40), chunksize=1)))
+"""
 
 
 def test_forked_processes_and_restarted_ones_never_share_noise() -> None:
-    with multiprocessing.get_context("fork").Pool(4) as pool:
-        forked = pool.map(_noise, range(40), chunksize=1)
+    # From a process of its own: other tests may have started threads in this one, and forking those is another matter.
+    forked = subprocess.check_output([sys.executable, "-c", FORKING], text=True).split()
     code = "from ringfence.silo.randomness import gaussian_noise as g; print(g(4, 1.0).tolist())"
     restarted = [subprocess.check_output([sys.executable, "-c", code]) for _ in range(2)]
     assert len(set(forked)) == 40

@@ -10,16 +10,18 @@ from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.losses import Constants, Loss, Softmax
+from ringfence.protocol.losses import Constants, Loss
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Categorical, Schema
 
-Sampling: TypeAlias = Literal["full", "fixed", "poisson", "one-pass"]
+Sampling: TypeAlias = Literal["full", "fixed", "poisson", "one-pass", "phased"]
 """Which of a silo's records take part in a round.
 
 full: all of them. fixed: a fresh set of `batch` distinct records. poisson: each record independently, with
-probability batch / records. one-pass: the next `batch` records of a fixed partition, each record once.
+probability batch / records. one-pass: the next `batch` records of a fixed partition, each record once. phased:
+all records of the phase's part of a fixed partition; `batch` is the size of the first and largest part.
 """
 
 SiloName: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
@@ -31,7 +33,7 @@ class SiloTerms(Public):
     `sigma` is the standard deviation, per coordinate, of the Gaussian noise on the silo's averaged
     gradient. `epsilon` and `delta` are the guarantee for all rounds of the plan together; the silo proves
     it again with its own accountant before it approves. `weight` is the silo's public share of the
-    objective.
+    objective, `survey_sigma` the noise on its answer to the plan's survey, if there is one.
     """
 
     name: SiloName
@@ -41,6 +43,7 @@ class SiloTerms(Public):
     epsilon: float = Field(gt=0)
     delta: float = Field(gt=0, lt=1)
     weight: float = Field(gt=0, le=1)
+    survey_sigma: float | None = Field(default=None, gt=0)
 
 
 class Participation(Public):
@@ -60,21 +63,16 @@ class Participation(Public):
         return self
 
 
-class MinibatchSGD(Public):
-    """Noisy minibatch SGD: the paper's Algorithm 2.
+class Survey(Public):
+    """A first question, before the rounds, whose noisy answer tells the server what it should know of the features.
 
-    w ← Proj(w + v), v ← momentum·v − step·g. The model is the average of the round's query points, the
-    r-th with weight growth^r, leaving out the first `skip` of them.
+    curvature: the largest eigenvalue of the silo's second-moment matrix (1/n)·Σ xxᵀ; `margin` standard
+    deviations of its noise are added before the steps rely on it. moments: mean and mean square of every
+    feature, in units of the largest feature norm, and of a numeric target, in units of its bound.
     """
 
-    name: Literal["minibatch-sgd"] = "minibatch-sgd"
-    step: float = Field(gt=0)
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    skip: int = Field(default=0, ge=0)
-    growth: float = Field(default=1.0, ge=1)
-
-
-AlgorithmSpec: TypeAlias = MinibatchSGD
+    statistic: Literal["curvature", "moments"] = "curvature"
+    margin: float = Field(default=2.0, ge=0)
 
 
 class Plan(Public):
@@ -82,7 +80,9 @@ class Plan(Public):
 
     The gradient a silo releases in a round is the mean, over `batch`, of its records' gradients, each cut
     to norm `clip`, plus Gaussian noise of its `sigma`. `ridge` adds (ridge/2)·‖w‖² to the objective; the
-    server adds its gradient, since no record is in it. `run` sets apart two runs that agree in all else.
+    server adds its gradient, since no record is in it. `correlation` θ lets the noise of a one-pass run cancel
+    in part over the rounds (`planning.correlation`); 0 means independent noise. A `survey` takes a round of its
+    own, number 0, before the rounds. `run` sets apart two runs that agree in all else.
     """
 
     format: Literal[1] = 1
@@ -92,8 +92,10 @@ class Plan(Public):
     clip: float = Field(gt=0)
     domain: Domain
     sampling: Sampling
-    rounds: int = Field(ge=1, le=10_000_000)
+    rounds: int = Field(ge=0, le=10_000_000)
     algorithm: AlgorithmSpec
+    correlation: float = Field(default=0.0, ge=0, lt=1)
+    survey: Survey | None = None
     ridge: float = Field(default=0.0, ge=0)
     participation: Participation = Participation()
     adjacency: Literal["replace-one"] = "replace-one"
@@ -109,25 +111,41 @@ class Plan(Public):
             raise ValueError("the silos' weights must add up to 1")
         if (self.participation.silos or 0) > len(self.silos):
             raise ValueError("a round cannot ask more silos than there are")
-        if isinstance(self.algorithm, MinibatchSGD) and self.algorithm.skip >= self.rounds:
-            raise ValueError("the average must keep at least one round: lower `skip`")
+        self._check_algorithm()
         for terms in self.silos:
             self._check_batch(terms)
-            self._check_grid(terms)
+            self._check_grid(terms.name, terms.sigma, self.clip * terms.records / terms.batch * self._spread)
+            if isinstance(self.algorithm, Localized):  # a later phase of few rounds has less noise than the first
+                for phase in range(len(self.algorithm.phases)):
+                    self._check_grid(terms.name, terms.sigma * self.algorithm.noise(terms.records, phase), self.clip)
+            self._check_survey(terms)
         return self
+
+    def _check_algorithm(self) -> None:
+        spec = self.algorithm
+        if self.rounds == 0 and self.survey is None:
+            raise ValueError("a plan needs at least one round, or a survey")
+        if isinstance(spec, MinibatchSGD) and self.rounds and spec.skip >= self.rounds:
+            raise ValueError("the average must keep at least one round: lower `skip`")
+        if isinstance(spec, MultiStage) and sum(stage.rounds for stage in spec.stages) != self.rounds:
+            raise ValueError("the stages' rounds must add up to the plan's rounds")
+        if isinstance(spec, Localized) and sum(phase.rounds for phase in spec.phases) != self.rounds:
+            raise ValueError("the phases' rounds must add up to the plan's rounds")
+        if isinstance(spec, MultiStage) and self.ridge + spec.penalty == 0:
+            raise ValueError("stages halve the error of a strongly convex problem only: give a ridge or a penalty")
+        if isinstance(spec, Localized) != (self.sampling == "phased"):
+            raise ValueError("the localized algorithm and phased sampling go together, and with nothing else")
+        if self.correlation and self.sampling != "one-pass":
+            raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
 
     def _check_loss_fits_target(self) -> None:
         column = self.data.target_column
         classes = len(column.categories) if isinstance(column, Categorical) else 0
-        if self.loss.name == "logistic":
-            fits = classes == 2
-        elif isinstance(self.loss, Softmax):
-            fits = classes == self.loss.classes > 2
-        else:
-            fits = classes == 0
+        kind = self.loss.target_kind
+        fits = {"label": classes == 2, "class": classes == self.loss.outputs > 2, "number": classes == 0}[kind]
         if not fits:
             raise ValueError(
-                f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic needs two "
+                f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic and hinge need two "
                 "categories, softmax three or more and as many as it has classes, the others a numeric target"
             )
 
@@ -136,23 +154,39 @@ class Plan(Public):
             raise ValueError(f"silo '{terms.name}' has {terms.records} records, fewer than its batch")
         if self.sampling == "full" and terms.batch != terms.records:
             raise ValueError(f"full sampling averages over all records: batch of silo '{terms.name}' differs")
+        if isinstance(self.algorithm, Localized):
+            if terms.records >> len(self.algorithm.phases) == 0:
+                raise ValueError(f"silo '{terms.name}' has too few records for so many phases, each half as large")
+            if terms.batch != terms.records // 2:
+                raise ValueError(f"the first phase takes half of the records: batch of silo '{terms.name}' differs")
         if self.sampling == "one-pass" and terms.batch * self.rounds > terms.records:
             raise ValueError(
                 f"one pass of {self.rounds} rounds of {terms.batch} records needs more than the "
                 f"{terms.records} records of silo '{terms.name}'"
             )
 
-    def _check_grid(self, terms: SiloTerms) -> None:
+    @property
+    def _spread(self) -> float:
+        """How much larger than one mean the sum may get that correlated noise is added to: Σ c_k ≤ 1 + R^θ/θ."""
+        return 1.0 + self.rounds**self.correlation / self.correlation if self.correlation else 1.0
+
+    def _check_grid(self, silo: str, sigma: float, largest: float) -> None:
         # Released numbers are multiples of about sigma·2⁻³⁰ and must be exact in 53 bits (see silo.mechanism).
         # A sum of up to `records` gradients of norm `clip`, divided by `batch`, is the largest mean.
-        largest_mean = self.clip * terms.records / terms.batch
-        if terms.sigma < largest_mean * 2.0**-20:
+        if sigma < largest * 2.0**-20:
             raise ValueError(
-                f"the noise of silo '{terms.name}' is less than a millionth of the clip, which protects nobody "
+                f"the noise of silo '{silo}' is less than a millionth of the clip, which protects nobody "
                 "and cannot be added exactly"
             )
-        if not 2.0**-300 < terms.sigma < 2.0**300:
-            raise ValueError(f"the noise of silo '{terms.name}' is out of the range of numbers we compute with")
+        if not 2.0**-300 < sigma < 2.0**300:
+            raise ValueError(f"the noise of silo '{silo}' is out of the range of numbers we compute with")
+
+    def _check_survey(self, terms: SiloTerms) -> None:
+        if (self.survey is None) != (terms.survey_sigma is None):
+            raise ValueError(f"silo '{terms.name}' must have noise for the survey if, and only if, there is one")
+        if self.survey is not None and terms.survey_sigma is not None:
+            largest = self.data.feature_norm**2 if self.survey.statistic == "curvature" else 1.0
+            self._check_grid(terms.name, terms.survey_sigma, largest)
 
     @cached_property
     def _terms(self) -> dict[str, SiloTerms]:
@@ -164,8 +198,18 @@ class Plan(Public):
 
     @property
     def dimension(self) -> int:
-        """Number of weights, and of numbers in every message."""
+        """Number of weights, and of numbers in a noisy gradient."""
         return self.data.width * self.loss.outputs
+
+    @property
+    def preliminaries(self) -> int:
+        """Rounds of messages before the first gradient: 1 if there is a survey."""
+        return 0 if self.survey is None else 1
+
+    @property
+    def exchanges(self) -> int:
+        """Rounds of messages in all."""
+        return self.preliminaries + self.rounds
 
     @property
     def constants(self) -> Constants:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,9 @@ from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
 from ringfence.protocol.plan import Plan
-from ringfence.server.algorithms import minibatch
+from ringfence.protocol.schedule import survey_length
+from ringfence.server.algorithms import algorithm_of
+from ringfence.server.survey import Findings, findings, smoothness
 
 Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
 """Send a request to the named silos and return what came back; a silo that did not answer is left out."""
@@ -27,10 +30,103 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Trained:
-    """The learned weights and the history of the rounds."""
+    """The learned weights, the history of the rounds, and what a survey found, if there was one."""
 
     weights: FloatArray
     history: tuple[Outcome, ...]
+    findings: Findings | None = None
+
+
+class Session:
+    """One run of a plan, from the side of whoever steps: a server, or every silo of a peer-to-peer run.
+
+    `asked()` and `request()` say what to send to whom next; `receive()` takes what came back. Equal answers make equal
+    sessions, bit for bit. A silo that refuses for good is not asked again; a round that nobody answers changes
+    nothing. `choices` decides which silos are asked where the plan leaves it open; it protects nothing, so it may be
+    seeded.
+    """
+
+    def __init__(self, plan: Plan, choices: np.random.Generator) -> None:
+        self.plan = plan
+        self.round = 0
+        self.findings: Findings | None = None
+        self._digest = plan.digest()
+        self._choices = choices
+        self._algorithm = algorithm_of(plan)
+        self._settings: Any = self._algorithm.settings(plan)
+        self._state: Any = self._algorithm.init(np.zeros(plan.dimension))
+        self._gone: set[str] = set()
+        self._asked: list[str] | None = None
+        self._history: list[Outcome] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are over."""
+        return self.round >= self.plan.exchanges
+
+    def asked(self) -> list[str]:
+        """Return the silos that this round is asked of; the same ones until it is over."""
+        if self._asked is None:
+            self._asked = _asked(self.plan, self._gone, self._choices, everybody=self._surveys)
+        return self._asked
+
+    def request(self) -> RoundRequest:
+        """Return what they are asked."""
+        start = np.zeros(self.plan.dimension)
+        weights = start if self._surveys else self._algorithm.query(self._settings, self._state, self._step)
+        return RoundRequest.at(self._digest, self.round, weights)
+
+    def receive(self, answers: Mapping[str, Answer]) -> Outcome:
+        """Use what came back, and go on to the next round."""
+        request, asked = self.request(), self.asked()
+        length = survey_length(self.plan) if self._surveys else self.plan.dimension
+        updates = {name: vector for name in asked if (vector := _usable(length, request, name, answers)) is not None}
+        refusals = {
+            name: answer.reason
+            for name in asked
+            if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
+        }
+        self._gone |= {name for name, reason in refusals.items() if reason.is_final}
+        if updates:
+            self._use(mean_update(self.plan, updates), tuple(updates))
+        outcome = Outcome(
+            self.round,
+            tuple(updates),
+            {name: reason.value for name, reason in refusals.items()},
+            tuple(name for name in asked if name in answers and name not in updates and name not in refusals),
+        )
+        self._history.append(outcome)
+        self._asked = None
+        self.round += 1
+        return outcome
+
+    def result(self) -> Trained:
+        """Return the model; TrainingError if nobody answered a round of gradients, or the survey where that is all."""
+        first = self.plan.preliminaries if self.plan.rounds else 0
+        if not any(outcome.answered for outcome in self._history[first:]):
+            reasons = sorted({reason for outcome in self._history for reason in outcome.refused.values()})
+            raise TrainingError(
+                f"No silo answered any of the {self.plan.rounds or self.plan.exchanges} rounds "
+                f"({', '.join(reasons) or 'no answer came back'}), so there is no model. Check that every silo "
+                "approved this plan."
+            )
+        return Trained(self._algorithm.output(self._settings, self._state), tuple(self._history), self.findings)
+
+    @property
+    def _surveys(self) -> bool:
+        return self.round < self.plan.preliminaries
+
+    @property
+    def _step(self) -> int:
+        return self.round - self.plan.preliminaries
+
+    def _use(self, mean: FloatArray, answered: Sequence[str]) -> None:
+        if self._surveys:
+            self.findings = findings(self.plan, mean, answered)
+            self._settings = self._algorithm.settings(self.plan, smoothness(self.plan, self.findings))
+        else:
+            project = self.plan.domain.project
+            self._state = self._algorithm.step(self._settings, project, self._state, mean, self._step)
 
 
 def run(
@@ -40,46 +136,12 @@ def run(
     choices: np.random.Generator | None = None,
     watch: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Trained:
-    """Run the plan's algorithm over all its rounds.
-
-    `choices` decides which silos are asked where the plan leaves it open; it protects nothing, so it may be
-    seeded. A silo that refuses for good is not asked again; a round that nobody answers changes nothing.
-    """
-    choices = choices or np.random.default_rng()
-    digest = plan.digest()
-    settings = minibatch.settings(plan)
-    state = minibatch.init(np.zeros(plan.dimension))
-    gone: set[str] = set()
-    history: list[Outcome] = []
-    for round in range(plan.rounds):
-        asked = _asked(plan, gone, choices)
-        request = RoundRequest.at(digest, round, minibatch.query(state))
-        answers = ask(request, asked) if asked else {}
-        updates = {name: vector for name in asked if (vector := _usable(plan, request, name, answers)) is not None}
-        refusals = {
-            name: answer.reason
-            for name in asked
-            if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
-        }
-        gone |= {name for name, reason in refusals.items() if reason.is_final}
-        if updates:
-            gradient = mean_update(plan, updates)
-            state = minibatch.step(settings, plan.domain.project, state, gradient, round)
-        outcome = Outcome(
-            round,
-            tuple(updates),
-            {name: reason.value for name, reason in refusals.items()},
-            tuple(name for name in asked if name in answers and name not in updates and name not in refusals),
-        )
-        history.append(outcome)
-        watch(outcome)
-    if not any(outcome.answered for outcome in history):
-        reasons = sorted({reason for outcome in history for reason in outcome.refused.values()})
-        raise TrainingError(
-            f"No silo answered any of the {plan.rounds} rounds ({', '.join(reasons) or 'no answer came back'}), "
-            "so there is no model. Check that every silo approved this plan."
-        )
-    return Trained(minibatch.output(state), tuple(history))
+    """Run the plan's algorithm over all its rounds, with a server that asks."""
+    session = Session(plan, choices or np.random.default_rng())
+    while not session.finished:
+        asked = session.asked()
+        watch(session.receive(ask(session.request(), asked) if asked else {}))
+    return session.result()
 
 
 def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:
@@ -94,8 +156,10 @@ def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:
     return total
 
 
-def _asked(plan: Plan, gone: set[str], choices: np.random.Generator) -> list[str]:
+def _asked(plan: Plan, gone: set[str], choices: np.random.Generator, *, everybody: bool) -> list[str]:
     names = [terms.name for terms in plan.silos if terms.name not in gone]
+    if everybody:
+        return names
     if plan.participation.silos is not None:
         chosen = choices.choice(len(names), size=min(plan.participation.silos, len(names)), replace=False)
         return [names[i] for i in sorted(chosen)]
@@ -112,7 +176,7 @@ def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
     return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)
 
 
-def _usable(plan: Plan, request: RoundRequest, silo: str, answers: Mapping[str, Answer]) -> FloatArray | None:
+def _usable(length: int, request: RoundRequest, silo: str, answers: Mapping[str, Answer]) -> FloatArray | None:
     """Return the silo's vector if it is an update of this round in the right shape; silos may be hostile too."""
     answer = answers.get(silo)
     if not isinstance(answer, NoisyUpdate):
@@ -120,6 +184,6 @@ def _usable(plan: Plan, request: RoundRequest, silo: str, answers: Mapping[str, 
     if not _belongs(answer, request, silo):
         return None
     vector = unpack(answer.vector)
-    if vector.shape != (plan.dimension,) or not np.all(np.abs(vector) <= _LARGEST):
+    if vector.shape != (length,) or not np.all(np.abs(vector) <= _LARGEST):
         return None
     return vector

@@ -15,10 +15,12 @@ import threading
 
 from ringfence.errors import ApprovalError, LedgerError
 from ringfence.planning import accountant
-from ringfence.planning.events import Event, per_round_event
+from ringfence.planning.charges import plan_events, task_event
+from ringfence.planning.events import Event
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, pack, unpack
 from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.chain import Draft
 from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
@@ -32,6 +34,7 @@ class Gate:
         self._records = records
         self._ledger = ledger
         self._one_at_a_time = threading.Lock()
+        self._blocks: dict[str, mechanism.Block] = {}
         self.silo = ledger.account().silo
 
     def approve(self, plan: Plan) -> None:
@@ -41,12 +44,13 @@ class Gate:
         guarantee that it claims for this silo, or if the budget does not cover it.
         """
         terms = self._own_terms(plan)
-        event = plan_event(plan, terms)
-        self._check_claim(plan, terms, event)
+        events = plan_events(plan, terms)
+        self._check_claim(terms, events)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
-            self._check_budget(plan, event, account)
-            return None, [Draft("approved", {"event": event.to_dict()}, plan.canonical())]
+            self._check_budget(plan, events, account)
+            body = {"events": [[event.to_dict(), count] for event, count in events]}
+            return None, [Draft("approved", body, plan.canonical())]
 
         self._ledger.update(decide)
 
@@ -61,6 +65,7 @@ class Gate:
             return None, [Draft("ended", {"plan": digest, "why": why})]
 
         self._ledger.update(decide)
+        self._blocks.pop(digest, None)
 
     def answer(self, request: RoundRequest) -> Answer:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse."""
@@ -74,13 +79,14 @@ class Gate:
         weights = unpack(request.weights)
         fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
 
-        def decide(account: Account) -> tuple[Reason | bytes | int, list[Draft]]:
+        def decide(account: Account) -> tuple[Reason | bytes | Task, list[Draft]]:
             verdict = self._judge(account, request, weights, fingerprint)
             if isinstance(verdict, Reason):
                 return verdict, self._log(account, request, verdict)
             if isinstance(verdict, bytes):
                 return verdict, []
-            event = account.plans[request.plan].event.to_dict()
+            plan = account.plans[request.plan].plan
+            event = task_event(plan, self._own_terms(plan), verdict).to_dict()
             charge = {"plan": request.plan, "round": request.round, "weights": fingerprint, "event": event}
             return verdict, [Draft("charged", charge)]
 
@@ -89,12 +95,12 @@ class Gate:
             return self._refusal(request, verdict)
         if isinstance(verdict, bytes):
             return NoisyUpdate.from_bytes(verdict)
-        return self._release(request, weights, answered=verdict)
+        return self._release(request, weights, verdict)
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
-    ) -> Reason | bytes | int:
-        """Say no, repeat the stored answer, or return how many rounds of the plan were charged before this."""
+    ) -> Reason | bytes | Task:
+        """Say no, repeat the stored answer, or return what the round asks for."""
         approved = account.plans.get(request.plan)
         if approved is None:
             return Reason.NOT_APPROVED
@@ -112,7 +118,7 @@ class Gate:
             return Reason.REVOKED
         if not approved.covered:
             return Reason.BUDGET
-        if request.round >= plan.rounds:
+        if request.round >= plan.exchanges:
             return Reason.ROUND_OUT_OF_RANGE
         if approved.rounds and request.round < max(approved.rounds):
             return Reason.ROUND_PASSED
@@ -120,13 +126,14 @@ class Gate:
             return Reason.MALFORMED
         if not plan.domain.contains(weights):
             return Reason.OUTSIDE_DOMAIN
-        return len(approved.rounds)
+        answered = sum(charged >= plan.preliminaries for charged in approved.rounds)
+        return task(plan, self._own_terms(plan), request.round, answered)
 
-    def _release(self, request: RoundRequest, weights: FloatArray, *, answered: int) -> NoisyUpdate:
+    def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> NoisyUpdate:
         plan = self._ledger.account().plans[request.plan].plan
-        terms = self._own_terms(plan)
-        draws = randomness.draw(plan, terms, answered=answered)
-        vector = mechanism.release(plan, terms, weights, self._records, draws)
+        draws = randomness.draw(plan, self._own_terms(plan), work)
+        block = self._blocks.setdefault(request.plan, mechanism.Block()) if plan.correlation else None
+        vector = mechanism.release(plan, work, weights, self._records, draws, block)
         update = NoisyUpdate(plan=request.plan, round=request.round, silo=self.silo, vector=pack(vector))
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
         self._ledger.update(lambda _: (None, [stored]))
@@ -158,34 +165,20 @@ class Gate:
             return "its records were read with another schema"
         return ""
 
-    def _check_claim(self, plan: Plan, terms: SiloTerms, event: Event) -> None:
-        true_epsilon = accountant.epsilon([(event, plan.rounds)], terms.delta)
+    def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
+        true_epsilon = accountant.epsilon(events, terms.delta)
         if true_epsilon > terms.epsilon:
             raise ApprovalError(
                 f"The plan claims epsilon {terms.epsilon:.6g} at delta {terms.delta:.3g} for silo '{self.silo}', "
                 f"but its noise gives epsilon {true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
             )
 
-    def _check_budget(self, plan: Plan, event: Event, account: Account) -> None:
+    def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
         budget = account.budget
-        events = [*account.reserved(without=plan.digest()), (event, plan.rounds)]
-        total = accountant.epsilon(events, budget.delta)
+        total = accountant.epsilon([*account.reserved(without=plan.digest()), *events], budget.delta)
         if total > budget.epsilon:
             raise ApprovalError(
                 f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
                 f"{total:.6g} at delta {budget.delta:.3g}, more than its budget of {budget.epsilon:.6g}. Ask for a "
                 "plan with more noise or fewer rounds, end plans that are no longer needed, or grant more."
             )
-
-
-def plan_event(plan: Plan, terms: SiloTerms) -> Event:
-    """Return what one round of the plan costs this silo, computed from the plan alone."""
-    return per_round_event(
-        plan.sampling,
-        records=terms.records,
-        batch=terms.batch,
-        clip=plan.clip,
-        sigma=terms.sigma,
-        dimension=plan.dimension,
-        partition=plan.digest(),
-    )

@@ -4,7 +4,7 @@ Its entries, in the order they were made:
 
     opened     whose ledger it is, and under which adjacency it counts
     budget     the total (epsilon, delta) that all releases together may reach
-    approved   a plan, whole, and the privacy event of each of its rounds; reserves its cost
+    approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
     charged    a round of a plan, the weights it was asked for, and its event: written before the release
     released   the same round's answer, byte for byte: written before it is sent
     refused    what was asked in vain, and why
@@ -60,17 +60,21 @@ class Approved:
     """A plan that the operator approved, and the rounds charged to it."""
 
     plan: Plan
-    event: Event
+    events: list[tuple[Event, int]]
+    """What all rounds of the plan come to."""
     time: str
     covered: bool = True
     """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
     rounds: dict[int, Round] = field(default_factory=dict)
 
-    @property
-    def reserved(self) -> int:
-        """Rounds that count against the budget: all of them while the plan runs, the charged ones after."""
-        return len(self.rounds) if self.ended else self.plan.rounds
+    def charged(self) -> list[tuple[Event, int]]:
+        """Return the events of the rounds charged so far."""
+        return list(Counter(charge.event for charge in self.rounds.values()).items())
+
+    def reserved(self) -> list[tuple[Event, int]]:
+        """Return what counts against the budget: all rounds while the plan runs, the charged ones after."""
+        return self.charged() if self.ended else self.events
 
 
 @dataclass
@@ -89,11 +93,11 @@ class Account:
 
     def charged(self) -> list[tuple[Event, int]]:
         """Return the events of everything charged so far."""
-        return list(Counter(r.event for p in self.plans.values() for r in p.rounds.values()).items())
+        return [event for approved in self.plans.values() for event in approved.charged()]
 
     def reserved(self, *, without: str = "") -> list[tuple[Event, int]]:
         """Return the events that running plans may yet come to, and those that ended plans did come to."""
-        return [(p.event, p.reserved) for digest, p in self.plans.items() if digest != without]
+        return [event for digest, p in self.plans.items() if digest != without for event in p.reserved()]
 
     def spent(self) -> float:
         """Return the epsilon of everything charged, at the budget's delta."""
@@ -134,7 +138,7 @@ class Account:
         before = self.plans.get(plan.digest())
         self.plans[plan.digest()] = Approved(
             plan,
-            event_from_dict(entry.body["event"]),
+            [(event_from_dict(event), int(count)) for event, count in entry.body["events"]],
             entry.time,
             rounds=before.rounds if before else {},
         )

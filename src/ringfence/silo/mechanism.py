@@ -7,20 +7,23 @@ bytes.
 Guarantee. Replacing one record moves the mean by at most 2·clip/batch in Euclidean norm when that record
 takes part, and not at all otherwise: each record's term has norm at most clip/batch by construction,
 whatever the weights are. Rounding to the grid adds at most √d·grid to that, and floating-point summation a
-little more; `planning.events.per_round_event` charges for both.
+little more; `planning.charges.task_event` charges for both.
 
 Edge cases: nobody takes part (possible under Poisson sampling) gives the noise alone; a record of norm 0
 contributes 0.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from ringfence.planning.correlation import coefficients, inverse_coefficients
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schedule import Task
+from ringfence.protocol.schema import Categorical
 from ringfence.silo.records import Records
 
 GRID_BITS = 30
@@ -51,8 +54,45 @@ def grid_exponent(sigma: float) -> int:
     return math.floor(math.log2(sigma)) - GRID_BITS
 
 
-def release(plan: Plan, terms: SiloTerms, weights: FloatArray, records: Records, draws: Draws) -> FloatArray:
-    """Return the one vector a silo sends in a round: its clipped mean gradient on the grid, plus the noise."""
+@dataclass(repr=False)
+class Block:
+    """What a silo remembers of earlier rounds, so that their noise can cancel in part: exact means and noisy rows.
+
+    It lives in the silo's memory only and is never stored. A silo that restarts begins a new block, which costs
+    accuracy but no privacy (`planning.correlation`).
+    """
+
+    means: list[FloatArray] = field(default_factory=list)
+    rows: list[FloatArray] = field(default_factory=list)
+
+
+def release(
+    plan: Plan, work: Task, weights: FloatArray, records: Records, draws: Draws, block: Block | None = None
+) -> FloatArray:
+    """Return the one vector a silo sends in a round: its clipped mean gradient on the grid, plus the noise.
+
+    In a survey's round it is the survey's statistic instead. With a `block`, which then remembers this round too, the
+    noise is correlated with that of the block's earlier rounds.
+    """
+    exact = _survey(plan, records) if work.query == "survey" else _mean_gradient(plan, work, weights, records, draws)
+    if block is None or work.query == "survey":
+        return _on_grid(exact, work.sigma) + draws.noise
+    means = [*block.means, exact]
+    encoded = coefficients(plan.correlation, len(means))[::-1] @ np.array(means)
+    rows = [*block.rows, _on_grid(encoded, work.sigma) + draws.noise]
+    decoded: FloatArray = inverse_coefficients(plan.correlation, len(rows))[::-1] @ np.array(rows)
+    block.means, block.rows = means, rows
+    return decoded
+
+
+def _on_grid(vector: FloatArray, sigma: float) -> FloatArray:
+    grid = 2.0 ** grid_exponent(sigma)
+    # Dividing by a power of two is exact, so only the rounding itself is inexact.
+    rounded: FloatArray = np.round(vector / grid) * grid
+    return rounded
+
+
+def _mean_gradient(plan: Plan, work: Task, weights: FloatArray, records: Records, draws: Draws) -> FloatArray:
     mean = clipped_mean(
         plan.loss,
         plan.clip,
@@ -60,11 +100,30 @@ def release(plan: Plan, terms: SiloTerms, weights: FloatArray, records: Records,
         features=records.features,
         norms=records.norms,
         targets=records.targets,
-        shares=draws.participation / terms.batch,
+        shares=draws.participation / work.batch,
     )
-    grid = 2.0 ** grid_exponent(terms.sigma)
-    # Dividing by a power of two is exact, so only the rounding itself is inexact.
-    return np.round(mean.reshape(-1) / grid) * grid + draws.noise
+    return mean.reshape(-1)
+
+
+def _survey(plan: Plan, records: Records) -> FloatArray:
+    """Compute the survey's statistic, with features and targets cut to their public bounds once more."""
+    largest, bound = plan.data.feature_norm, plan.data.target_bound
+    features = records.features * np.minimum(1.0, largest / np.maximum(records.norms, _TINY))[:, None]
+    targets = None if isinstance(plan.data.target_column, Categorical) else np.clip(records.targets, -bound, bound)
+    if plan.survey is not None and plan.survey.statistic == "moments":
+        return moments(features / largest, None if targets is None else targets / bound)
+    return np.array([curvature(features)])
+
+
+def curvature(features: FloatArray) -> float:
+    """Return the largest eigenvalue of (1/n)·Σ xxᵀ: not private by itself."""
+    return float(np.linalg.eigvalsh(features.T @ features / len(features))[-1])
+
+
+def moments(features: FloatArray, targets: FloatArray | None) -> FloatArray:
+    """Return the means and mean squares of all features, then of the targets if given: not private by themselves."""
+    columns = features if targets is None else np.column_stack([features, targets])
+    return np.concatenate([columns.mean(axis=0), (columns**2).mean(axis=0)])
 
 
 def clipped_mean(

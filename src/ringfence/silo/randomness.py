@@ -17,14 +17,15 @@ from opendp.mod import enable_features
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task
 from ringfence.silo.mechanism import Draws, grid_exponent
 
 enable_features("contrib")  # OpenDP's name for measurements whose proofs its own team has not yet reviewed
 
 
-def draw(plan: Plan, terms: SiloTerms, *, answered: int) -> Draws:
-    """Draw who takes part and what noise is added, for the silo's next answer after `answered` earlier ones."""
-    return Draws(_participation(plan, terms, answered), gaussian_noise(plan.dimension, terms.sigma))
+def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+    """Draw who takes part and what noise is added, for one round's task."""
+    return Draws(_participation(plan, terms, work), gaussian_noise(work.length, work.sigma))
 
 
 def gaussian_noise(dimension: int, sigma: float) -> FloatArray:
@@ -34,18 +35,18 @@ def gaussian_noise(dimension: int, sigma: float) -> FloatArray:
     return np.array(measurement([0.0] * dimension), dtype=np.float64)
 
 
-def _participation(plan: Plan, terms: SiloTerms, answered: int) -> FloatArray:
-    if plan.sampling == "full":
+def _participation(plan: Plan, terms: SiloTerms, work: Task) -> FloatArray:
+    if work.query == "survey" or plan.sampling == "full":
         return np.ones(terms.records)
     chosen = np.zeros(terms.records)
-    if plan.sampling == "poisson":
-        # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
-        chosen[_uniform(terms.records) <= np.uint64((terms.batch << 64) // terms.records - 1)] = 1.0
-    elif plan.sampling == "fixed":
-        chosen[np.argsort(_uniform(terms.records))[: terms.batch]] = 1.0
-    else:
+    if work.part is not None:
         order = _partition(plan.digest(), terms.name, terms.records)
-        chosen[order[answered * terms.batch : (answered + 1) * terms.batch]] = 1.0
+        chosen[order[work.first : work.first + work.batch]] = 1.0
+    elif plan.sampling == "poisson":
+        # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
+        chosen[_uniform(terms.records) <= np.uint64((work.batch << 64) // terms.records - 1)] = 1.0
+    else:
+        chosen[np.argsort(_uniform(terms.records))[: work.batch]] = 1.0
     return chosen
 
 
@@ -57,9 +58,9 @@ def _uniform(count: int) -> NDArray[np.uint64]:
 def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
     """Order the records by a hash of the plan and their row number.
 
-    One-pass privacy rests on the batches being disjoint, not on their being secret, so a fixed public order
-    is enough, and a restarted silo finds the same one without having stored it. The rows must keep their order
-    while the plan runs: the operator must not sort the data file in between.
+    The privacy of one pass, and of phases, rests on the parts being disjoint, not on their being secret, so a fixed
+    public order is enough, and a restarted silo finds the same one without having stored it. The rows must keep
+    their order while the plan runs: the operator must not sort the data file in between.
     """
     keys = [hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest() for row in range(records)]
     return np.array(sorted(range(records), key=keys.__getitem__), dtype=np.int64)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
 
@@ -30,9 +31,12 @@ class State(NamedTuple):
     last: Number
 
 
-def settings(plan: Plan) -> Settings:
-    """Read the settings from a plan."""
+def settings(plan: Plan, smoothness: float | None = None) -> Settings:
+    """Read the settings from a plan. A smaller `smoothness` than the plan's changes nothing: the step is given."""
+    del smoothness
     spec = plan.algorithm
+    if not isinstance(spec, MinibatchSGD):
+        raise TypeError(f"{spec.name} is not minibatch SGD")
     return Settings(spec.step, spec.momentum, spec.skip, spec.growth, plan.ridge)
 
 
@@ -41,8 +45,9 @@ def init(start: FloatArray) -> State:
     return State(start, 0.0 * start, 0.0 * start, 0.0, 0.0)
 
 
-def query(state: State) -> FloatArray:
+def query(settings: Settings, state: State, round: Number) -> FloatArray:
     """Return the weights to ask the silos about."""
+    del settings, round
     return state.weights
 
 
@@ -69,8 +74,9 @@ def step(
     )
 
 
-def output(state: State) -> FloatArray:
+def output(settings: Settings, state: State) -> FloatArray:
     """Return the weighted average of the query points, or the last point if no round counted."""
+    del settings
     xp = namespace(state.weights)
     counted = xp.asarray(state.mass) > 0
     result: FloatArray = xp.where(counted, state.total / xp.where(counted, state.mass, 1.0), state.weights)

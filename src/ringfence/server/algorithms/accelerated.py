@@ -1,0 +1,167 @@
+"""Accelerated noisy minibatch SGD (Algorithm 1 of the paper), in one run, in stages, or in localized phases.
+
+One recursion serves them all. A run is a list of stages; a stage begins where the last one ended and has its own
+pace υ, penalty λ and centre. In the k-th answered round of a stage, with α = 2/(k+1), η = 4υ/(k(k+1)) and μ the
+strong convexity of what is minimised (ridge and penalty),
+
+    w_md = [(1−α)(μ+η)·w_ag + α((1−α)μ+η)·w] / (η + (1−α²)μ)          asked of the silos
+    w    ← Proj([αμ·w_md + ((1−α)μ+η)·w − α·g] / (μ+η))                 the paper's argmin, in closed form
+    w_ag ← α·w + (1−α)·w_ag                                            the model
+
+The closed form holds for every closed convex set, because the quadratic it minimises has the same curvature in all
+directions. Ridge and penalty hold no record, so their gradients are added here.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage
+from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.plan import Plan
+
+TAIL = 0.25
+"""Share of the rounds whose points the "tail" average takes; at least one round."""
+
+_AVERAGES = {"weighted": 0.0, "last": 1.0, "tail": 2.0}
+
+
+class Settings(NamedTuple):
+    """What the steps depend on: the stage of every round, then one entry per stage, then what all share.
+
+    `recentre` is 1 for a stage whose penalty pulls towards where the stage began, 0 for one that keeps the centre.
+    """
+
+    stage: Any
+    pace: Any
+    penalty: Any
+    recentre: Any
+    ridge: Any
+    average: Any
+    tail: Any
+
+
+class State(NamedTuple):
+    """The points w and w_ag, the penalty's centre, the stage and its answered rounds, the sum of the tail's points."""
+
+    point: FloatArray
+    model: FloatArray
+    centre: FloatArray
+    stage: Any
+    answered: Any
+    total: FloatArray
+    mass: Any
+
+
+def settings(plan: Plan, smoothness: float | None = None) -> Settings:
+    """Read the settings from a plan; `smoothness` is a smaller bound on β than the plan's, if one is known.
+
+    With no strong convexity υ ≥ 2β, with some υ ≥ β of the whole objective (the certificates' conditions); the
+    paper's stages have υ ≥ 2β in any case.
+    """
+    spec = plan.algorithm
+    if not isinstance(spec, Accelerated | MultiStage | Localized):
+        raise TypeError(f"{spec.name} is not an accelerated algorithm")
+    smoothness = min(spec.smoothness, spec.smoothness if smoothness is None else smoothness)
+    if isinstance(spec, Accelerated):
+        stages = [(plan.rounds, spec.pace, spec.penalty, 0.0)]
+    elif isinstance(spec, MultiStage):
+        stages = [(stage.rounds, stage.pace, spec.penalty, 0.0) for stage in spec.stages]
+    else:
+        stages = [(phase.rounds, 0.0, phase.penalty, 1.0) for phase in spec.phases]
+
+    def pace(least: float, penalty: float) -> float:
+        convexity = plan.ridge + penalty
+        factor = 2.0 if convexity == 0 or isinstance(spec, MultiStage) else 1.0
+        return max(least, factor * (smoothness + convexity))
+
+    return Settings(
+        stage=np.repeat(np.arange(len(stages)), [rounds for rounds, *_ in stages]),
+        pace=np.array([pace(least, penalty) for _, least, penalty, _ in stages]),
+        penalty=np.array([penalty for _, _, penalty, _ in stages]),
+        recentre=np.array([recentre for *_, recentre in stages]),
+        ridge=plan.ridge,
+        average=_AVERAGES[spec.average],
+        tail=math.floor((1.0 - TAIL) * plan.rounds),
+    )
+
+
+def init(start: FloatArray) -> State:
+    """Begin at `start`, which must lie in the domain."""
+    return State(start, start, start, -1, 0.0, 0.0 * start, 0.0)
+
+
+def query(settings: Settings, state: State, round: Any) -> FloatArray:
+    """Return the weights to ask the silos about: w_md, a convex combination of points of the domain."""
+    state = _enter(settings, state, round)
+    alpha, eta, mu, _ = _coefficients(settings, state, round)
+    whole = eta + (1.0 - alpha**2) * mu
+    result: FloatArray = (
+        (1.0 - alpha) * (mu + eta) * state.model + alpha * ((1.0 - alpha) * mu + eta) * state.point
+    ) / whole
+    return result
+
+
+def step(
+    settings: Settings,
+    project: Callable[[FloatArray], FloatArray],
+    state: State,
+    gradient: FloatArray,
+    round: Any,
+) -> State:
+    """Take the accelerated, projected step of the module's text."""
+    asked = query(settings, state, round)
+    state = _enter(settings, state, round)
+    alpha, eta, mu, penalty = _coefficients(settings, state, round)
+    whole = gradient + settings.ridge * asked + penalty * (asked - state.centre)
+    point = project((alpha * mu * asked + ((1.0 - alpha) * mu + eta) * state.point - alpha * whole) / (mu + eta))
+    counts = 1.0 * (round >= settings.tail)
+    return State(
+        point,
+        alpha * point + (1.0 - alpha) * state.model,
+        state.centre,
+        state.stage,
+        state.answered + 1.0,
+        state.total + counts * point,
+        state.mass + counts,
+    )
+
+
+def output(settings: Settings, state: State) -> FloatArray:
+    """Return w_ag, the last w, or the mean of the tail's w (w_ag if no round of the tail was answered)."""
+    xp = namespace(state.point)
+    counted = xp.asarray(state.mass) > 0
+    tail = xp.where(counted, state.total / xp.where(counted, state.mass, 1.0), state.model)
+    result: FloatArray = xp.where(
+        xp.asarray(settings.average) == _AVERAGES["last"],
+        state.point,
+        xp.where(xp.asarray(settings.average) == _AVERAGES["tail"], tail, state.model),
+    )
+    return result
+
+
+def _enter(settings: Settings, state: State, round: Any) -> State:
+    """Begin the round's stage if the state is not in it yet: from w_ag, with a new count and perhaps a new centre."""
+    xp = namespace(state.point)
+    stage = settings.stage[round]
+    new = xp.asarray(stage != state.stage)
+    moves = new & xp.asarray(settings.recentre[stage] > 0)
+    return State(
+        xp.where(new, state.model, state.point),
+        state.model,
+        xp.where(moves, state.model, state.centre),
+        xp.where(new, stage, state.stage),
+        xp.where(new, 0.0, state.answered),
+        state.total,
+        state.mass,
+    )
+
+
+def _coefficients(settings: Settings, state: State, round: Any) -> tuple[Any, Any, Any, Any]:
+    """Return α, η, μ and the penalty of the next answered round of the stage."""
+    stage = settings.stage[round]
+    k = state.answered + 1.0
+    penalty = settings.penalty[stage]
+    return 2.0 / (k + 1.0), 4.0 * settings.pace[stage] / (k * (k + 1.0)), settings.ridge + penalty, penalty

@@ -1,0 +1,134 @@
+"""A plan that uses every field, edits of it, and how it is refused."""
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ringfence.errors import PlanError
+from ringfence.protocol.plan import Plan
+
+Edits = dict[str, Any]
+
+DOCUMENT: dict[str, Any] = {
+    "format": 1,
+    "run": "trial-1",
+    "data": {
+        "columns": {
+            "age": {"type": "numeric", "lower": 0.0, "upper": 100.0, "center": 40.0, "scale": 20.0, "missing": 50.0},
+            "town": {
+                "type": "categorical",
+                "categories": ["a", "b", "c"],
+                "ordered": False,
+                "center": 0.25,
+                "scale": 0.5,
+                "missing": "b",
+            },
+            "note": {"type": "ignore"},
+            "cost": {"type": "numeric", "lower": -1.0, "upper": 1.0, "center": None, "scale": None, "missing": None},
+        },
+        "target": "cost",
+        "intercept": 1.0,
+        "radius": 2.0,
+    },
+    "loss": {"name": "huber", "threshold": 0.5},
+    "clip": 1.5,
+    "domain": {"name": "box", "lower": -3.0, "upper": 4.0},
+    "sampling": "fixed",
+    "rounds": 20,
+    "algorithm": {"name": "minibatch-sgd", "step": 0.1, "momentum": 0.5, "skip": 3, "growth": 1.25},
+    "correlation": 0.0,
+    "survey": None,
+    "ridge": 0.01,
+    "participation": {"silos": 1, "probability": None},
+    "adjacency": "replace-one",
+    "silos": [
+        {
+            "name": "north",
+            "records": 40,
+            "batch": 10,
+            "sigma": 0.7,
+            "epsilon": 1.0,
+            "delta": 1e-6,
+            "weight": 0.5,
+            "survey_sigma": None,
+        },
+        {
+            "name": "süd",
+            "records": 60,
+            "batch": 15,
+            "sigma": 0.6,
+            "epsilon": 2.0,
+            "delta": 1e-7,
+            "weight": 0.5,
+            "survey_sigma": None,
+        },
+    ],
+}
+
+SURVEY: Edits = {"survey": {"statistic": "curvature", "margin": 2.0}} | {
+    f"silos.{i}.survey_sigma": 1.0 for i in range(2)
+}
+ONE_PASS: Edits = {"sampling": "one-pass", "rounds": 4}
+PHASED: Edits = {"sampling": "phased", "rounds": 5, "silos.0.batch": 20, "silos.1.batch": 30}
+LOCALIZED: Edits = PHASED | {
+    "algorithm": {
+        "name": "localized",
+        "smoothness": 5.0,
+        "phases": [{"rounds": 3, "penalty": 0.1}, {"rounds": 2, "penalty": 0.8}],
+        "average": "weighted",
+    }
+}
+ACCELERATED: Edits = {
+    "algorithm": {"name": "accelerated", "smoothness": 5.0, "pace": 1.0, "penalty": 0.1, "average": "weighted"}
+}
+STAGES: Edits = {
+    "algorithm": {
+        "name": "multi-stage",
+        "smoothness": 5.0,
+        "stages": [{"rounds": 12, "pace": 10.0}, {"rounds": 8, "pace": 20.0}],
+        "penalty": 0.1,
+        "average": "weighted",
+    }
+}
+"""Edits that make the document one of each other kind."""
+
+
+def edited(edits: Edits) -> dict[str, Any]:
+    """Return a copy of the document with the values at the given dotted paths replaced."""
+    document = copy.deepcopy(DOCUMENT)
+    for path, value in edits.items():
+        *steps, last = path.split(".")
+        place: Any = document
+        for step in steps:
+            place = place[int(step) if isinstance(place, list) else step]
+        place[int(last) if isinstance(place, list) else last] = copy.deepcopy(value)
+    return document
+
+
+def parse(content: dict[str, Any] | bytes) -> Plan:
+    raw = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return Plan.parse(raw, error=PlanError)
+
+
+def refusal(content: dict[str, Any] | bytes) -> str:
+    """Return the one sentence with which the plan is refused."""
+    with pytest.raises(PlanError) as caught:
+        parse(content)
+    sentence = str(caught.value)
+    assert sentence.startswith("This is not a valid Plan: ")
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert "http" not in sentence
+    assert "input_value" not in sentence
+    return sentence
+
+
+def leaves(value: Any, path: str = "") -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, f"{path}.{step}" if path else str(step))
+    else:
+        yield path

@@ -1,0 +1,200 @@
+"""Every kind of plan is held to its claim, reserves what it may come to, and gives back what it did not use."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.errors import ApprovalError
+from ringfence.planning import accountant
+from ringfence.planning.charges import plan_events
+from ringfence.protocol.algorithms import Localized, Phase
+from ringfence.protocol.messages import NoisyUpdate, Reason
+from ringfence.protocol.plan import Plan
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+from ringfence.silo.summary import summarise
+from tests.support import MakePlan, about_moments, ask, ask_all, refusal, watch_draws
+
+PHASES = Localized(smoothness=1.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
+
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "full, surveyed": {"survey": True, "algorithm": "accelerated"},
+    "fixed, surveyed": {"survey": True, "algorithm": "accelerated", "sampling": "fixed"},
+    "poisson, surveyed": {"survey": True, "algorithm": "accelerated", "sampling": "poisson"},
+    "one-pass": {"sampling": "one-pass"},
+    "one-pass, surveyed": {"survey": True, "algorithm": "accelerated", "sampling": "one-pass"},
+    "one-pass, correlated": {"sampling": "one-pass", "correlation": 0.5},
+    "phased": {"algorithm": PHASES},
+    "phased, surveyed": {"algorithm": PHASES, "survey": True},
+}
+
+Make = Callable[..., Plan]
+
+
+@pytest.fixture(params=KINDS)
+def plan_kind(request: pytest.FixtureRequest, plan_of: MakePlan) -> Make:
+    """Make a plan of one kind after the other, for silo 'clinic'."""
+    return lambda **changes: plan_of(**{**KINDS[request.param], **changes})
+
+
+def weaker(plan: Plan, **factors: float) -> Plan:
+    terms = plan.silos[0]
+    noises = {name: getattr(terms, name) * factor for name, factor in factors.items()}
+    return plan.model_copy(update={"silos": (terms.model_copy(update=noises),)})
+
+
+def test_a_plan_whose_noise_does_not_deliver_its_claim_is_not_approved(gate: Gate, plan_kind: Make) -> None:
+    plan = plan_kind()
+    with pytest.raises(ApprovalError, match="noise gives epsilon"):
+        gate.approve(weaker(plan, sigma=0.999))
+    if plan.survey:
+        with pytest.raises(ApprovalError, match="noise gives epsilon"):
+            gate.approve(weaker(plan, survey_sigma=0.9))
+        with pytest.raises(ApprovalError, match="noise gives epsilon"):
+            gate.approve(weaker(about_moments(plan), survey_sigma=0.9))
+    gate.approve(plan)
+
+
+def test_all_rounds_together_cost_the_claim_and_hardly_less(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
+    plan = plan_kind(epsilon=1.4)
+    gate.approve(plan)
+    ask_all(gate, plan)
+    assert ledger.account().spent() == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
+    assert 0.999 * 1.4 < ledger.account().spent() <= 1.4
+
+
+def test_at_no_time_was_more_spent_than_reserved(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
+    plan = plan_kind()
+    gate.approve(plan)
+    reserved = accountant.epsilon(ledger.account().reserved(), 1e-6)
+    spent = [0.0]
+    for round in range(plan.exchanges):
+        assert isinstance(ask(gate, plan, round), NoisyUpdate)
+        spent.append(ledger.account().spent())
+    assert spent == sorted(spent)
+    assert spent[-1] == reserved == accountant.epsilon(ledger.account().reserved(), 1e-6)
+
+
+def test_a_plan_beyond_the_budget_is_not_approved_and_leaves_no_trace(
+    gate: Gate, ledger: Ledger, plan_kind: Make
+) -> None:
+    entries = len(ledger.entries())
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(plan_kind(epsilon=2.01))
+    assert len(ledger.entries()) == entries
+
+
+def test_approval_reserves_all_rounds_and_ending_gives_back_those_not_asked(
+    gate: Gate, ledger: Ledger, plan_kind: Make
+) -> None:
+    first, second = plan_kind(epsilon=1.7), plan_kind(epsilon=1.7)
+    gate.approve(first)
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(second)
+    gate.end(first)
+    assert ledger.account().reserved() == []
+    gate.approve(second)
+
+
+def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
+    plan = plan_kind(epsilon=1.0)
+    gate.approve(plan)
+    ask_all(gate, plan, [0, 1])
+    charged = ledger.account().charged()
+    gate.end(plan)
+    assert ledger.account().reserved() == ledger.account().charged() == charged
+    assert refusal(ask(gate, plan, 2)) is Reason.REVOKED
+    summary = summarise(ledger.path)
+    assert summary["spent"] == ledger.account().spent()
+    assert summary["reserved"] == 0.0
+    assert summary["plans"][0]["rounds"] == plan.exchanges
+
+
+def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothing_for_them(
+    gate: Gate, ledger: Ledger, records: Records, plan_kind: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_kind()
+    gate.approve(plan)
+    answers = [ask(gate, plan, round).to_bytes() for round in range(3)]
+    spent = ledger.account().spent()
+    gate.end(plan)
+    restarted = Gate(records, ledger)
+    restarted.approve(plan)
+    assert [ask(restarted, plan, round).to_bytes() for round in range(3)] == answers
+    assert ledger.account().spent() == spent
+    assert len(ledger.account().plans[plan.digest()].rounds) == 3
+    # The rest is new, and all rounds of both runs together cost what the plan claims: once.
+    drawn = watch_draws(monkeypatch)
+    ask_all(restarted, plan, range(3, plan.exchanges))
+    assert len(drawn) == plan.exchanges - 3
+    assert 0.999 < ledger.account().spent() <= 1.0
+    gate.end(plan)
+    entries = len(ledger.entries())
+    gate.approve(plan)
+    assert [ask(gate, plan, round).to_bytes() for round in range(3)] == answers
+    assert len(ledger.entries()) == entries + 1
+    assert [entry.kind for entry in ledger.entries()].count("charged") == plan.exchanges
+
+
+def test_one_pass_that_ended_and_goes_on_never_uses_a_record_again(
+    gate: Gate, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(sampling="one-pass", rounds=5)
+    drawn = watch_draws(monkeypatch)
+    gate.approve(plan)
+    ask_all(gate, plan, [0, 2])
+    gate.end(plan)
+    gate.approve(plan)
+    ask_all(gate, plan, [3, 4])
+    assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
+
+
+def test_plans_of_all_kinds_on_one_data_set_compose_exactly(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    ledger.grant(Budget(4.0, 1e-6))
+    exact = [kind for kind in KINDS if not kind.startswith(("fixed", "poisson"))]
+    plans = [plan_of(epsilon=0.8, **KINDS[kind]) for kind in exact]
+    for plan in plans:
+        gate.approve(plan)
+        ask_all(gate, plan)
+    shifts = [accountant.as_one_gaussian(plan_events(plan, plan.silos[0])) or math.nan for plan in plans]
+    assert accountant.as_one_gaussian(ledger.account().charged()) == pytest.approx(math.hypot(*shifts), rel=1e-9)
+    assert 0.8 < ledger.account().spent() < 0.8 * len(plans)
+
+
+def test_sampled_and_other_plans_compose_exactly_too(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    plans = [plan_of(epsilon=0.6, **KINDS[kind]) for kind in ("fixed, surveyed", "one-pass, surveyed", "phased")]
+    for plan in plans:
+        gate.approve(plan)
+        ask_all(gate, plan)
+    events = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
+    assert ledger.account().spent() == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
+    assert 0.6 < ledger.account().spent() < 1.8
+
+
+def test_there_is_no_round_beyond_the_exchanges_of_any_kind(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
+    plan = plan_kind()
+    gate.approve(plan)
+    for beyond in (plan.exchanges, plan.exchanges + 1, 2**53):
+        assert refusal(ask(gate, plan, beyond)) is Reason.ROUND_OUT_OF_RANGE
+    assert ledger.account().charged() == []
+    ask_all(gate, plan, [plan.exchanges - 1])
+
+
+def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
+    gate: Gate, ledger: Ledger, plan_kind: Make
+) -> None:
+    plan = plan_kind(epsilon=0.9)
+    gate.approve(plan)
+    ask_all(gate, plan, [0])
+    ledger.grant(Budget(0.5, 1e-6))
+    assert refusal(ask(gate, plan, 1)) is Reason.BUDGET
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        gate.approve(plan)
+    ledger.grant(Budget(0.95, 1e-6))
+    gate.approve(plan)
+    ask_all(gate, plan, range(1, plan.exchanges))

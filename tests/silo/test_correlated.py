@@ -1,0 +1,269 @@
+"""Correlated noise: it cancels over the rounds as promised, costs what is charged, and leaves no exact mean behind.
+
+The statistical tests fail by chance with probability 1e-6 each: sums of squares of independent Gaussian numbers of
+known deviation are compared with the chi-squared distribution. (The discrete Gaussian's variance differs from the
+continuous one's by less than 1e-15 of it.)
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ringfence.errors import ApprovalError
+from ringfence.planning import accountant, correlation
+from ringfence.planning.charges import plan_events
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import pack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schedule import Task, task
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo import mechanism
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.mechanism import Block, Draws
+from ringfence.silo.records import Records
+from tests.support import ask, ask_all, vector, watch_draws
+
+FALSE_ALARM = 1e-6
+ROUNDS = 20
+THETA = 0.5
+
+
+@pytest.fixture(scope="module")
+def wide() -> Schema:
+    """Two hundred features: as many independent noises in every answer."""
+    columns: dict[str, object] = {f"x{i:03d}": {"type": "numeric", "lower": -1.0, "upper": 1.0} for i in range(200)}
+    return parse_schema({"columns": {**columns, "y": {"type": "categorical", "categories": ["a", "b"]}}}, target="y")
+
+
+@pytest.fixture(scope="module")
+def wide_records(wide: Schema) -> Records:
+    random = np.random.default_rng(11)
+    return Records(wide, random.uniform(-1, 1, (60, 201)), random.choice([-1.0, 1.0], size=60))
+
+
+@pytest.fixture
+def wide_gate(wide_records: Records, tmp_path: Path) -> Iterator[Gate]:
+    with Ledger.create(tmp_path / "wide.ledger", silo="clinic", budget=Budget(10.0, 1e-6)) as ledger:
+        yield Gate(wide_records, ledger)
+
+
+def correlated(schema: Schema, theta: float = THETA, records: int = 60, rounds: int = ROUNDS) -> Plan:
+    return make_plan(
+        schema,
+        [Member("clinic", records, 1.0, 1e-6)],
+        rounds=rounds,
+        algorithm="accelerated",
+        sampling="one-pass",
+        correlation=theta,
+        survey=False,
+    )
+
+
+def exact_means(plan: Plan, records: Records, drawn: list[tuple[Task, Draws]]) -> FloatArray:
+    """Return the clipped mean of every draw's records at weights 0."""
+    return np.array(
+        [
+            mechanism.release(
+                plan, work, np.zeros(plan.dimension), records, Draws(draws.participation, 0 * draws.noise)
+            )
+            for work, draws in drawn
+        ]
+    )
+
+
+def assert_deviation(noise: FloatArray, expected: float) -> None:
+    chi2 = stats.chi2(noise.size)
+    assert chi2.ppf(FALSE_ALARM / 2) < np.sum((noise / expected) ** 2) < chi2.isf(FALSE_ALARM / 2)
+
+
+def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
+    gate: Gate, records: Records, schema: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    gate.approve(plan)
+    drawn = watch_draws(monkeypatch)
+    block = Block()
+    random = np.random.default_rng(3)
+    for round in range(plan.rounds):
+        weights = random.normal(size=plan.dimension)
+        answer = vector(ask(gate, plan, round, weights))
+        work, draws = drawn[round]
+        assert answer.tobytes() == mechanism.release(plan, work, weights, records, draws, block).tobytes()
+
+
+def test_without_noise_every_answer_is_the_round_s_own_mean(schema: Schema, records: Records) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    terms, block = plan.silos[0], Block()
+    random = np.random.default_rng(4)
+    for round in range(10):
+        work = task(plan, terms, round, round)
+        chosen = np.zeros(40)
+        chosen[work.first : work.first + work.batch] = 1.0
+        silent, weights = Draws(chosen, np.zeros(4)), random.normal(size=4)
+        alone = mechanism.release(plan, work, weights, records, silent)
+        together = mechanism.release(plan, work, weights, records, silent, block)
+        # Ten rows of the grid's rounding, which is 2⁻³⁰ of the noise.
+        np.testing.assert_allclose(together, alone, atol=20 * work.sigma * 2.0**-30)
+
+
+def test_a_survey_takes_no_part_in_the_block(schema: Schema, records: Records) -> None:
+    plan = make_plan(
+        schema, [Member("clinic", 40, 1.0, 1e-6)], rounds=5, algorithm="accelerated", sampling="one-pass",
+        correlation=THETA, survey=True,
+    )  # fmt: skip
+    block = Block()
+    mechanism.release(
+        plan, task(plan, plan.silos[0], 0, 0), np.zeros(4), records, Draws(np.ones(40), np.zeros(1)), block
+    )
+    assert (block.means, block.rows) == ([], [])
+
+
+@pytest.mark.parametrize("theta", [0.3, 0.5, 0.8])
+def test_the_sum_of_all_answers_has_the_small_noise_that_is_promised(
+    wide_gate: Gate, wide: Schema, wide_records: Records, theta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(wide, theta)
+    independent = correlated(wide, 0.0).silos[0].sigma
+    promised = correlation.prefix_sum_noise(theta, ROUNDS).last * independent
+    assert promised < 0.8 * math.sqrt(ROUNDS) * independent  # of independent noise at the same privacy
+    drawn = watch_draws(monkeypatch)
+    wide_gate.approve(plan)
+    noise = np.array(ask_all(wide_gate, plan)) - exact_means(plan, wide_records, drawn)
+    assert_deviation(noise.sum(axis=0), promised)
+    # A single answer is a little noisier than an independent one would be.
+    inverse = correlation.inverse_coefficients(theta, ROUNDS)
+    assert_deviation(noise[-1], plan.silos[0].sigma * float(np.linalg.norm(inverse)))
+
+
+def test_missed_rounds_do_not_spoil_the_cancellation(
+    wide_gate: Gate, wide: Schema, wide_records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(wide)
+    drawn = watch_draws(monkeypatch)
+    wide_gate.approve(plan)
+    asked = [0, 1, 5, 6, 7, 12, 13, 15, 18, 19]
+    noise = np.array(ask_all(wide_gate, plan, asked)) - exact_means(plan, wide_records, drawn)
+    assert [work.part for work, _ in drawn] == list(range(10))
+    # As in a run of ten rounds, but with the noise of one of twenty.
+    one_of_ten = correlation.prefix_sum_noise(THETA, 10).last / correlation.column_norm(THETA, 10)
+    assert_deviation(noise.sum(axis=0), one_of_ten * plan.silos[0].sigma)
+
+
+def test_a_restarted_silo_begins_a_new_block_and_goes_on(
+    wide_gate: Gate, wide: Schema, wide_records: Records, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(wide)
+    drawn = watch_draws(monkeypatch)
+    wide_gate.approve(plan)
+    before = ask_all(wide_gate, plan, range(8))
+    with Ledger.open(tmp_path / "wide.ledger") as reopened:
+        restarted = Gate(wide_records, reopened)
+        assert [answer.tobytes() for answer in ask_all(restarted, plan, range(8))] == [a.tobytes() for a in before]
+        after = ask_all(restarted, plan, range(8, 20))
+        assert 0.999 < reopened.account().spent() * (1 - 1e-9) <= 1.0
+    blocks = [Block(), Block()]
+    answers = [
+        mechanism.release(plan, work, np.zeros(201), wide_records, draws, blocks[place >= 8])
+        for place, (work, draws) in enumerate(drawn)
+    ]
+    assert [a.tobytes() for a in answers] == [a.tobytes() for a in [*before, *after]]
+    assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
+    # The noise of two blocks is independent: their sums' variances add up.
+    noise = np.array(answers) - exact_means(plan, wide_records, drawn)
+    rows = [correlation.prefix_sum_noise(THETA, n).last / correlation.column_norm(THETA, n) for n in (8, 12)]
+    assert_deviation(noise.sum(axis=0), math.hypot(*rows) * plan.silos[0].sigma)
+
+
+def test_an_answer_that_could_not_be_stored_leaves_a_gap_and_nothing_is_drawn_twice(
+    gate: Gate, ledger: Ledger, schema: Schema, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    gate.approve(plan)
+    drawn = watch_draws(monkeypatch)
+    ask_all(gate, plan, [0])
+    with monkeypatch.context() as crash:
+        crash.setattr(mechanism, "release", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ask(gate, plan, 1)
+    ask_all(gate, plan, [2])
+    assert [work.part for work, _ in drawn] == [0, 1, 2]
+    assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
+    assert len(ledger.account().plans[plan.digest()].rounds) == 3
+
+
+def test_nothing_of_the_block_is_written_to_the_disk(
+    gate: Gate, ledger: Ledger, schema: Schema, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    gate.approve(plan)
+    drawn = watch_draws(monkeypatch)
+    random, block, answers = np.random.default_rng(2), Block(), []
+    for round in range(10):
+        weights = random.normal(size=4)  # at 0 an exact mean may be as round a number as 0.5
+        answers.append(vector(ask(gate, plan, round, weights)))
+        work, draws = drawn[-1]
+        mechanism.release(plan, work, weights, records, draws, block)
+    content = b"".join(path.read_bytes() for path in ledger.path.parent.iterdir())
+    assert pack(answers[3]).encode() in content  # what was sent is there, in just this form
+    secret = [*block.means, *block.rows[1:], *(draws.noise for _, draws in drawn)]
+    for numbers in secret:
+        assert pack(numbers).encode() not in content
+        for number in numbers:
+            assert np.float64(number).tobytes() not in content
+            assert repr(float(number)).encode() not in content
+
+
+def test_the_ledger_shows_what_the_accountant_says_of_the_plan(gate: Gate, ledger: Ledger, schema: Schema) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    gate.approve(plan)
+    ask_all(gate, plan, [0])
+    once = ledger.account().spent()
+    ask_all(gate, plan, range(1, 10))
+    claimed = accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
+    # A record takes part in one round only, so one answer costs as much as all.
+    assert once == ledger.account().spent() == claimed
+    assert 0.999 < claimed <= 1.0
+
+
+def test_a_plan_with_the_noise_of_independent_rounds_is_not_approved_for_correlated_ones(
+    gate: Gate, schema: Schema
+) -> None:
+    plan = correlated(schema, records=40, rounds=10)
+    quiet = correlated(schema, 0.0, records=40, rounds=10).silos[0].sigma
+    terms = plan.silos[0].model_copy(update={"sigma": quiet})
+    with pytest.raises(ApprovalError, match="noise gives epsilon"):
+        gate.approve(plan.model_copy(update={"silos": (terms,)}))
+
+
+def test_replacing_a_record_moves_all_rows_together_by_no_more_than_is_charged(
+    schema: Schema, records: Records
+) -> None:
+    """The rows M that noise is added to, for either of two neighbours, whatever the weights."""
+    plan = correlated(schema, 0.7, records=40, rounds=10)
+    terms = plan.silos[0]
+    ((event, _),) = plan_events(plan, terms)
+    random = np.random.default_rng(8)
+    farthest = 0.0
+    for row in (0, 4, 17, 39):
+        features, targets = records.features.copy(), records.targets.copy()
+        features[row], targets[row] = -50 * features[row], targets[row]
+        for scale in (0.0, 1.0, 5.0):
+            blocks = [Block(), Block()]
+            for round in range(10):
+                work = task(plan, terms, round, round)
+                chosen = np.zeros(40)
+                chosen[work.first : work.first + work.batch] = 1.0
+                weights = scale * random.normal(size=4)
+                for block, own in zip(blocks, (records, Records(schema, features, targets)), strict=True):
+                    mechanism.release(plan, work, weights, own, Draws(chosen, np.zeros(4)), block)
+            moved = float(np.linalg.norm(np.array(blocks[0].rows) - np.array(blocks[1].rows)))
+            assert moved <= event.shift * terms.sigma
+            farthest = max(farthest, moved)
+    # Records of the first batch move every row; two opposite gradients at the clip would reach the bound.
+    assert farthest > 0.3 * event.shift * terms.sigma
