@@ -8,20 +8,28 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import get_args
+from functools import cache
+from typing import Any, TypeVar, get_args
 
 from pydantic import ValidationError
 
 from ringfence.errors import PlanError
-from ringfence.planning import calibrate
+from ringfence.planning import calibrate, certificates, conversions, defaults, prescriptions
+from ringfence.planning.charges import plan_events
+from ringfence.planning.events import Event
+from ringfence.planning.planner import Choice, Risk, Setting, choose, risk_of
+from ringfence.planning.problem import Problem
+from ringfence.protocol.algorithms import AlgorithmSpec, Average, Localized, MinibatchSGD, MultiStage
 from ringfence.protocol.domain import Ball, Domain
-from ringfence.protocol.losses import Huber, Logistic, Loss, Softmax, Squared
-from ringfence.protocol.plan import MinibatchSGD, Participation, Plan, Sampling, SiloTerms
+from ringfence.protocol.losses import Loss, NonSmooth
+from ringfence.protocol.plan import Participation, Plan, Sampling, SiloTerms, Survey
 from ringfence.protocol.public import explain
-from ringfence.protocol.schema import Categorical, Geometry, Schema
+from ringfence.protocol.schedule import survey_sensitivity
+from ringfence.protocol.schema import Schema
 
-DEFAULT_ROUNDS = 100
+Kinked = TypeVar("Kinked", bound=NonSmooth)
+
+__all__ = ["Member", "Proposal", "Wishes", "make_plan", "plan_for", "propose", "propose_for"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,11 @@ class Member:
     batch: int | None = None
     weight: float | None = None
 
+    @property
+    def allowed_delta(self) -> float:
+        """Its delta, or the default for its size."""
+        return defaults.delta(self.records) if self.delta is None else self.delta
+
 
 @dataclass(frozen=True)
 class Wishes:
@@ -43,205 +56,356 @@ class Wishes:
     epsilon: float
     delta: float | None = None
     budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    algorithm: str | None = None
+    risk: str = "empirical"
     rounds: int | None = None
+    most_rounds: int | None = None
     loss: str | None = None
-    sampling: str = "full"
+    quantile: float = 0.5
+    margin: float | None = None
+    sampling: str | None = None
     batch: int | None = None
     clip: float | None = None
+    distance: float | None = None
     step: float | None = None
+    average: str | None = None
+    correlation: float = 0.0
+    survey: bool | None = None
     ridge: float = 0.0
     weights: str = "records"
     available: int | None = None
 
 
+@dataclass(frozen=True)
+class Proposal:
+    """A plan, why it is as it is, and what else was considered; `choice` is None where the user chose it all.
+
+    `distance` is how large the weights may be that certificates compare with.
+    """
+
+    plan: Plan
+    choice: Choice | None
+    distance: float
+    alternatives: tuple[Choice, ...] = ()
+
+
 def plan_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Plan:
     """Make the plan that the wishes describe, for silos of the given sizes."""
-    if wishes.weights not in ("records", "equal"):
-        raise PlanError(f"Silos count by 'records' or 'equal', not by '{wishes.weights}'.")
-    if wishes.sampling not in get_args(Sampling):
-        raise PlanError(f"Sampling is one of {', '.join(get_args(Sampling))}, not '{wishes.sampling}'.")
+    return propose_for(wishes, schema, sizes).plan
+
+
+def propose_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Proposal:
+    """Make the plan that the wishes describe, and say what it was chosen from."""
+    _require_one_of("Silos count by", wishes.weights, ("records", "equal"))
+    _require_one_of("Sampling is", wishes.sampling, get_args(Sampling))
+    _require_one_of("A certificate's risk is", wishes.risk, get_args(Risk))
+    _require_one_of("The model is", wishes.average, get_args(Average))
     members = []
     for name, records in sizes.items():
         epsilon, delta = wishes.budgets.get(name, (wishes.epsilon, wishes.delta))
         weight = 1.0 / len(sizes) if wishes.weights == "equal" else None
         members.append(Member(name, records, epsilon, delta, wishes.batch, weight))
-    rounds = DEFAULT_ROUNDS if wishes.rounds is None else wishes.rounds
-    with _told_clearly():
-        algorithm = None if wishes.step is None else MinibatchSGD(step=wishes.step, skip=3 * rounds // 4)
+    algorithm: AlgorithmSpec | str | None = wishes.algorithm
+    rounds = wishes.rounds
+    if wishes.step is not None:
+        if algorithm not in (None, "minibatch-sgd"):
+            raise PlanError(f"A step is for minibatch-sgd; {algorithm} has its own schedule: leave the step out.")
+        rounds = defaults.ROUNDS if rounds is None else rounds
+        with told_clearly():
+            algorithm = MinibatchSGD(step=wishes.step, skip=max(0, 3 * rounds // 4))
+    with told_clearly():
         participation = Participation(silos=wishes.available)
-    return make_plan(
+    chosen: Any = wishes  # its texts were checked above
+    return propose(
         schema,
         members,
-        loss=None if wishes.loss is None else loss_named(wishes.loss, schema),
+        loss=_named_loss(wishes, schema),
         clip=wishes.clip,
-        sampling=wishes.sampling,  # type: ignore[arg-type]  # checked above
+        distance=wishes.distance,
+        sampling=chosen.sampling,
         rounds=rounds,
+        most_rounds=wishes.most_rounds,
         algorithm=algorithm,
+        risk=chosen.risk,
+        average=chosen.average,
+        correlation=wishes.correlation,
+        survey=wishes.survey,
         ridge=wishes.ridge,
         participation=participation,
     )
 
 
-def loss_named(name: str, schema: Schema) -> Loss:
-    """Return the loss of that name, with parameters that suit the schema's target."""
-    column = schema.target_column
-    classes = len(column.categories) if isinstance(column, Categorical) else 2
-    losses: dict[str, Loss] = {
-        "logistic": Logistic(),
-        "softmax": Softmax(classes=classes),
-        "squared": Squared(),
-        "huber": Huber(threshold=0.1 * schema.target_bound),
-    }
-    if name not in losses:
-        raise PlanError(f"There is no loss '{name}'; choose one of {', '.join(losses)}.")
-    return losses[name]
+def make_plan(data: Schema, members: Sequence[Member], **wishes: Any) -> Plan:
+    """Return the plan that `propose` makes of the same arguments."""
+    return propose(data, members, **wishes).plan
 
 
-def default_delta(records: int) -> float:
-    """Return 1/n², as in the paper, but never more than 10⁻⁵: a larger δ would promise small silos nothing."""
-    return min(1e-5, 1.0 / records**2)
-
-
-def default_loss(data: Schema) -> Loss:
-    """Return logistic for two categories, softmax for more, squared for a number."""
-    column = data.target_column
-    if not isinstance(column, Categorical):
-        return Squared()
-    return Logistic() if len(column.categories) == 2 else Softmax(classes=len(column.categories))
-
-
-def make_plan(
+def propose(
     data: Schema,
     members: Sequence[Member],
     *,
     loss: Loss | None = None,
     clip: float | None = None,
+    distance: float | None = None,
     domain: Domain | None = None,
-    sampling: Sampling = "full",
+    sampling: Sampling | None = None,
     rounds: int | None = None,
-    algorithm: MinibatchSGD | None = None,
+    most_rounds: int | None = None,
+    algorithm: AlgorithmSpec | str | None = None,
+    risk: Risk = "empirical",
+    average: Average | None = None,
+    correlation: float = 0.0,
+    survey: bool | None = None,
     ridge: float = 0.0,
     participation: Participation | None = None,
     run: str | None = None,
-) -> Plan:
-    """Fill in everything that is not given, calibrate every silo's noise to its budget, and return the plan.
+) -> Proposal:
+    """Choose everything that is not given, calibrate every silo's noise to its budget, and return the plan.
 
-    Silos weigh as many records as they hold unless every member names a weight: then a small silo's large
-    noise counts as little as its records do.
+    `rounds` is how many, `most_rounds` a limit. Silos weigh as many records as they hold unless every member names a
+    weight: then a small silo's large noise counts as little as its records do.
     """
-    loss = loss or default_loss(data)
-    rounds = DEFAULT_ROUNDS if rounds is None else rounds
-    clip = default_clip(data.geometry, loss) if clip is None else clip
+    loss = loss or defaults.loss(data)
+    clip = defaults.clip(data.geometry, loss) if clip is None else clip
+    distance = defaults.distance(data.geometry, loss) if distance is None else distance
+    _require_numbers(clip, distance, ridge, rounds, most_rounds)
+    with told_clearly():
+        domain = domain or Ball(radius=defaults.DOMAIN_REACH * distance)
     participation = participation or Participation()
-    with _told_clearly():
-        silos = _terms(members, data.width * loss.outputs, clip=clip, sampling=sampling, rounds=rounds)
-        noise = average_noise([terms.weight * terms.sigma for terms in silos], participation)
-        return Plan(
-            run=run or secrets.token_hex(8),
-            data=data,
-            loss=loss,
-            clip=clip,
-            domain=domain or Ball(radius=default_radius(loss)),
+    limit = rounds or most_rounds or defaults.ROUNDS
+    setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation)
+    if isinstance(loss, NonSmooth) and loss.width == 0 and not isinstance(algorithm, MinibatchSGD):
+        loss = _smoothed(loss, data, setting, members, limit)
+        setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation)
+    if algorithm is None or isinstance(algorithm, str):
+        choice, alternatives = choose(
+            setting,
+            limit=limit,
+            exactly=rounds is not None,
+            method=algorithm,
             sampling=sampling,
-            rounds=rounds,
-            algorithm=algorithm or default_steps(data.geometry, loss, noise, rounds),
-            ridge=ridge,
-            participation=participation,
-            silos=silos,
+            risk=risk,
+            survey=survey,
         )
+    else:
+        choice = _as_asked(algorithm, sampling, rounds or _own_rounds(algorithm) or limit, survey)
+        alternatives = []
+    draft = {
+        "run": run or secrets.token_hex(8),
+        "data": data,
+        "loss": loss,
+        "clip": clip,
+        "domain": domain,
+        "sampling": choice.sampling,
+        "rounds": choice.rounds,
+        "algorithm": _averaging(choice.algorithm, average, choice.rounds),
+        "correlation": correlation,
+        "survey": Survey() if choice.survey else None,
+        "ridge": ridge,
+        "participation": participation,
+    }
+    with told_clearly():
+        plan = _calibrated(draft, members, setting, choice)
+    return Proposal(plan, choice if alternatives else None, distance, tuple(alternatives))
 
 
-def default_clip(geometry: Geometry, loss: Loss) -> float:
-    """Return where to cut a record's gradient: about its typical norm, well below its largest.
+def _named_loss(wishes: Wishes, schema: Schema) -> Loss | None:
+    if wishes.loss is None:
+        return None
+    with told_clearly():
+        return defaults.loss_named(wishes.loss, schema, quantile=wishes.quantile, margin=wishes.margin)
 
-    For a linear model this is still the gradient of a convex loss (a squared loss becomes a Huber loss), and
-    noise shrinks in proportion. The fractions were chosen once, on public data, and are the same for all.
+
+def _as_asked(algorithm: AlgorithmSpec, sampling: Sampling | None, rounds: int, survey: bool | None) -> Choice:
+    if survey and isinstance(algorithm, MinibatchSGD):
+        raise PlanError("A survey serves accelerated steps, and the step of minibatch-sgd is given: leave it out.")
+    sampling = sampling or ("phased" if isinstance(algorithm, Localized) else "full")
+    return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, risk_of(sampling), 0.03 if survey else 0.0)
+
+
+def _own_rounds(algorithm: AlgorithmSpec) -> int | None:
+    if isinstance(algorithm, Localized):
+        return sum(phase.rounds for phase in algorithm.phases)
+    return sum(stage.rounds for stage in algorithm.stages) if isinstance(algorithm, MultiStage) else None
+
+
+def _averaging(spec: AlgorithmSpec, average: Average | None, rounds: int) -> AlgorithmSpec:
+    if average is None:
+        return spec
+    if isinstance(spec, MinibatchSGD):
+        skip = {"weighted": 0, "last": rounds - 1, "tail": 3 * rounds // 4}[average]
+        return spec.model_copy(update={"skip": skip})
+    return spec.model_copy(update={"average": average})
+
+
+def _setting(
+    data: Schema,
+    members: Sequence[Member],
+    loss: Loss,
+    clip: float,
+    distance: float,
+    domain: Domain,
+    sampling: Sampling | None,
+    rounds: int,
+    ridge: float,
+    participation: Participation,
+) -> Setting:
+    if not members:
+        raise PlanError("A plan needs at least one silo.")
+    for member in members:
+        if member.records < 1:
+            raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
+    dimension = data.width * loss.outputs
+    reach = domain.reach(dimension)
+    smoothness = loss.constants(data.feature_norm, data.target_bound, reach).smoothness
+    silos = len(members)
+    available = float(participation.silos or silos)
+    if participation.probability is not None:
+        available = conversions.independent(silos, participation.probability).harmonic
+    loudness, batch_share = 1.0, 1.0
+    if sampling in ("fixed", "poisson"):
+        loudness, batch_share = _loudness(sampling, max(members, key=lambda member: member.records), rounds)
+    return Setting(
+        dimension=dimension,
+        width=data.width,
+        clip=clip,
+        smoothness=smoothness,
+        ridge=ridge,
+        distance=distance,
+        diameter=2 * reach,
+        records=tuple(member.records for member in members),
+        weights=_weights(members),
+        shifts=tuple(calibrate.gaussian_shift(member.epsilon, member.allowed_delta) for member in members),
+        available=min(available, silos),
+        loudness=loudness,
+        batch_share=batch_share,
+    )
+
+
+def _loudness(sampling: Sampling, member: Member, rounds: int) -> tuple[float, float]:
+    """Return how much more noise sampled batches need than full ones, and what share of the records they are."""
+    batch = _batch(member, sampling, rounds)
+    shape: Any = {"records": member.records, "rounds": rounds, "clip": 1.0, "epsilon": member.epsilon}
+    sampled, full = (
+        calibrate.noise(kind, batch=size, delta=member.allowed_delta, **shape)
+        for kind, size in ((sampling, batch), ("full", member.records))
+    )
+    return sampled / full, batch / member.records
+
+
+def _smoothed(loss: Kinked, data: Schema, setting: Setting, members: Sequence[Member], limit: int) -> Kinked:
+    """Smooth a loss with a kink: β of P15, or the smaller one that the number of rounds can cope with.
+
+    A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).
     """
-    X, Y = geometry.feature_norm, geometry.target_bound
-    return 0.5 * X if isinstance(loss, Logistic | Softmax) else 0.125 * X * Y
+    budget = min(members, key=lambda member: member.epsilon)
+    problem = Problem(
+        silos=len(members),
+        records=sum(setting.records) // len(members),
+        dimension=setting.dimension,
+        lipschitz=setting.clip,
+        diameter=2 * setting.distance,
+        epsilon=budget.epsilon,
+        delta=budget.allowed_delta,
+        available=setting.available,
+    )
+    most = prescriptions.smoothing_erm(problem)
+
+    def total(smoothness: float) -> float:
+        bound = certificates.accelerated_best(
+            smoothness=smoothness, distance=setting.distance, rounds=limit, variance=setting.variance(limit)
+        )
+        return bound + loss.smoothed(data.feature_norm, smoothness).smoothing_error
+
+    return loss.smoothed(data.feature_norm, min((most * 0.5**k for k in range(40)), key=total))
 
 
-def default_radius(loss: Loss) -> float:
-    """Return the radius of the ball that the weights are kept in: wide enough to hold good models only."""
-    return 30.0 * math.sqrt(loss.outputs)
+def _weights(members: Sequence[Member]) -> tuple[float, ...]:
+    named = [member.weight for member in members if member.weight is not None]
+    if named and len(named) != len(members):
+        raise PlanError("Either every silo names its weight, or none does.")
+    if not all(0 < weight < math.inf for weight in named):
+        raise PlanError("Every silo's weight must be a positive number.")
+    counts = named or [float(member.records) for member in members]
+    total = math.fsum(counts)
+    return tuple(count / total for count in counts)
 
 
-def default_steps(geometry: Geometry, loss: Loss, noise: float, rounds: int) -> MinibatchSGD:
-    """Choose step and momentum from the `noise` per coordinate of the averaged gradient.
+def _calibrated(draft: dict[str, Any], members: Sequence[Member], setting: Setting, choice: Choice) -> Plan:
+    """Find every silo's least noise, by the events that its gate will charge, and put the plan together."""
+    terms = []
+    for member, weight, shift in zip(members, setting.weights, setting.shifts, strict=True):
+        batch = _batch(member, choice.sampling, choice.rounds)
+        once = 2 * setting.clip / (batch * shift)
+        terms.append(
+            SiloTerms(
+                name=member.name,
+                records=member.records,
+                batch=batch,
+                sigma=once * math.sqrt(choice.rounds),
+                epsilon=member.epsilon,
+                delta=member.allowed_delta,
+                weight=weight,
+            )
+        )
+    plan = Plan(**{**draft, "survey": None}, silos=tuple(terms))
+    if choice.survey:
+        sigmas = [
+            survey_sensitivity(plan, member.records) / (math.sqrt(choice.survey) * shift)
+            for member, shift in zip(members, setting.shifts, strict=True)
+        ]
+        terms = [t.model_copy(update={"survey_sigma": s}) for t, s in zip(terms, sigmas, strict=True)]
+        plan = Plan(**draft, silos=tuple(terms))
 
-    Over R rounds of effective step e = step/(1 − momentum), the noise in the weights adds up to e·√R·noise per
-    coordinate, and moves a record's score by at most X times that. A longer walk fits better until that
-    rivals the scores themselves, so e is set to make it `tolerable`, a constant per loss that was chosen once
-    on public data; but never beyond what 20-fold momentum on the largest safe step 1/β gives. The last quarter
-    of the iterates is averaged.
-    """
-    tolerable = {"logistic": 2.0, "softmax": 4.0}.get(loss.name, 0.5)
-    smoothness = loss.constants(geometry.feature_norm, geometry.target_bound, math.inf).smoothness
-    effective = min(tolerable / (geometry.feature_norm * noise * math.sqrt(rounds)), 20.0 / smoothness)
-    momentum = max(0.0, 1.0 - 1.0 / (smoothness * effective))
-    return MinibatchSGD(step=effective * (1.0 - momentum), momentum=momentum, skip=3 * rounds // 4)
+    # Silos that differ in name and weight only share one calibration.
+    @cache
+    def sigma(alike: SiloTerms) -> float:
+        def events(sigma: float) -> list[tuple[Event, int]]:
+            return plan_events(plan, alike.model_copy(update={"sigma": sigma}))
 
+        return calibrate.least_noise(events, epsilon=alike.epsilon, delta=alike.delta, start=alike.sigma)
 
-def average_noise(weighted_sigmas: Sequence[float], participation: Participation) -> float:
-    """Return the noise per coordinate of the server's average of a round, from every silo's weight times sigma."""
-    silos = len(weighted_sigmas)
-    asked = participation.silos or silos * (participation.probability or 1.0)
-    return math.sqrt(math.fsum(noise**2 for noise in weighted_sigmas) * silos / asked)
+    def noisy(own: SiloTerms) -> SiloTerms:
+        return own.model_copy(update={"sigma": sigma(own.model_copy(update={"name": "any", "weight": 1.0}))})
+
+    return Plan(**draft, silos=tuple(noisy(own) for own in terms))
 
 
 @contextmanager
-def _told_clearly() -> Iterator[None]:
+def told_clearly() -> Iterator[None]:
+    """Turn a plan's own refusal into a sentence for whoever asked for it."""
     try:
         yield
     except ValidationError as refused:
         raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None
 
 
-def _terms(
-    members: Sequence[Member], dimension: int, *, clip: float, sampling: Sampling, rounds: int
-) -> tuple[SiloTerms, ...]:
-    if not members:
-        raise PlanError("A plan needs at least one silo.")
-    named = [member.weight for member in members if member.weight is not None]
-    if named and len(named) != len(members):
-        raise PlanError("Either every silo names its weight, or none does.")
-    total = math.fsum(named) or math.fsum(member.records for member in members)
-    calibrated = lru_cache(maxsize=None)(calibrate.noise)  # silos of one size and budget share one calibration
-    terms = []
-    for member in members:
-        batch = _batch(member, sampling, rounds)
-        delta = default_delta(member.records) if member.delta is None else member.delta
-        sigma = calibrated(
-            sampling,
-            records=member.records,
-            batch=batch,
-            rounds=rounds,
-            clip=clip,
-            epsilon=member.epsilon,
-            delta=delta,
-            dimension=dimension,
-        )
-        terms.append(
-            SiloTerms(
-                name=member.name,
-                records=member.records,
-                batch=batch,
-                sigma=sigma,
-                epsilon=member.epsilon,
-                delta=delta,
-                weight=(member.records if member.weight is None else member.weight) / total,
-            )
-        )
-    return tuple(terms)
+def _require_numbers(clip: float, distance: float, ridge: float, rounds: int | None, most_rounds: int | None) -> None:
+    """Refuse what no formula is for, or what would overflow in one."""
+    for name, number in (("clip", clip), ("distance", distance)):
+        if not 1e-50 <= number <= 1e50:
+            raise PlanError(f"The {name} must be a positive number that can be computed with, but is {number!r}.")
+    if not 0 <= ridge <= 1e50:
+        raise PlanError(f"The ridge must be 0 or a positive number that can be computed with, but is {ridge!r}.")
+    for count in (rounds, most_rounds):
+        if count is not None and count < 1:
+            raise PlanError(f"A plan needs at least one round, but {count} were asked for.")
+
+
+def _require_one_of(what: str, value: str | None, allowed: Sequence[str]) -> None:
+    if value is not None and value not in allowed:
+        raise PlanError(f"{what} one of {', '.join(allowed)}, not '{value}'.")
 
 
 def _batch(member: Member, sampling: Sampling, rounds: int) -> int:
-    if member.records < 1:
-        raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
     if sampling == "full":
         if member.batch not in (None, member.records):
             raise PlanError("Full sampling uses all records in every round: leave the batch out, or choose fixed.")
         return member.records
+    if sampling == "phased":
+        if member.batch is not None:
+            raise PlanError("Phases take half of the records, then half of the rest, …: leave the batch out.")
+        return member.records // 2
     if member.batch is not None:
         return member.batch
     if sampling == "one-pass":

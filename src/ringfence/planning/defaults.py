@@ -1,0 +1,83 @@
+"""What is filled in where nobody says otherwise: rules that look at public numbers only."""
+
+import math
+from collections.abc import Callable
+
+from ringfence.errors import PlanError
+from ringfence.protocol.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    Pinball,
+    Softmax,
+    Squared,
+)
+from ringfence.protocol.schema import Categorical, Geometry, Schema
+
+ROUNDS = 100
+"""The most rounds that the planner takes if no limit is given."""
+
+DOMAIN_REACH = 3.0
+"""The weights are kept within this many times the distance that is planned for."""
+
+
+def delta(records: int) -> float:
+    """Return 1/n², as in the paper, but never more than 10⁻⁵: a larger δ would promise small silos nothing."""
+    return min(1e-5, 1.0 / records**2)
+
+
+def loss(data: Schema) -> Loss:
+    """Return logistic for two categories, softmax for more, squared for a number."""
+    column = data.target_column
+    if not isinstance(column, Categorical):
+        return Squared()
+    return Logistic() if len(column.categories) == 2 else Softmax(classes=len(column.categories))
+
+
+def loss_named(name: str, schema: Schema, *, quantile: float = 0.5, margin: float | None = None) -> Loss:
+    """Return the loss of that name, with parameters that suit the schema's target."""
+    column = schema.target_column
+    classes = len(column.categories) if isinstance(column, Categorical) else 2
+    tolerated = 0.1 * schema.target_bound if margin is None else margin
+    losses: dict[str, Callable[[], Loss]] = {  # made on demand: a parameter is none of the other losses' business
+        "logistic": Logistic,
+        "softmax": lambda: Softmax(classes=classes),
+        "squared": Squared,
+        "huber": lambda: Huber(threshold=tolerated),
+        "hinge": Hinge,
+        "absolute": Absolute,
+        "pinball": lambda: Pinball(quantile=quantile),
+        "epsilon-insensitive": lambda: EpsilonInsensitive(margin=tolerated),
+    }
+    if name not in losses:
+        raise PlanError(f"There is no loss '{name}'; choose one of {', '.join(losses)}.")
+    return losses[name]()
+
+
+def clip(geometry: Geometry, loss: Loss) -> float:
+    """Return where to cut a record's gradient: about its typical norm, well below its largest.
+
+    For a linear model with one output this is still the gradient of a convex loss (a squared loss becomes a Huber
+    loss), and noise shrinks in proportion. The fractions were chosen once, on public data, and are the same for all.
+    """
+    X, Y = geometry.feature_norm, geometry.target_bound
+    if isinstance(loss, Squared | Huber):
+        return 0.08 * X * Y
+    slope = 1.0 if isinstance(loss, Logistic | Softmax) else loss.constants(1.0, Y, math.inf).lipschitz
+    return 0.5 * X * slope
+
+
+def distance(geometry: Geometry, loss: Loss) -> float:
+    """Return how large the weights are expected to get: D₀ of the certificates.
+
+    Labels: scores of up to 20, times the number of outputs. Numbers: twice what would carry the longest record to the
+    largest target. A certificate compares with the best weights of at most this norm, so it holds whatever the best
+    weights of all may be. The factors were chosen once, on public data.
+    """
+    X, Y = geometry.feature_norm, geometry.target_bound
+    if loss.target_kind == "number":
+        return 2.0 * Y / X
+    return 20.0 * loss.outputs / X

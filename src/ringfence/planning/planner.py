@@ -1,0 +1,381 @@
+"""Which algorithm, how many rounds, which steps: whatever has the least certificate. No record is looked at.
+
+A certificate bounds the excess of the trained model's expected loss over the best weights within `distance` of the
+start, in the loss that is trained: clipped, and smoothed where that was needed. "Empirical" certificates are about the
+silos' own records, "population" ones about fresh records of the same silos. What the theory needs and nobody knows
+(how much records and silos differ) is replaced by the largest it can be: the clip.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+from ringfence.errors import PlanError
+from ringfence.planning import certificates
+from ringfence.planning.problem import Problem
+from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Stage
+from ringfence.protocol.plan import Sampling
+
+Risk: TypeAlias = Literal["empirical", "population"]
+
+METHODS = ("minibatch-sgd", "accelerated", "regularised", "multi-stage", "localized")
+"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
+
+GOOD_ENOUGH = 1.02
+"""Fewer rounds are preferred to a certificate better by less than this factor."""
+
+SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
+"""Shares of the budget, in squared shift, that a survey may take."""
+
+SURVEY_MUST_SAVE = 0.9
+"""A survey is made by default if the certificate is expected to fall below this fraction of what it is without."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The public numbers that the choice depends on.
+
+    `clip` is L; `smoothness` is β of a record's loss, without the ridge; `shifts` are the Gaussian shifts that the
+    silos' budgets allow, μ of (ε_i, δ_i); `available` is M, the harmonic mean of the silos that answer in a round;
+    `width` is the number of features, `dimension` that of weights. `loudness` is how much more noise sampled batches
+    need than full ones, and `batch_share` the share K/n of the records they take.
+    """
+
+    dimension: int
+    width: int
+    clip: float
+    smoothness: float
+    ridge: float
+    distance: float
+    diameter: float
+    records: tuple[int, ...]
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+    available: float
+    loudness: float = 1.0
+    batch_share: float = 1.0
+
+    @cached_property
+    def unit_noise(self) -> float:
+        """E‖noise‖² of the server's average after one full-batch round: d·(N/M)·Σ (p_i·2L/(n_iμ_i))²."""
+        terms = zip(self.weights, self.records, self.shifts, strict=True)
+        total = math.fsum((p * 2 * self.clip / (n * mu)) ** 2 for p, n, mu in terms)
+        return self.dimension * len(self.records) / self.available * total * self.loudness**2
+
+    @cached_property
+    def absence(self) -> float:
+        """Variance that silos which stay away cause: ((N−M)/((N−1)M))·N·Σp_i²·L²; 0 if all answer."""
+        N, M = len(self.records), self.available
+        return (N - M) / ((N - 1) * M) * N * self._unevenness * self.clip**2 if N > 1 else 0.0
+
+    @cached_property
+    def _unevenness(self) -> float:
+        return math.fsum(p**2 for p in self.weights)
+
+    def variance(self, rounds: int, spared: float = 1.0) -> float:
+        """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
+        sampled = (
+            len(self.records)
+            / self.available
+            * math.fsum(
+                p**2 * self.clip**2 * (1 - self.batch_share) / (self.batch_share * max(1, n - 1))
+                for p, n in zip(self.weights, self.records, strict=True)
+            )
+        )
+        return self.unit_noise * rounds / spared + sampled + self.absence
+
+    def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
+        """V² of a round that has its own ⌊n_i/R⌋ records and the whole budget; against the population's gradient."""
+        N = len(self.records)
+        total = 0.0
+        for p, n, mu in zip(self.weights, self.records, self.shifts, strict=True):
+            batch = n // rounds
+            total += (p * self.clip) ** 2 * (self.dimension * (2 / (batch * mu)) ** 2 / spared + 1 / batch)
+        return N / self.available * total + self.absence
+
+    def variance_of(self, sampling: Sampling, rounds: int, spared: float = 1.0) -> float:
+        """V² of a round under that sampling."""
+        return (self.one_pass_variance if sampling == "one-pass" else self.variance)(rounds, spared)
+
+    def balanced(self) -> tuple[Problem, float]:
+        """Return a problem of N equal silos with as many records in all, and the shift that gives it the same noise."""
+        if not math.isfinite(self.diameter):
+            raise PlanError("Localization needs a bounded domain: give a ball or a box instead of the whole space.")
+        N = len(self.records)
+        n = sum(self.records) // N
+        lipschitz = self.clip + self.ridge * self.diameter  # of the whole objective; the noise is that of the clip
+        shift = 2 * lipschitz * math.sqrt(self.dimension / (self.available * self.unit_noise)) / n
+        problem = Problem(
+            silos=N,
+            records=n,
+            dimension=self.dimension,
+            lipschitz=lipschitz,
+            diameter=self.diameter,
+            epsilon=1.0,  # the shift speaks for the budget
+            delta=1e-6,
+            smoothness=self.smoothness + self.ridge,
+            available=self.available,
+            distance=self.distance,
+        )
+        return problem, shift
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A way to run the plan, and what is certified of it.
+
+    `survey` is the share of the budget for a survey, or 0. The certificate holds whatever the survey finds, unless
+    its noise is beyond its margin, one case in 44; `expected` is what it comes to if the survey finds what is counted
+    on, and choices are compared by it.
+    """
+
+    method: str
+    algorithm: AlgorithmSpec
+    sampling: Sampling
+    rounds: int
+    certificate: float
+    risk: Risk
+    survey: float = 0.0
+    expectation: float | None = None
+
+    @property
+    def expected(self) -> float:
+        """The certificate, or what it is expected to be after a survey."""
+        return self.certificate if self.expectation is None else self.expectation
+
+
+def choose(
+    setting: Setting,
+    *,
+    limit: int,
+    exactly: bool = False,
+    method: str | None = None,
+    sampling: Sampling | None = None,
+    risk: Risk = "empirical",
+    survey: bool | None = None,
+) -> tuple[Choice, list[Choice]]:
+    """Return the choice with the least certificate, and all that were compared, best first.
+
+    `limit` is the most rounds, or with `exactly` their number. Certificates of one `risk` compete, unless the sampling
+    is named or the method has none of that risk. `survey` None means: where it pays.
+    """
+    if method is not None and method not in METHODS:
+        raise PlanError(f"There is no algorithm '{method}'; choose one of {', '.join(METHODS)}.")
+    combinations = _combinations(method, sampling)
+    if survey:
+        combinations = [pair for pair in combinations if pair[0] == "accelerated"]
+        if not combinations:
+            raise PlanError("A survey serves the accelerated algorithm only: leave it out, or ask for accelerated.")
+    wanted = [pair for pair in combinations if sampling is not None or risk_of(pair[1]) == risk]
+    found: list[Choice] = []
+    reasons: list[str] = []
+    for name, offered in wanted or combinations:  # a method may be certified for the other risk only
+        try:
+            rounds = _ladder(setting, offered, limit, exactly)
+            found.append(_leanest(_METHODS[name](setting, offered, rounds, survey)))
+        except PlanError as problem:
+            reasons.append(str(problem))
+    if not found:
+        raise PlanError(" ".join(dict.fromkeys(reasons)))
+    found.sort(key=lambda choice: choice.expected)
+    return found[0], found
+
+
+def risk_of(sampling: Sampling) -> Risk:
+    """Return what a certificate is about: fresh records in every round, or phase, speak for the population."""
+    return "population" if sampling in ("one-pass", "phased") else "empirical"
+
+
+def _combinations(method: str | None, sampling: Sampling | None) -> list[tuple[str, Sampling]]:
+    names = METHODS if method is None else (method,)
+    samplings: tuple[Sampling, ...] = ("full", "one-pass", "phased") if sampling is None else (sampling,)
+    pairs = [(name, s) for name in names for s in samplings if (name == "localized") == (s == "phased")]
+    if not pairs:
+        raise PlanError("The localized algorithm and phased sampling go together: leave the sampling out.")
+    return pairs
+
+
+def _ladder(setting: Setting, sampling: Sampling, limit: int, exactly: bool) -> list[int]:
+    """Return numbers of rounds to try, up to the limit, each about a tenth more than the last."""
+    most = min(setting.records) if sampling == "one-pass" else limit
+    if exactly and limit > most:
+        raise PlanError(
+            f"One pass of {limit} rounds needs a record for each, but the smallest silo has {most}: "
+            "ask for fewer rounds."
+        )
+    steps, rounds = {min(limit, most)}, 1.0
+    while rounds < min(limit, most) and not exactly:
+        steps.add(round(rounds))
+        rounds *= 1.1
+    return sorted(steps)
+
+
+def _leanest(choices: Iterator[Choice]) -> Choice:
+    """Return the choice with the fewest rounds among those that are as good as the best, nearly."""
+    made = list(choices)
+    best = min(choice.expected for choice in made)
+    return next(choice for choice in made if choice.expected <= GOOD_ENOUGH * best)
+
+
+def _minibatch(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+    """P6' without strong convexity, P8 with it."""
+    del survey  # its steps do not depend on the curvature alone
+    if setting.ridge and not math.isfinite(setting.diameter):
+        raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
+    smoothness, distance = setting.smoothness + setting.ridge, setting.distance
+    for R in rounds:
+        # The ridge's own gradient is at most ridge·diameter long.
+        slope = setting.clip + (setting.ridge * setting.diameter if setting.ridge else 0.0)
+        moment = slope**2 + setting.variance_of(sampling, R)
+        if setting.ridge:
+            shape = {"distance": distance, "strong_convexity": setting.ridge, "rounds": R, "second_moment": moment}
+            step = certificates.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
+            certificate = certificates.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
+        else:
+            step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
+            certificate = certificates.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
+        spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step))
+        yield Choice("minibatch-sgd", spec, sampling, R, certificate, risk_of(sampling))
+
+
+def _accelerated(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+    _require_smooth(setting)
+    plain = []
+    for R in rounds:
+        spec, certificate = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
+        plain.append(Choice("accelerated", spec, sampling, R, certificate, risk_of(sampling)))
+    surveyed = [
+        min((_surveyed(setting, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
+        for R in rounds
+    ]
+    saves = min(choice.expected for choice in surveyed) < SURVEY_MUST_SAVE * min(choice.expected for choice in plain)
+    yield from surveyed if survey or (survey is None and saves) else plain
+
+
+def _surveyed(setting: Setting, sampling: Sampling, R: int, share: float) -> Choice:
+    """Return the accelerated run after a survey of curvature that takes this share of the budget.
+
+    What it will find is not known yet; a largest eigenvalue of X²/√width, between one direction for all records and all
+    directions alike, is what is counted on. The margin of two standard deviations of its noise counts twice: the
+    server adds it, and the noise itself may be high. The plan's own β stays the largest possible, so nothing rests on
+    the guess but this comparison.
+
+    The certificate holds for every pace between what the survey may lead to and 2β, since a smaller pace than 2β is
+    taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
+    """
+    terms = zip(setting.weights, setting.records, setting.shifts, strict=True)
+    noise = math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms) / share)
+    expected = setting.smoothness * min(1.0, 1 / math.sqrt(setting.width) + 4 * noise)
+    variance = setting.variance_of(sampling, R, 1 - share)
+    spec, certificate = _run(setting, R, setting.smoothness, variance)
+    _, expectation = _run(setting, R, expected, variance)
+    if setting.ridge and spec.pace:  # a pace of its own, which the survey does not change
+        expectation = certificate
+    return Choice("accelerated", spec, sampling, R, certificate, risk_of(sampling), share, expectation)
+
+
+def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
+    """Return the steps and the certificate of one accelerated run.
+
+    With a ridge μ there are two schedules: pace β, whose noise term is 2V²/(μ(R+1)), and a larger pace, whose noise
+    term (2R+1)V²/(6υ) does not need μ. The one with the smaller certificate is taken.
+    """
+    whole, distance = smoothness + setting.ridge, setting.distance
+    pace = certificates.accelerated_pace(smoothness=whole, distance=distance, rounds=R, variance=variance)
+    damped = certificates.accelerated(distance=distance, pace=pace, rounds=R, variance=variance)
+    if setting.ridge:
+        strong = certificates.accelerated_strong(
+            smoothness=whole, strong_convexity=setting.ridge, distance=distance, rounds=R, variance=variance
+        )
+        if strong <= damped:
+            return Accelerated(smoothness=smoothness), strong
+        return Accelerated(smoothness=smoothness, pace=pace), damped
+    # What the noise asks for; the algorithm itself goes no lower than 2β, or what a survey makes of it.
+    noise = certificates.accelerated_pace(smoothness=0.0, distance=distance, rounds=R, variance=variance)
+    return Accelerated(smoothness=smoothness, pace=noise), damped
+
+
+def _regularised(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+    del survey
+    _require_smooth(setting)
+    for R in rounds:
+        variance = setting.variance_of(sampling, R)
+        penalty = certificates.regularised_penalty(distance=setting.distance, rounds=R, variance=variance)
+        certificate = certificates.regularised(
+            smoothness=setting.smoothness + setting.ridge,
+            distance=setting.distance,
+            rounds=R,
+            variance=variance,
+            penalty=penalty,
+        )
+        spec = Accelerated(smoothness=setting.smoothness, penalty=penalty)
+        yield Choice("regularised", spec, sampling, R, certificate, risk_of(sampling))
+
+
+def _multistage(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+    del survey
+    _require_smooth(setting)
+    if not setting.ridge:
+        raise PlanError("Stages halve the error of a strongly convex problem only: give a ridge.")
+    # Few rounds may not hold a single stage, nor may many with small batches; the last one says so if none does.
+    fits = False
+    for R in rounds:
+        try:
+            planned = certificates.multistage_plan(
+                smoothness=setting.smoothness + setting.ridge,
+                strong_convexity=setting.ridge,
+                # From the start to the minimiser, which may lie anywhere in the domain.
+                gap=min(setting.clip * setting.diameter / 2, setting.clip**2 / (2 * setting.ridge)),
+                rounds=R,
+                variance=setting.variance_of(sampling, R),
+            )
+        except PlanError:
+            if rounds[-1] == R and not fits:
+                raise
+            continue
+        fits = True
+        stages = tuple(Stage(rounds=stage.rounds, pace=stage.pace) for stage in planned.stages)
+        spec = MultiStage(smoothness=setting.smoothness, stages=stages)
+        yield Choice("multi-stage", spec, sampling, R, planned.certificate, risk_of(sampling))
+
+
+def _localized(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+    del survey
+    _require_smooth(setting)
+    phases = int(math.log2(min(setting.records)))
+    if phases < 1:
+        raise PlanError("Localization splits each silo's records into halves, so every silo needs at least 2 of them.")
+    problem, shift = setting.balanced()
+    planned = certificates.localized_phases(
+        problem,
+        most_rounds=rounds[-1],
+        most_phases=phases,
+        penalty=certificates.localized_penalty(problem, shift),
+        shift=shift,
+    )
+    spec = Localized(
+        smoothness=setting.smoothness,
+        phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
+    )
+    yield Choice("localized", spec, sampling, planned.rounds, planned.certificate, risk_of(sampling))
+
+
+def _require_smooth(setting: Setting) -> None:
+    if not math.isfinite(setting.smoothness):
+        raise PlanError(
+            "Acceleration needs a smooth loss, and this one has a kink: smooth it (leave its width to the planner), or "
+            "ask for minibatch-sgd."
+        )
+
+
+Maker: TypeAlias = Callable[[Setting, Sampling, Sequence[int], bool | None], Iterator[Choice]]
+
+_METHODS: dict[str, Maker] = {
+    "minibatch-sgd": _minibatch,
+    "accelerated": _accelerated,
+    "regularised": _regularised,
+    "multi-stage": _multistage,
+    "localized": _localized,
+}
