@@ -1,7 +1,6 @@
 """The compiled engine does what the plain loop does: same release, same steps, same numbers from same draws."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -9,19 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.protocol.arrays import FloatArray
+from ringfence.errors import TrainingError
+from ringfence.protocol.algorithms import Accelerated, Average, Localized, MultiStage, Phase, Stage
 from ringfence.protocol.domain import Ball, Box, WholeSpace
 from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
-from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, pack, unpack
-from ringfence.protocol.plan import MinibatchSGD, Participation, Plan
-from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.server import rounds
-from ringfence.silo import mechanism
-from ringfence.silo.records import Records
+from ringfence.protocol.plan import Participation, Plan
 from ringfence.simulation import engine
-
-SIZES = {"north": 40, "south": 25, "west": 31}
+from tests.simulation.replay import SIZES, Replay, arrays_of, compiled, plan_for, silos_for, stacked
 
 
 @pytest.fixture(autouse=True)
@@ -31,72 +24,16 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-def schema_for(loss: Any) -> Schema:
-    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    target: Any = number
-    if isinstance(loss, Logistic):
-        target = {"type": "categorical", "categories": ["no", "yes"]}
-    elif isinstance(loss, Softmax):
-        target = {"type": "categorical", "categories": [f"class{i}" for i in range(loss.classes)]}
-    return parse_schema({"columns": {"a": number, "b": number, "c": number, "y": target}}, target="y")
-
-
-def silos_for(loss: Any, schema: Schema) -> dict[str, Records]:
-    random = np.random.default_rng(4)
-    silos = {}
-    for name, size in SIZES.items():
-        features = np.concatenate([random.uniform(-1, 1, (size, 3)), np.ones((size, 1))], axis=1)
-        if isinstance(loss, Softmax):
-            targets = random.integers(loss.classes, size=size).astype(float)
-        else:
-            targets = random.choice([-1.0, 1.0], size=size)
-        silos[name] = Records(schema, features, targets)
-    return silos
-
-
-def plan_for(loss: Any, **changes: Any) -> Plan:
-    members = [Member(name, size, 2.0, 1e-6) for name, size in SIZES.items()]
-    algorithm = MinibatchSGD(step=0.5, momentum=0.5, skip=2, growth=1.1)
-    return make_plan(schema_for(loss), members, loss=loss, **{"rounds": 8, "algorithm": algorithm, **changes})
-
-
-def plain_loop(plan: Plan, silos: dict[str, Records], seed: int) -> FloatArray:
-    """Run the plan through `release` and the server's loop, silo by silo, with the engine's draws."""
-    rules, data = engine.Rules.of(plan), stacked(plan, silos)
-    streams, _ = engine.from_plans([plan], [seed], dtype=np.float64)
-    stream = engine.Streams(streams.seed[0], streams.batch[0])
-    draw = jax.jit(partial(engine.draws, rules, data, stream))
-    answered = np.zeros(len(silos), dtype=int)
-    starts = np.cumsum([0, *SIZES.values()])
-
-    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
-        drawn = draw(jnp.asarray(answered), request.round)
-        available = np.array(drawn.available)
-        weights = np.array([terms.weight for terms in plan.silos])
-        rates = available * weights * len(silos) / max(1, available.sum())
-        scale = np.sqrt(sum((rate * t.sigma) ** 2 for rate, t in zip(rates, plan.silos, strict=True)))
-        answers: dict[str, Answer] = {}
-        for place, (name, records) in enumerate(silos.items()):
-            if available[place]:
-                taking_part = np.array(drawn.participation)[starts[place] : starts[place + 1]]
-                # Noises that add up to the average's: each silo gets the same one.
-                noise = scale * np.array(drawn.noise) / rates.sum()
-                draws = mechanism.Draws(taking_part, noise)
-                vector = mechanism.release(plan, plan.silos[place], unpack(request.weights), records, draws)
-                answers[name] = NoisyUpdate(plan=request.plan, round=request.round, silo=name, vector=pack(vector))
-        answered[:] += available
-        return answers
-
-    everybody = plan.model_copy(update={"participation": Participation()})  # the draws decide who answers
-    return rounds.run(everybody, ask).weights
-
-
-def stacked(plan: Plan, silos: dict[str, Records]) -> engine.Federation:
-    arrays = [(records.features, records.targets) for records in silos.values()]
-    return engine.federation(arrays, [terms.weight for terms in plan.silos], dtype=np.float64)
-
-
 LOSSES = [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=0.4)]
+SEEDS = [3, 2**32 - 1]
+
+
+def assert_the_same_from_the_same_draws(plan: Plan) -> None:
+    silos = silos_for(plan.loss, plan.data)
+    rows = compiled(plan, silos, SEEDS)
+    assert not np.allclose(rows[0], rows[1])
+    for row, seed in zip(rows, SEEDS, strict=True):
+        np.testing.assert_allclose(row, Replay(plan, silos, seed).run().weights, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -116,14 +53,120 @@ LOSSES = [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=0.4)]
 def test_the_compiled_engine_and_the_plain_loop_give_the_same_weights_from_the_same_draws(
     loss: Any, changes: dict[str, Any]
 ) -> None:
-    plan = plan_for(loss, **changes)
-    silos = silos_for(loss, plan.data)
-    seeds = [3, 2**32 - 1]
-    streams, runs = engine.from_plans([plan] * 2, seeds, dtype=np.float64)
-    compiled = np.asarray(engine.simulate(engine.Rules.of(plan), stacked(plan, silos), streams, runs))
-    assert not np.allclose(compiled[0], compiled[1])
-    for row, seed in zip(compiled, seeds, strict=True):
-        np.testing.assert_allclose(row, plain_loop(plan, silos, seed), rtol=1e-6, atol=1e-6)
+    assert_the_same_from_the_same_draws(plan_for(loss, **changes))
+
+
+PART = Participation(silos=2)
+ACCELERATED = Accelerated(smoothness=1.0)
+STAGES = MultiStage(smoothness=1.0, stages=(Stage(rounds=3, pace=0.0), Stage(rounds=5, pace=6.0)))
+PHASES = Localized(
+    smoothness=1.0,
+    phases=(Phase(rounds=4, penalty=0.1), Phase(rounds=3, penalty=0.8), Phase(rounds=1, penalty=6.4)),
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"algorithm": ACCELERATED},
+        {"algorithm": ACCELERATED, "sampling": "fixed", "domain": Ball(radius=0.1)},
+        {"algorithm": ACCELERATED, "ridge": 0.2, "participation": Participation(probability=0.4)},
+        {"algorithm": Accelerated(smoothness=1.0, pace=9.0, penalty=0.3, average="last"), "domain": WholeSpace()},
+        {"algorithm": Accelerated(smoothness=1.0, penalty=0.3, average="tail"), "ridge": 0.2},
+        {"algorithm": ACCELERATED, "sampling": "one-pass", "participation": PART},
+        {"algorithm": ACCELERATED, "survey": True},
+        {"algorithm": ACCELERATED, "survey": True, "sampling": "poisson", "participation": PART},
+        {"algorithm": STAGES, "ridge": 0.2, "loss": Softmax(classes=3)},
+        {"algorithm": STAGES, "ridge": 0.2, "participation": Participation(probability=0.3)},
+        {"algorithm": STAGES, "ridge": 0.2, "sampling": "one-pass", "domain": Box(lower=-0.2, upper=0.2)},
+        {"algorithm": STAGES.model_copy(update={"penalty": 0.5, "average": "tail"}), "sampling": "one-pass"},
+        {"algorithm": PHASES},
+        {"algorithm": PHASES, "participation": PART, "ridge": 0.1, "loss": Softmax(classes=3)},
+        {"algorithm": PHASES.model_copy(update={"average": "last"}), "participation": Participation(probability=0.3)},
+        {"algorithm": PHASES, "survey": True},
+    ],
+    ids=lambda changes: " ".join([changes["algorithm"].name, *(name for name in changes if name != "algorithm")]),
+)
+def test_so_they_do_for_every_accelerated_algorithm(changes: dict[str, Any]) -> None:
+    assert_the_same_from_the_same_draws(plan_for(**{"loss": Logistic(), **changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"algorithm": ACCELERATED}, {"algorithm": STAGES, "ridge": 0.2}, {"algorithm": ACCELERATED, "survey": True}],
+    ids=["minibatch-sgd", "accelerated", "multi-stage", "accelerated survey"],
+)
+def test_so_they_do_with_noise_that_cancels_in_part(changes: dict[str, Any]) -> None:
+    assert_the_same_from_the_same_draws(plan_for(Squared(), sampling="one-pass", correlation=0.4, **changes))
+
+
+def test_correlation_makes_a_difference_from_the_second_round_on() -> None:
+    for rounds, alike in ((1, True), (2, False)):
+        plan = plan_for(Squared(), sampling="one-pass", correlation=0.4, algorithm=ACCELERATED, rounds=rounds)
+        independent, silos = plan.model_copy(update={"correlation": 0.0}), silos_for(plan.loss, plan.data)
+        one, other = (compiled(either, silos, SEEDS) for either in (plan, independent))
+        assert np.allclose(one, other, rtol=1e-3) == alike
+
+
+@pytest.mark.parametrize("participation", [PART, Participation(probability=0.5)], ids=str)
+def test_correlated_noise_with_part_of_the_silos_is_refused(participation: Participation) -> None:
+    plan = plan_for(Logistic(), sampling="one-pass", correlation=0.4, participation=participation)
+    with pytest.raises(TrainingError, match="every silo answers every round: leave the participation out"):
+        engine.Rules.of(plan)
+
+
+def test_a_surveyed_smoothness_is_what_the_server_finds_and_changes_the_steps() -> None:
+    plan = plan_for(Logistic(), algorithm=ACCELERATED, survey=True)
+    silos = silos_for(plan.loss, plan.data)
+    for seed in SEEDS:
+        found = engine.surveyed_smoothness(plan, arrays_of(silos), seed)
+        findings = Replay(plan, silos, seed).run().findings
+        assert found is not None
+        assert findings is not None
+        largest = plan.data.feature_norm**2
+        bound = min(findings.statistic[0] + 2.0 * findings.noise, largest) / largest
+        np.testing.assert_allclose(found, plan.constants.smoothness * bound, rtol=1e-6)
+    unsurveyed = engine.from_plans([plan], [3], dtype=np.float64)
+    rules, data = engine.Rules.of(plan), stacked(plan, silos)
+    assert not np.allclose(engine.simulate(rules, data, *unsurveyed)[0], compiled(plan, silos, [3])[0], rtol=1e-3)
+
+
+def test_a_plan_without_a_survey_has_no_surveyed_smoothness() -> None:
+    plan = plan_for(Logistic(), algorithm=ACCELERATED)
+    assert engine.surveyed_smoothness(plan, arrays_of(silos_for(plan.loss, plan.data)), 1) is None
+
+
+def test_phases_take_disjoint_halves_of_what_is_left_in_every_silo() -> None:
+    plan = plan_for(Logistic(), algorithm=PHASES)
+    data = stacked(plan, silos_for(Logistic(), plan.data))
+    streams, _ = engine.from_plans([plan], [5], dtype=np.float64)
+    stream = engine.Streams(streams.seed[0], streams.batch[0])
+    parts = [
+        np.asarray(engine.draws(engine.Rules.of(plan), data, stream, jnp.zeros(3, dtype=int), round).participation)
+        for round in range(plan.rounds)
+    ]
+    for first, last, phase in ((0, 4, 1), (4, 7, 2), (7, 8, 3)):
+        for part in parts[first:last]:
+            np.testing.assert_array_equal(part, parts[first])
+            counts = [part[np.asarray(data.silo) == silo].sum() for silo in range(3)]
+            assert counts == [size >> phase for size in SIZES.values()]
+    assert np.max(parts[0] + parts[4] + parts[7]) == 1.0
+
+
+def test_accelerated_runs_with_settings_of_their_own_go_side_by_side() -> None:
+    variants: list[tuple[float, float, Average]] = [(0.5, 0.0, "weighted"), (1.0, 5.0, "last"), (2.0, 9.0, "tail")]
+    specs = [
+        MultiStage(
+            smoothness=beta, stages=(Stage(rounds=3, pace=pace), Stage(rounds=5, pace=2 * pace)), average=average
+        )
+        for beta, pace, average in variants
+    ]
+    plans = [plan_for(Logistic(), algorithm=spec, ridge=0.1) for spec in specs]
+    silos = silos_for(Logistic(), plans[0].data)
+    rules, data = engine.Rules.of(plans[0]), stacked(plans[0], silos)
+    together = engine.simulate(rules, data, *engine.from_plans(plans, [1, 2, 3], dtype=np.float64))
+    for place, plan in enumerate(plans):
+        np.testing.assert_allclose(together[place], compiled(plan, silos, [place + 1])[0], rtol=1e-9)
 
 
 def test_configurations_side_by_side_give_what_each_gives_alone() -> None:

@@ -1,6 +1,6 @@
 """The compiled simulator: many private runs side by side, as two matrix products a round.
 
-Noisy minibatch SGD asks every silo about the same weights, so the silos' clipped means, weighted and added
+Every algorithm here asks every silo about the same weights, so the silos' clipped means, weighted and added
 by the server, are one sum over all records, and their independent Gaussian noises are one Gaussian vector.
 A round of S configurations is therefore two products of the (records × features) matrix with S columns,
 whatever the number of silos and however unequal they are. The sum is the silo's own `clipped_mean` and the
@@ -18,12 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ringfence.errors import TrainingError
+from ringfence.planning.correlation import inverse_coefficients
+from ringfence.protocol.algorithms import Localized
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.losses import Logistic, Softmax
 from ringfence.protocol.plan import Participation, Plan, Sampling
-from ringfence.server.algorithms import minibatch
-from ringfence.silo.mechanism import clipped_mean
+from ringfence.server import survey
+from ringfence.server.algorithms import ALGORITHMS, Algorithm, algorithm_of
+from ringfence.silo.mechanism import clipped_mean, curvature
 
 EVERYBODY = Participation()
 
@@ -55,7 +58,7 @@ class Configurations(NamedTuple):
     `sigma` has one column per silo; a run without noise has sigma 0, one without clipping an infinite clip.
     """
 
-    settings: minibatch.Settings
+    settings: Any
     clip: Any
     sigma: Any
     stream: Any
@@ -64,12 +67,15 @@ class Configurations(NamedTuple):
 class Draws(NamedTuple):
     """A round's randomness: which silos answer, which records take part, and the noise of their average.
 
-    `noise` is standard normal: the engine scales it to what the answering silos' noises add up to.
+    `noise` is standard normal: the engine scales it to what the answering silos' noises add up to. `batch` is every
+    silo's divisor in this round, and `loudness` its noise in units of its sigma.
     """
 
     available: Any
     participation: Any
     noise: Any
+    batch: Any
+    loudness: Any
 
 
 class LinearLoss(Protocol):
@@ -95,11 +101,31 @@ class Rules:
     rounds: int
     sampling: Sampling = "full"
     participation: Participation = EVERYBODY
+    algorithm: str = "minibatch-sgd"
+    phases: Localized | None = None
+    correlation: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.correlation and self.participation != EVERYBODY:
+            raise TrainingError(
+                "The simulator adds all silos' noise up at once, which with correlated noise it can do only if every "
+                "silo answers every round: leave the participation out."
+            )
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """Return the rules of a plan."""
-        return cls(plan.loss, plan.domain, plan.rounds, plan.sampling, plan.participation)
+        spec = plan.algorithm
+        return cls(
+            plan.loss,
+            plan.domain,
+            plan.rounds,
+            plan.sampling,
+            plan.participation,
+            spec.name,
+            spec if isinstance(spec, Localized) else None,
+            plan.correlation,
+        )
 
     @property
     def same_records_always(self) -> bool:
@@ -124,15 +150,25 @@ def federation(
     )
 
 
-def from_plans(plans: Sequence[Plan], seeds: Sequence[int], dtype: Any = np.float32) -> tuple[Streams, Configurations]:
-    """Read what may differ between runs from plans that agree in all else; each plan has a stream of its own."""
-    rows = [minibatch.settings(plan) for plan in plans]
+def from_plans(
+    plans: Sequence[Plan],
+    seeds: Sequence[int],
+    dtype: Any = np.float32,
+    *,
+    smoothness: Sequence[float | None] | None = None,
+) -> tuple[Streams, Configurations]:
+    """Read what may differ between runs from plans that agree in all else; each plan has a stream of its own.
+
+    `smoothness` is what each plan's survey found, if it has one (`surveyed_smoothness`).
+    """
+    found = [None] * len(plans) if smoothness is None else smoothness
+    rows = [algorithm_of(plan).settings(plan, beta) for plan, beta in zip(plans, found, strict=True)]
     streams = Streams(
         jnp.asarray(np.array(seeds, dtype=np.uint32)),
         jnp.asarray(np.array([[terms.batch for terms in plan.silos] for plan in plans])),
     )
     runs = Configurations(
-        minibatch.Settings(*map(partial(_array, dtype), zip(*rows, strict=True))),
+        type(rows[0])(*(_column(dtype, values) for values in zip(*rows, strict=True))),
         _array(dtype, [plan.clip for plan in plans]),
         _array(dtype, [[terms.sigma for terms in plan.silos] for plan in plans]),
         jnp.arange(len(plans)),
@@ -140,30 +176,45 @@ def from_plans(plans: Sequence[Plan], seeds: Sequence[int], dtype: Any = np.floa
     return streams, runs
 
 
+def surveyed_smoothness(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray]], seed: int) -> float | None:
+    """Simulate the plan's survey, in which every silo answers, and return the β that the server makes of it."""
+    if plan.survey is None or plan.survey.statistic != "curvature":
+        return None
+    noise = np.random.default_rng(seed).standard_normal(len(silos))
+    answers = [curvature(features) for features, _ in silos] + noise * [t.survey_sigma for t in plan.silos]
+    mean = np.array([np.sum([terms.weight * answer for terms, answer in zip(plan.silos, answers, strict=True)])])
+    return survey.smoothness(plan, survey.findings(plan, mean, [terms.name for terms in plan.silos]))
+
+
 @partial(jax.jit, static_argnames=("rules",))
 def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurations) -> Any:
     """Run every configuration for all rounds and return the learned weights, one row per run."""
+    algorithm = ALGORITHMS[rules.algorithm]
     width, outputs = data.features.shape[1], rules.loss.outputs
     start: Any = jnp.zeros((len(runs.stream), width * outputs), dtype=data.features.dtype)
     draw = jax.vmap(partial(draws, rules, data), (0, 0, None))
-    advance = jax.vmap(partial(_advance, rules.domain), (0, 0, 0, 0, None))
+    ask = jax.vmap(algorithm.query, (0, 0, None))
+    advance = jax.vmap(partial(_advance, algorithm, rules.domain), (0, 0, 0, 0, None))
 
-    def one_round(carry: tuple[minibatch.State, Any], round: Any) -> tuple[tuple[minibatch.State, Any], None]:
-        state, answered = carry
+    def one_round(carry: tuple[Any, Any, Any], round: Any) -> tuple[tuple[Any, Any, Any], None]:
+        state, answered, past = carry
         drawn = draw(streams, answered, round)
         rates = _rates(data, drawn.available)
-        weights: Any = jnp.moveaxis(state.weights.reshape(-1, width, outputs), 0, 1)
-        mean = _clipped_sum(
-            rules.loss, runs.clip, weights, data, _shares(rules, data, streams, drawn, rates, runs.stream)
-        )
-        scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma) ** 2, axis=1))
-        gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * drawn.noise[runs.stream]
+        asked = ask(runs.settings, state, round)
+        weights: Any = jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1)
+        shares = _shares(rules, data, drawn, rates, runs.stream)
+        mean = _clipped_sum(rules.loss, runs.clip, weights, data, shares)
+        scale = jnp.sqrt(jnp.sum(((rates * drawn.loudness)[runs.stream] * runs.sigma) ** 2, axis=1))
+        noise, past = _correlate(rules, drawn.noise, past, round)
+        gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * noise[runs.stream]
         somebody = jnp.any(drawn.available, axis=1)[runs.stream]
-        return (advance(runs.settings, state, gradient, somebody, round), answered + drawn.available), None
+        return (advance(runs.settings, state, gradient, somebody, round), answered + drawn.available, past), None
 
-    begin = (jax.vmap(minibatch.init)(start), jnp.zeros(streams.batch.shape, dtype=jnp.int32))
-    (state, _), _ = jax.lax.scan(one_round, begin, jnp.arange(rules.rounds))
-    return jax.vmap(minibatch.output)(state)
+    rows = rules.rounds if rules.correlation else 0
+    past = jnp.zeros((len(streams.seed), rows, start.shape[1]), dtype=start.dtype)
+    begin = (jax.vmap(algorithm.init)(start), jnp.zeros(streams.batch.shape, dtype=jnp.int32), past)
+    (state, _, _), _ = jax.lax.scan(one_round, begin, jnp.arange(rules.rounds))
+    return jax.vmap(algorithm.output)(runs.settings, state)
 
 
 def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round: Any) -> Draws:
@@ -176,11 +227,12 @@ def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round:
         available = jax.random.permutation(silo_key, silos) < asked
     elif probability is not None:
         available = jax.random.uniform(silo_key, (silos,)) < probability
-    # A one-pass partition is drawn once for the whole run.
-    record_key = run if rules.sampling == "one-pass" else record_key
-    participation = _participation(rules.sampling, record_key, data, stream.batch, answered)
+    # A partition is drawn once for the whole run.
+    record_key = run if rules.sampling in ("one-pass", "phased") else record_key
+    begin, batch, loudness = _task(rules, data, stream.batch, answered, round)
+    participation = _participation(rules.sampling, record_key, data, begin, batch)
     noise = jax.random.normal(noise_key, (data.features.shape[1] * rules.loss.outputs,), dtype=data.features.dtype)
-    return Draws(available, participation, noise)
+    return Draws(available, participation, noise, batch, loudness)
 
 
 @partial(jax.jit, static_argnames=("loss",))
@@ -189,9 +241,10 @@ def evaluate(loss: LinearLoss, weights: Any, features: Any, targets: Any) -> tup
     columns = jnp.moveaxis(weights.reshape(len(weights), features.shape[1], -1), 0, 1)
     scores: Any = jnp.tensordot(features, columns, axes=1)
     truth = targets[:, None]
-    if isinstance(loss, Softmax):
+    kind = getattr(loss, "target_kind", "number")  # a custom loss is about a number
+    if kind == "class":
         error = jnp.argmax(scores, axis=2) != truth
-    elif isinstance(loss, Logistic):
+    elif kind == "label":
         error = jnp.where(scores[..., 0] > 0, 1.0, -1.0) != truth
     else:
         error = (scores[..., 0] - truth) ** 2
@@ -202,7 +255,38 @@ def _array(dtype: Any, values: Any) -> Any:
     return jnp.asarray(np.asarray(values), dtype=dtype)
 
 
-def _participation(sampling: Sampling, key: Any, data: Federation, batch: Any, answered: Any) -> Any:
+def _column(dtype: Any, values: Sequence[Any]) -> Any:
+    """Stack one setting of all runs; whole numbers stay whole."""
+    stacked = np.stack([np.asarray(value) for value in values])
+    return jnp.asarray(stacked, dtype=None if np.issubdtype(stacked.dtype, np.integer) else dtype)
+
+
+def _task(rules: Rules, data: Federation, batch: Any, answered: Any, round: Any) -> tuple[Any, Any, Any]:
+    """Return, per silo, where its part of the partition begins, how many records it takes, and how loud its noise is.
+
+    The compiled form of `protocol.schedule.task`.
+    """
+    quiet = jnp.ones(len(data.sizes), dtype=data.features.dtype)
+    if rules.phases is None:
+        return (answered * batch if rules.sampling == "one-pass" else jnp.zeros_like(batch)), batch, quiet
+    rounds = np.array([phase.rounds for phase in rules.phases.phases])
+    sizes = jnp.stack([data.sizes >> (phase + 1) for phase in range(len(rounds))])
+    now = jnp.asarray(np.repeat(np.arange(len(rounds)), rounds))[round]
+    loudness = jnp.sqrt(jnp.asarray(rounds / rounds[0], dtype=quiet.dtype))[now] * sizes[0] / sizes[now]
+    return (jnp.cumsum(sizes, axis=0) - sizes)[now], sizes[now], loudness.astype(quiet.dtype)
+
+
+def _correlate(rules: Rules, fresh: Any, past: Any, round: Any) -> tuple[Any, Any]:
+    """Return the round's noise, with correlation Σ_j d_{r−j}·Z_j of all rounds so far, and the past with it."""
+    if not rules.correlation:
+        return fresh, past
+    past = past.at[:, round].set(fresh)
+    inverse = jnp.asarray(inverse_coefficients(rules.correlation, rules.rounds), dtype=fresh.dtype)
+    lag = round - jnp.arange(rules.rounds)
+    return jnp.tensordot(past, jnp.where(lag >= 0, inverse[lag], 0.0), axes=[[1], [0]]), past
+
+
+def _participation(sampling: Sampling, key: Any, data: Federation, begin: Any, batch: Any) -> Any:
     """Return 1 for every record that takes part."""
     records = len(data.targets)
     if sampling == "full":
@@ -216,7 +300,6 @@ def _participation(sampling: Sampling, key: Any, data: Federation, batch: Any, a
     luck = jax.random.bits(key, (records,), dtype=jnp.uint32) >> (silos - 1).bit_length()
     keys = (data.silo.astype(jnp.uint32) << (32 - (silos - 1).bit_length())) | luck
     ordered, first = jnp.sort(keys), jnp.cumsum(data.sizes) - data.sizes
-    begin = answered * batch if sampling == "one-pass" else jnp.zeros_like(batch)
     end = jnp.minimum(begin + batch, data.sizes)
     before, last = ordered[first + jnp.maximum(begin, 1) - 1], ordered[first + end - 1]
     chosen = ((begin == 0)[data.silo] | (keys > before[data.silo])) & (keys <= last[data.silo])
@@ -252,18 +335,17 @@ def _rates(data: Federation, available: Any) -> Any:
     return available * data.weights * (silos / answering)
 
 
-def _shares(rules: Rules, data: Federation, streams: Streams, drawn: Draws, rates: Any, stream: Any) -> Any:
+def _shares(rules: Rules, data: Federation, drawn: Draws, rates: Any, stream: Any) -> Any:
     """Return what each record's gradient counts in the server's average, per run where runs differ in it."""
     if rules.same_records_always:
         return (data.weights / data.sizes)[data.silo]
-    shares = drawn.participation * (rates / streams.batch)[:, data.silo]
+    shares = drawn.participation * (rates / drawn.batch)[:, data.silo]
     return shares[stream].T.astype(data.features.dtype)
 
 
 def _advance(
-    domain: Domain, settings: minibatch.Settings, state: minibatch.State, gradient: Any, somebody: Any, round: Any
-) -> minibatch.State:
+    algorithm: Algorithm, domain: Domain, settings: Any, state: Any, gradient: Any, somebody: Any, round: Any
+) -> Any:
     """Take the server's step, or none if nobody answered."""
-    stepped = minibatch.step(settings, domain.project, state, gradient, round)
-    kept: minibatch.State = jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)
-    return kept
+    stepped = algorithm.step(settings, domain.project, state, gradient, round)
+    return jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)

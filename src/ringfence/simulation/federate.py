@@ -166,7 +166,7 @@ def silo_gradients(loss: Loss, silos: Silos, weights: FloatArray) -> FloatArray:
 def heterogeneity(loss: Loss, silos: Silos, weights: FloatArray) -> float:
     """Return υ²(w) = (1/N) Σ ‖∇F̂_i(w) − ∇F̂(w)‖² at the given weights; every silo counts alike.
 
-    The paper's υ² is the supremum over W, which points can only bound from below (theory, B35): over a run,
+    The paper's υ² is the supremum over W, which points can only bound from below: over a run,
     report the largest value at the weights visited and call it an estimate. It reads exact gradients of all
     silos, so it is a diagnostic for simulations and never for release; υ² ≤ L² needs no data at all.
     """

@@ -1,7 +1,7 @@
 """Local SGD: the baseline in which silos walk alone between rounds, and one-shot averaging.
 
 In a round every asked silo starts at the server's weights and takes K steps, each on one record of its own
-drawn uniformly, with noise on every step; the server averages where they end (theory: A1.9). All steps count
+drawn uniformly, with noise on every step; the server averages where they end. All steps count
 as visible: a run is R·K releases of a fixed-size batch of 1 of n, and `local_sgd_sigma` composes them so. The
 paper's closed form does not, and promises more than it shows.
 """
