@@ -11,15 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
+from ringfence import peers
 from ringfence.errors import ApprovalError, RecordsError, TrainingError
 from ringfence.model import Model
 from ringfence.planning import accountant
+from ringfence.planning.charges import plan_events
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.report.statement import SiloGuarantee, Statement
 from ringfence.server import rounds
-from ringfence.silo.gate import Gate, plan_event
+from ringfence.server.survey import Findings
+from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
 
@@ -39,11 +42,12 @@ class Silo:
 
 @dataclass(frozen=True)
 class Result:
-    """A trained model, what each silo's ledger says, and the rounds."""
+    """A trained model, what each silo's ledger says, the rounds, and what a survey found, if there was one."""
 
     model: Model
     statement: Statement
     history: tuple[rounds.Outcome, ...]
+    findings: Findings | None = None
 
 
 def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
@@ -57,11 +61,16 @@ def split(records: Records, fraction: float, choices: np.random.Generator) -> tu
 
 
 def train(
-    plan: Plan, silos: Mapping[str, Silo], *, watch: Callable[[rounds.Outcome], None] = lambda outcome: None
+    plan: Plan,
+    silos: Mapping[str, Silo],
+    *,
+    watch: Callable[[rounds.Outcome], None] = lambda outcome: None,
+    peer_to_peer: bool = False,
 ) -> Result:
     """Approve the plan at every silo, run its rounds through the gates, and end it.
 
-    Raises ApprovalError, before anything is released anywhere, if a silo's cap does not cover the plan.
+    With `peer_to_peer` there is no server: every silo takes the steps itself (`ringfence.peers`). Raises
+    ApprovalError, before anything is released anywhere, if a silo's cap does not cover the plan.
     """
     with ExitStack() as open_files:
         gates: dict[str, Gate] = {}
@@ -72,7 +81,10 @@ def train(
         try:
             for gate in gates.values():
                 gate.approve(plan)
-            trained = rounds.run(plan, _ask(gates), watch=watch)
+            if peer_to_peer:
+                trained = peers.run(plan, gates, watch=watch)
+            else:
+                trained = rounds.run(plan, _ask(gates), watch=watch)
         finally:
             # Also after an error or Ctrl-C: what was not asked for must not stay reserved.
             for name, gate in gates.items():
@@ -80,7 +92,8 @@ def train(
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        return Result(Model.of(plan, trained.weights, answered), Statement(plan, guarantees), trained.history)
+        model = Model.of(plan, trained.weights, answered)
+        return Result(model, Statement(plan, guarantees), trained.history, trained.findings)
 
 
 def evaluate(model: Model, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, object]:
@@ -120,7 +133,7 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
             ledger.grant(silo.cap)
         return ledger
     delta = max(account.budget.delta, terms.delta)
-    events = [*account.reserved(), (plan_event(plan, terms), plan.rounds)]
+    events = [*account.reserved(without=plan.digest()), *plan_events(plan, terms)]
     needed = Budget(accountant.epsilon(events, delta), delta)
     if not account.budget.covers(needed):
         ledger.grant(Budget(max(needed.epsilon, account.budget.epsilon), delta))
@@ -135,7 +148,7 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
     return SiloGuarantee(
         records=terms.records,
         rounds=len(approved.rounds),
-        epsilon=accountant.epsilon([(approved.event, len(approved.rounds))], terms.delta),
+        epsilon=accountant.epsilon(approved.charged(), terms.delta),
         delta=terms.delta,
         total_epsilon=account.spent(),
         total_delta=account.budget.delta,

@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.errors import PlanError, RecordsError
-from ringfence.planning.prescribe import Wishes, plan_for
+from ringfence.errors import PlanError, RecordsError, TrainingError
+from ringfence.planning.events import require_positive, require_probability
+from ringfence.planning.explain import as_data
+from ringfence.planning.prescribe import Member, Proposal, Wishes, propose_for
+from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.rounds import Outcome
+from ringfence.server.survey import scales
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records, load_records
 from ringfence.training import Result, Silo, evaluate, split, train
@@ -31,12 +35,14 @@ class Request:
     seed: int | None = None
     ledgers: Path | None = None
     cap: tuple[float, float] | None = None
+    peer_to_peer: bool = False
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The result of a training run and its evaluation, if there was one."""
+    """The plan and why it is as it is, the result of the run, and its evaluation, if there was one."""
 
+    proposal: Proposal
     result: Result
     test: Mapping[str, object] | None
 
@@ -46,13 +52,56 @@ class Outcomes:
         report: dict[str, Any] = {
             "plan": model.plan.digest(),
             "loss": model.plan.loss.name,
+            "algorithm": model.plan.algorithm.name,
+            "sampling": model.plan.sampling,
             "rounds": model.plan.rounds,
+            **as_data(self.proposal),
             "silos": {name: vars(guarantee) for name, guarantee in statement.silos.items()},
         }
+        if self.result.findings is not None:
+            report["survey"] = {
+                "statistic": self.result.findings.statistic.tolist(),
+                "noise": self.result.findings.noise,
+            }
         if self.test is not None:
             report["test"] = dict(self.test)
             report["test_is_private"] = False
         return report
+
+
+def survey_files(
+    files: Sequence[Path],
+    schema: Path,
+    target: str,
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    ledgers: Path | None = None,
+) -> tuple[Result, dict[str, tuple[float, float]]]:
+    """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
+    loaded = load_schema(schema, target)
+    paths = silo_paths(files)
+    records = {name: load_records(path, loaded) for name, path in paths.items()}
+    plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
+    silos = {
+        name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger", None) for name, path in paths.items()
+    }
+    result = train(plan, silos)
+    if result.findings is None:
+        raise TrainingError("No silo answered the survey, so nothing is known of the features.")
+    return result, _in_units(loaded, scales(plan, result.findings))
+
+
+def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """Return means and deviations as a schema's file states centres and scales; leave the constant out."""
+    columns = {name: column for name, column in schema.columns.items() if isinstance(column, Numeric)}
+    return {
+        name: (mean * columns[name].unit + columns[name].offset, deviation * columns[name].unit)
+        if name in columns
+        else (mean, deviation)
+        for name, (mean, deviation) in found.items()
+        if name in columns or name != "intercept"
+    }
 
 
 def train_files(
@@ -62,12 +111,15 @@ def train_files(
     watch: Callable[[Outcome], None] = lambda outcome: None,
 ) -> Outcomes:
     """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
+    cap = None if request.cap is None else _cap(*request.cap)
     schema = load_schema(request.schema, request.target)
     paths = silo_paths(request.files)
     for name in [*request.wishes.budgets, *request.tests]:
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
+    if request.seed is not None and request.seed < 0:
+        raise TrainingError(f"A seed is a whole number of at least 0, but this one is {request.seed}.")
     choices = np.random.default_rng(request.seed)
     training: dict[str, Records] = {}
     tests: dict[str, tuple[FloatArray, FloatArray]] = {}
@@ -77,15 +129,18 @@ def train_files(
             held_out = load_records(request.tests[name], schema)
         if held_out is not None:
             tests[name] = (held_out.features, held_out.targets)
-    plan = plan_for(request.wishes, schema, {name: len(part) for name, part in training.items()})
-    planned(plan)
-    cap = None if request.cap is None else Budget(*request.cap)
+    proposal = propose_for(request.wishes, schema, {name: len(part) for name, part in training.items()})
+    planned(proposal.plan)
     silos = {
         name: Silo(training[name], (request.ledgers or path.parent) / f"{name}.ledger", cap)
         for name, path in paths.items()
     }
-    result = train(plan, silos, watch=watch)
-    return Outcomes(result, evaluate(result.model, tests) if tests else None)
+    result = train(proposal.plan, silos, watch=watch, peer_to_peer=request.peer_to_peer)
+    return Outcomes(proposal, result, evaluate(result.model, tests) if tests else None)
+
+
+def _cap(epsilon: float, delta: float) -> Budget:
+    return Budget(require_positive("the cap's epsilon", epsilon), require_probability("the cap's delta", delta))
 
 
 def silo_paths(files: Sequence[Path]) -> dict[str, Path]:

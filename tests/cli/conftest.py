@@ -49,6 +49,7 @@ class Finished:
 
 
 Ringfence = Callable[..., Finished]
+Json = Callable[..., dict[str, Any]]
 
 
 class Federation:
@@ -79,6 +80,40 @@ class Federation:
             "--delta", "1e-6", "--seed", "1", *changes,
         ]  # fmt: skip
 
+    def survey(self, *changes: str, target: str = "ill", epsilon: str = "2") -> list[str]:
+        return [
+            "survey", *map(str, self.files), "--schema", str(self.schema), "--target", target, "--epsilon", epsilon,
+            "--delta", "1e-6", *changes,
+        ]  # fmt: skip
+
+    def plan(self, *changes: str, target: str = "ill") -> list[str]:
+        return [
+            "plan", "--schema", str(self.schema), "--target", target, "--silo", "north=1000", "--silo", "south=3000",
+            "--epsilon", "1", *changes,
+        ]  # fmt: skip
+
+    def column(self, name: str) -> list[str]:
+        """All silos' cells of one column."""
+        cells: list[str] = []
+        for path in self.files:
+            with path.open(newline="") as file:
+                cells += [row[name] for row in csv.DictReader(file)]
+        return cells
+
+    def ledgers(self) -> dict[str, bytes]:
+        """Everything that stands in the silos' ledgers, byte for byte."""
+        return {path.name: path.read_bytes() for path in sorted(self.folder.glob("*.ledger*"))}
+
+
+def check_one_sentence(done: Finished, says: str) -> None:
+    """A refusal is one line on standard error that says why, and status 1."""
+    assert says in done.stderr
+    assert done.stderr.startswith("ringfence: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert done.returncode == 1
+
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Federation:
@@ -101,7 +136,7 @@ def ringfence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture
-def ringfence_json(ringfence: Ringfence) -> Callable[..., dict[str, Any]]:
+def ringfence_json(ringfence: Ringfence) -> Json:
     """Run the command with --json and return what it printed."""
 
     def run(*arguments: str) -> dict[str, Any]:
@@ -111,3 +146,20 @@ def ringfence_json(ringfence: Ringfence) -> Callable[..., dict[str, Any]]:
         return content
 
     return run
+
+
+@pytest.fixture
+def check_ledgers(federation: Federation, ringfence_json: Json) -> Callable[[dict[str, Any]], None]:
+    """Compare what a report says of every silo with what stands in that silo's ledger."""
+
+    def check(report: dict[str, Any]) -> None:
+        assert set(report["silos"]) == {file.stem for file in federation.files}
+        for name, stated in report["silos"].items():
+            shown = ringfence_json("ledger", str(federation.folder / f"{name}.ledger"))
+            plan = next(plan for plan in shown["plans"] if plan["plan"] == report["plan"])
+            assert plan["state"] == "finished"
+            assert plan["charged"] == plan["released"] == stated["rounds"]
+            assert (plan["epsilon"], plan["delta"]) == (stated["epsilon"], stated["delta"])
+            assert (shown["spent"], shown["budget"]["delta"]) == (stated["total_epsilon"], stated["total_delta"])
+
+    return check

@@ -1,33 +1,20 @@
-"""`ringfence schema`, `account`, `plan`, `ledger` and the frame around them."""
+"""`ringfence schema`, `account`, `ledger` and the frame around them."""
 
-import json
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import ringfence as package
-from ringfence.protocol.plan import Plan
-from tests.cli.conftest import Federation, Ringfence
-
-Json = Callable[..., dict[str, Any]]
+from tests.cli.conftest import Federation, Json, Ringfence
 
 
 def test_the_installed_command_and_the_module_print_the_package_s_version() -> None:
     for command in ([str(Path(sys.executable).with_name("ringfence"))], [sys.executable, "-m", "ringfence"]):
         printed = subprocess.check_output([*command, "--version"], text=True)
         assert printed.strip() == package.__version__
-
-
-@pytest.mark.parametrize("command", ["account", "plan", "train", "predict", "ledger", "demo", "schema"])
-def test_every_command_has_help(ringfence: Ringfence, command: str) -> None:
-    done = ringfence(command, "--help")
-    assert done.returncode == 0
-    assert "Usage" in done.stdout
 
 
 def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federation, ringfence: Ringfence) -> None:
@@ -92,19 +79,6 @@ def test_account_refuses_bad_numbers_in_one_sentence(ringfence: Ringfence, chang
     assert done.returncode == 1
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_plan_prints_the_noise_of_every_silo(federation: Federation, ringfence_json: Json, tmp_path: Path) -> None:
-    out = tmp_path / "plan.json"
-    report = ringfence_json(
-        "plan", "--schema", str(federation.schema), "--target", "ill", "--silo", "small=100", "--silo", "large=10000",
-        "--epsilon", "1", "--delta", "1e-6", "--budget", "small=4,1e-6", "--out", str(out),
-    )  # fmt: skip
-    small, large = report["plan"]["silos"]
-    assert (small["name"], small["epsilon"], large["epsilon"]) == ("small", 4.0, 1.0)
-    assert small["sigma"] > large["sigma"] > 0
-    assert Plan.parse(out.read_bytes(), error=package.RingfenceError).digest() == report["digest"]
-    assert json.loads(out.read_bytes()) == report["plan"]
 
 
 def test_an_unreadable_ledger_is_one_clear_sentence(ringfence: Ringfence, tmp_path: Path) -> None:

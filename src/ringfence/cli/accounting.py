@@ -5,24 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.options import (
-    Available,
-    Batch,
-    Budgets,
-    Clip,
-    Delta,
-    Epsilon,
-    LossName,
-    Ridge,
-    Rounds,
-    SamplingName,
-    SchemaFile,
-    Step,
-    Target,
-    Weights,
-    parse_budgets,
-    parse_sizes,
-)
+from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_wishes
 from ringfence.cli.output import AsJson, print_json, print_table, require_folder
 from ringfence.errors import AccountingError
 
@@ -66,57 +49,38 @@ def account(
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
 
 
+@takes_wishes
 def plan(
+    *,
     schema: SchemaFile,
     target: Target,
     silo: Annotated[list[str], typer.Option(metavar="NAME=RECORDS", help="A silo and its size; once per silo.")],
-    epsilon: Epsilon,
-    delta: Delta = None,
-    budget: Budgets = [],  # noqa: B006
-    rounds: Rounds = None,
-    loss: LossName = None,
-    sampling: SamplingName = "full",
-    batch: Batch = None,
-    clip: Clip = None,
-    step: Step = None,
-    ridge: Ridge = 0.0,
-    weights: Weights = "records",
-    available: Available = None,
+    wishes: Any,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).")] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a plan from sizes, budgets and a loss, with the noise of every silo."""
-    from ringfence.planning.prescribe import Wishes, plan_for
+    """Make a plan from sizes, budgets and a loss: which algorithm, how many rounds, and every silo's noise.
+
+    The choice is the one with the least certificate, a bound on the trained model's excess loss from public numbers
+    alone.
+    """
+    from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
+    from ringfence.planning.prescribe import propose_for
     from ringfence.protocol.schema import load_schema
 
-    wishes = Wishes(
-        epsilon=epsilon,
-        delta=delta,
-        budgets=parse_budgets(budget),
-        rounds=rounds,
-        loss=loss,
-        sampling=sampling,
-        batch=batch,
-        clip=clip,
-        step=step,
-        ridge=ridge,
-        weights=weights,
-        available=available,
-    )
     require_folder(out)
-    made = plan_for(wishes, load_schema(schema, target), parse_sizes(silo))
+    proposal = propose_for(wishes, load_schema(schema, target), parse_sizes(silo))
+    made = proposal.plan
     if out is not None:
         out.write_bytes(made.canonical())
     if json:
-        report: dict[str, Any] = {"digest": made.digest(), "plan": made.model_dump(mode="json")}
-        print_json(report)
+        print_json({"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")})
         return
     print_table(
         ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"],
         [[t.name, t.records, t.batch, t.sigma, t.epsilon, t.delta, t.weight] for t in made.silos],
     )
-    algorithm = made.algorithm
-    typer.echo(
-        f"\n{made.loss.name} loss, {made.dimension} weights, {made.rounds} rounds of {made.sampling} batches, clip "
-        f"{made.clip:.4g}, step {algorithm.step:.4g}, momentum {algorithm.momentum:.3g}\nplan {made.digest()}"
-    )
+    if proposal.alternatives:
+        typer.echo("")
+        print_table(*alternatives_table(proposal), title="What was compared, best first")
+    typer.echo("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))

@@ -20,7 +20,7 @@ def demo(json: AsJson = False) -> None:
         lines = list(
             experiment.run(
                 digits,
-                planned=lambda plan: bar.reset(task, total=plan.rounds),
+                planned=lambda plan: bar.reset(task, total=plan.exchanges),
                 watch=lambda _: bar.advance(task),
             )
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringfence import __version__
-from ringfence.cli import accounting, demo, ledger, reproduce, schema, training
+from ringfence.cli import accounting, bounds, demo, ledger, reproduce, schema, survey, training
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 app.command()(accounting.account)
 app.command()(accounting.plan)
+app.command()(bounds.bounds)
+app.command()(survey.survey)
 app.command()(training.train)
 app.command()(training.predict)
 app.command()(ledger.ledger)

@@ -9,12 +9,12 @@ from ringfence.cli.output import AsJson, print_json, progress
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="mnist, insurance or obesity.")],
+    experiment: Annotated[str, typer.Argument(help="mnist, insurance, obesity or algorithms.")],
     out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data sets; else RINGFENCE_DATA, cache, download.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A rehearsal: one panel, two trials, two epsilons.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A rehearsal: everything, but small.")] = False,
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the simulation and report extras."""

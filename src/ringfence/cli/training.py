@@ -5,44 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.options import (
-    Available,
-    Batch,
-    Budgets,
-    Clip,
-    Delta,
-    Epsilon,
-    LossName,
-    Ridge,
-    Rounds,
-    SamplingName,
-    SchemaFile,
-    Step,
-    Target,
-    Weights,
-    parse_budgets,
-    parse_files,
-)
+from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_wishes
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.errors import TrainingError
 
 
+@takes_wishes
 def train(
+    *,
     files: Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")],
     schema: SchemaFile,
     target: Target,
-    epsilon: Epsilon,
-    delta: Delta = None,
-    budget: Budgets = [],  # noqa: B006
-    rounds: Rounds = None,
-    loss: LossName = None,
-    sampling: SamplingName = "full",
-    batch: Batch = None,
-    clip: Clip = None,
-    step: Step = None,
-    ridge: Ridge = 0.0,
-    weights: Weights = "records",
-    available: Available = None,
+    wishes: Any,
     test_fraction: Annotated[float, typer.Option(help="Share of each silo held out for the test.")] = 0.2,
     test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
@@ -51,36 +25,27 @@ def train(
     cap: Annotated[
         str | None, typer.Option(metavar="EPS,DELTA", help="Refuse if all runs together exceed this.")
     ] = None,
+    peer_to_peer: Annotated[
+        bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).")] = None,
     json: AsJson = False,
 ) -> None:
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
-    from ringfence.planning.prescribe import Wishes
+    from ringfence.planning.explain import explain_proposal
 
     request = workflow.Request(
         files=files,
         schema=schema,
         target=target,
-        wishes=Wishes(
-            epsilon=epsilon,
-            delta=delta,
-            budgets=parse_budgets(budget),
-            rounds=rounds,
-            loss=loss,
-            sampling=sampling,
-            batch=batch,
-            clip=clip,
-            step=step,
-            ridge=ridge,
-            weights=weights,
-            available=available,
-        ),
+        wishes=wishes,
         test_fraction=test_fraction if evaluation and not test else 0.0,
         tests=parse_files(test),
         seed=seed,
         ledgers=ledgers,
-        cap=None if cap is None else parse_budgets([f"cap={cap}"])["cap"],
+        cap=parse_cap(cap),
+        peer_to_peer=peer_to_peer,
     )
     require_folder(out)
     if test and not evaluation:
@@ -89,7 +54,7 @@ def train(
         task = bar.add_task("rounds")
         outcome = workflow.train_files(
             request,
-            planned=lambda plan: bar.update(task, total=plan.rounds),
+            planned=lambda plan: bar.update(task, total=plan.exchanges),
             watch=lambda _: bar.advance(task),
         )
     if out is not None:
@@ -97,6 +62,7 @@ def train(
     if json:
         print_json(outcome.report())
     else:
+        typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
         _print(outcome.report(), outcome.result.statement.text(), out)
 
 

@@ -50,7 +50,7 @@ class Statement:
 
     def _silo(self, name: str, silo: SiloGuarantee) -> str:
         line = (
-            f"{name}: each of {silo.records} records, over {silo.rounds} rounds, by "
+            f"{name}: each of {silo.records} records, over {silo.rounds} round{'' if silo.rounds == 1 else 's'}, by "
             f"epsilon = {silo.epsilon:.4g}, delta = {silo.delta:.2g}"
         )
         if silo.total_epsilon > silo.epsilon * (1 + 1e-9):

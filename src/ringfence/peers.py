@@ -1,0 +1,60 @@
+"""Training without a server: every silo broadcasts its noisy answer, and every silo takes the same steps.
+
+The guarantee is the same as with a server, because it covers everything a silo sends, whoever hears it. All peers end
+with the same model, bit for bit, if they hear the same messages: which silos speak in a round is drawn from the plan's
+digest, and averages are taken in the plan's order.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ringfence.errors import TrainingError
+from ringfence.protocol.messages import Answer
+from ringfence.protocol.plan import Plan
+from ringfence.server.rounds import Outcome, Session, Trained
+from ringfence.silo.gate import Gate
+
+
+class Peer:
+    """A silo that takes the server's steps itself: in each round it speaks, then hears what all have said."""
+
+    def __init__(self, plan: Plan, gate: Gate) -> None:
+        self._gate = gate
+        # Public and the same for all; it protects nothing.
+        self._session = Session(plan, np.random.default_rng(int(plan.digest(), 16)))
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are over."""
+        return self._session.finished
+
+    def speak(self) -> Answer | None:
+        """Return what this silo broadcasts in this round, through its own gate; None if it is not its turn."""
+        return self._gate.answer(self._session.request()) if self._gate.silo in self._session.asked() else None
+
+    def hear(self, answers: Mapping[str, Answer]) -> Outcome:
+        """Take the round's step from everything that was broadcast, this silo's own answer included."""
+        return self._session.receive(answers)
+
+    def result(self) -> Trained:
+        """Return the model."""
+        return self._session.result()
+
+
+def run(plan: Plan, gates: Mapping[str, Gate], *, watch: Callable[[Outcome], None] = lambda outcome: None) -> Trained:
+    """Let the silos of one process train as peers, and return the model that all of them ended with."""
+    if not gates:
+        raise TrainingError("There is no peer, so there is nobody to train: give at least one silo.")
+    peers = {name: Peer(plan, gate) for name, gate in gates.items()}
+    while not all(peer.finished for peer in peers.values()):
+        said = {name: answer for name, peer in peers.items() if (answer := peer.speak()) is not None}
+        outcomes = [peer.hear(said) for peer in peers.values()]
+        watch(outcomes[0])
+    results = [peer.result() for peer in peers.values()]
+    if len({trained.weights.tobytes() for trained in results}) > 1:
+        raise TrainingError(
+            "The peers ended with different models, so they did not hear the same messages: run the plan again over a "
+            "network that delivers every broadcast to all."
+        )
+    return results[0]

@@ -1,0 +1,100 @@
+"""`--help`: every command and option explains itself, and the defaults it names are the ones that hold."""
+
+import re
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from ringfence.cli.main import app
+from ringfence.planning.planner import METHODS
+from tests.cli.conftest import Federation, Json, Ringfence
+
+ROOT: Any = get_command(app)
+COMMANDS: dict[str, Any] = {
+    "": ROOT,
+    **ROOT.commands,
+    **{f"schema {name}": command for name, command in ROOT.commands["schema"].commands.items()},
+}
+
+
+def words(text: str) -> str:
+    """The text without line breaks, and without the break after a hyphen."""
+    return re.sub(r"\s+", " ", re.sub(r"-\n\s+", "-", text))
+
+
+def test_all_commands_are_there() -> None:
+    assert set(COMMANDS) == {
+        "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "schema",
+        "schema draft",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_that_explains_every_option(ringfence: Ringfence, command: str) -> None:
+    done = ringfence(*command.split(), "--help")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "Usage" in done.stdout
+    shown = words(done.stdout)
+    for parameter in COMMANDS[command].params:
+        assert parameter.help, parameter.name
+        assert words(parameter.help) in shown
+        for spelling in [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []:
+            assert spelling in shown
+
+
+@pytest.mark.parametrize("command", ["plan", "train"])
+def test_the_shared_options_are_offered_by_both_commands_and_name_every_algorithm(command: str) -> None:
+    options = {option: p for p in COMMANDS[command].params for option in p.opts}
+    assert {"--algorithm", "--risk", "--max-rounds", "--sampling", "--correlation", "--average", "--survey", "--loss",
+            "--quantile", "--margin", "--distance", "--ridge", "--available"} <= set(options)  # fmt: skip
+    assert all(name in options["--algorithm"].help for name in METHODS)
+
+
+def same_but_for_its_name(plan: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in plan.items() if key != "run"}
+
+
+@pytest.mark.parametrize(
+    ("given", "default"),
+    [
+        (
+            ["--risk", "empirical", "--max-rounds", "100", "--quantile", "0.5", "--correlation", "0", "--ridge", "0",
+             "--weights", "records", "--average", "weighted", "--delta", "1e-6",
+             "--budget", f"south=1,{1 / 3000**2!r}"],
+            [],
+        ),
+        (["--algorithm", "minibatch-sgd", "--average", "weighted"], ["--algorithm", "minibatch-sgd"]),
+        (["--step", "0.1", "--average", "tail", "--rounds", "100", "--sampling", "full"], ["--step", "0.1"]),
+        (["--available", "2"], []),
+    ],
+)  # fmt: skip
+def test_the_defaults_that_help_names_are_the_ones_that_hold(
+    federation: Federation, ringfence_json: Json, given: list[str], default: list[str]
+) -> None:
+    said, silent = (
+        same_but_for_its_name(ringfence_json(*federation.plan(*options))["plan"]) for options in (given, default)
+    )
+    for plan in (said, silent):
+        plan["participation"]["silos"] = plan["participation"]["silos"] or 2  # of 2: all
+    assert said == silent
+
+
+@pytest.mark.parametrize("loss", ["huber", "epsilon-insensitive"])
+def test_the_margin_is_a_tenth_of_the_target_s_bound(federation: Federation, ringfence_json: Json, loss: str) -> None:
+    said, silent = (
+        ringfence_json(*federation.plan("--loss", loss, *given, target="cost"))["plan"]["loss"]
+        for given in (["--margin", "0.1"], [])
+    )
+    assert said == silent
+
+
+def test_a_fifth_of_the_records_is_held_out_and_measured(federation: Federation, ringfence_json: Json) -> None:
+    said, silent = (
+        ringfence_json(*federation.train("--max-rounds", "2", *given))
+        for given in (["--test-fraction", "0.2", "--evaluation"], [])
+    )
+    for report in (said, silent):
+        assert {silo["records"] for silo in report["silos"].values()} == {240}
+        assert "test" in report

@@ -1,0 +1,313 @@
+"""Training without a server: every peer ends with the model that a server would have, bit for bit."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence import peers
+from ringfence.errors import TrainingError
+from ringfence.peers import Peer
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.algorithms import MultiStage, Stage
+from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, parse_answer
+from ringfence.protocol.plan import Participation, Plan
+from ringfence.protocol.schema import Schema
+from ringfence.server import rounds
+from ringfence.server.rounds import Outcome, Trained
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+
+ROOT = Path(__file__).parents[1]
+SIZES = {"north": 60, "south": 90, "west": 75}
+
+STAGES = MultiStage(smoothness=1.0, stages=(Stage(rounds=2, pace=3.0), Stage(rounds=3, pace=6.0)))
+WAYS: dict[str, dict[str, Any]] = {
+    "minibatch-sgd": {"algorithm": "minibatch-sgd", "rounds": 5},
+    "accelerated": {"algorithm": "accelerated", "rounds": 5, "survey": False},
+    "surveyed": {"algorithm": "accelerated", "rounds": 5, "survey": True},
+    "regularised": {"algorithm": "regularised", "rounds": 5, "average": "tail"},
+    "multi-stage": {"algorithm": STAGES, "rounds": 5, "ridge": 0.5},
+    "localized": {"algorithm": "localized", "most_rounds": 5},
+    "one-pass": {"sampling": "one-pass", "rounds": 5, "average": "last"},
+    "correlated": {"sampling": "one-pass", "rounds": 5, "correlation": 0.5},
+}
+ALL, SOME, LUCKY = Participation(), Participation(silos=2), Participation(probability=0.6)
+WHO = pytest.mark.parametrize(
+    ("participation", "broke"),
+    [(ALL, ""), (SOME, ""), (ALL, "south"), (SOME, "south")],
+    ids=["all", "two-a-round", "all-but-one-refuses", "two-a-round-but-one-refuses"],
+)
+
+
+def plan_of(schema: Schema, **wishes: Any) -> Plan:
+    members = [Member(name, size, 20.0, 1e-6) for name, size in SIZES.items()]
+    return make_plan(schema, members, **wishes)
+
+
+class RecordingGate(Gate):
+    """A gate that also keeps what it answered."""
+
+    def __init__(self, records: Records, ledger: Ledger) -> None:
+        super().__init__(records, ledger)
+        self.ledger = ledger
+        self.said: dict[int, Answer] = {}
+
+    def answer(self, request: RoundRequest) -> Answer:
+        self.said[request.round] = super().answer(request)
+        return self.said[request.round]
+
+
+class Silos:
+    """Gates of one plan, each with records and a ledger of its own."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self.stack = stack
+
+    def approve(self, plan: Plan, *, broke: str = "") -> dict[str, RecordingGate]:
+        """Open a new ledger for every silo; the budget of the one that is broke is lowered after its approval."""
+        folder = self.folder / str(len(list(self.folder.iterdir())))
+        folder.mkdir()
+        random = np.random.default_rng(3)
+        gates = {}
+        for terms in plan.silos:
+            features = np.concatenate([random.uniform(-1, 1, (terms.records, 3)), np.ones((terms.records, 1))], axis=1)
+            targets = np.where(features @ [1.0, 1.0, 0.0, 0.2] > 0, 1.0, -1.0)
+            budget = Budget(terms.epsilon, terms.delta)
+            ledger = self.stack.enter_context(
+                Ledger.create(folder / f"{terms.name}.ledger", silo=terms.name, budget=budget)
+            )
+            gates[terms.name] = RecordingGate(Records(plan.data, features, targets), ledger)
+            gates[terms.name].approve(plan)
+            if terms.name == broke:
+                ledger.grant(Budget(0.01, 1e-6))
+        return gates
+
+
+@pytest.fixture
+def silos(tmp_path: Path) -> Iterator[Silos]:
+    with ExitStack() as stack:
+        yield Silos(tmp_path, stack)
+
+
+def talk(plan: Plan, gates: Mapping[str, Gate]) -> dict[str, Trained]:
+    """Let every silo be a peer; all hear all that is said."""
+    everybody = {name: Peer(plan, gate) for name, gate in gates.items()}
+    for _ in range(plan.exchanges):
+        said = {name: answer for name, peer in everybody.items() if (answer := peer.speak()) is not None}
+        for peer in everybody.values():
+            assert not peer.finished
+            peer.hear(said)
+    assert all(peer.finished for peer in everybody.values())
+    return {name: peer.result() for name, peer in everybody.items()}
+
+
+def public_choices(plan: Plan) -> np.random.Generator:
+    return np.random.default_rng(int(plan.digest(), 16))
+
+
+def serve(plan: Plan, answers: Mapping[str, Mapping[int, Answer]]) -> Trained:
+    """Give the recorded answers to a server that makes the same choices."""
+
+    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
+        return {name: answers[name][request.round] for name in names}
+
+    return rounds.run(plan, ask, choices=public_choices(plan))
+
+
+def check_same(trained: Trained, other: Trained) -> None:
+    assert trained.weights.tobytes() == other.weights.tobytes()
+    assert trained.history == other.history
+    assert (trained.findings is None) == (other.findings is None)
+    if trained.findings is not None and other.findings is not None:
+        assert trained.findings.statistic.tobytes() == other.findings.statistic.tobytes()
+
+
+@WHO
+@pytest.mark.parametrize("way", WAYS)
+def test_all_peers_end_with_the_model_that_a_server_makes_of_the_same_answers(
+    schema: Schema, silos: Silos, way: str, participation: Participation, broke: str
+) -> None:
+    plan = plan_of(schema, participation=participation, **WAYS[way])
+    gates = silos.approve(plan, broke=broke)
+    first, *others = talk(plan, gates).values()
+    assert np.linalg.norm(first.weights) > 0
+    for other in others:
+        check_same(first, other)
+    check_same(first, serve(plan, {name: gate.said for name, gate in gates.items()}))
+
+
+@pytest.mark.parametrize("way", ["surveyed", "localized", "correlated"])
+def test_peers_of_one_process_return_the_model_that_all_of_them_have(schema: Schema, silos: Silos, way: str) -> None:
+    plan = plan_of(schema, participation=LUCKY, **WAYS[way])
+    gates = silos.approve(plan)
+    seen: list[Outcome] = []
+    trained = peers.run(plan, gates, watch=seen.append)
+    assert tuple(seen) == trained.history
+    assert len(seen) == plan.exchanges
+    check_same(trained, serve(plan, {name: gate.said for name, gate in gates.items()}))
+    # The gates repeat what they said, byte for byte, so another conversation is the same one, and costs nothing.
+    spent = [gate.ledger.account().spent() for gate in gates.values()]
+    check_same(trained, talk(plan, gates)["west"])
+    assert [gate.ledger.account().spent() for gate in gates.values()] == spent
+
+
+@WHO
+@pytest.mark.parametrize("way", ["surveyed", "localized", "correlated"])
+def test_every_ledger_is_charged_exactly_as_with_a_server(
+    schema: Schema, silos: Silos, way: str, participation: Participation, broke: str
+) -> None:
+    plan = plan_of(schema, participation=participation, **WAYS[way])
+    alone, served = silos.approve(plan, broke=broke), silos.approve(plan, broke=broke)
+    peers.run(plan, alone)
+
+    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
+        return {name: served[name].answer(request) for name in names}
+
+    rounds.run(plan, ask, choices=public_choices(plan))
+    for name in SIZES:
+        accounts = [gates[name].ledger.account() for gates in (alone, served)]
+        charges = [
+            [(charge.number, charge.event) for charge in account.plans[plan.digest()].rounds.values()]
+            for account in accounts
+        ]
+        assert charges[0] == charges[1]
+        assert bool(charges[0]) == (name != broke)
+        assert accounts[0].spent() == accounts[1].spent() <= 20.0
+
+
+def test_a_peer_that_refuses_for_good_is_asked_once_and_the_others_go_on(schema: Schema, silos: Silos) -> None:
+    plan = plan_of(schema, **WAYS["surveyed"])
+    gates = silos.approve(plan, broke="south")
+    trained = peers.run(plan, gates)
+    first, *later = trained.history
+    assert (first.answered, first.refused) == (("north", "west"), {"south": "budget"})
+    assert all((outcome.answered, outcome.refused) == (("north", "west"), {}) for outcome in later)
+    assert list(gates["south"].said) == [0]
+    assert gates["south"].ledger.account().spent() == 0.0
+
+
+def test_if_all_refuse_there_is_no_model_and_the_error_says_why(schema: Schema, silos: Silos) -> None:
+    plan = plan_of(schema, **WAYS["accelerated"])
+    gates = silos.approve(plan)
+    for gate in gates.values():
+        gate.end(plan, revoke=True)
+    with pytest.raises(TrainingError, match=r"No silo answered any of the 5 rounds \(revoked\)"):
+        peers.run(plan, gates)
+
+
+def test_without_a_peer_there_is_nobody_to_train(schema: Schema) -> None:
+    with pytest.raises(TrainingError, match="no peer"):
+        peers.run(plan_of(schema, **WAYS["accelerated"]), {})
+
+
+@pytest.mark.parametrize("way", ["minibatch-sgd", "surveyed", "localized"])
+def test_a_peer_that_heard_something_else_is_found_out(
+    schema: Schema, silos: Silos, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(schema, **WAYS[way])
+    hear = Peer.hear
+
+    def half_deaf(peer: Peer, answers: Mapping[str, Answer]) -> Outcome:
+        misses = peer._gate.silo == "west" and any(answer.round == 2 for answer in answers.values())
+        return hear(peer, {name: a for name, a in answers.items() if not (misses and name == "north")})
+
+    monkeypatch.setattr(Peer, "hear", half_deaf)
+    with pytest.raises(TrainingError, match="did not hear the same messages: run the plan again"):
+        peers.run(plan, silos.approve(plan))
+
+
+def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, silos: Silos) -> None:
+    plan = plan_of(schema, **WAYS["accelerated"])
+    gates = silos.approve(plan)
+    honest = talk(plan, gates)["north"]
+    listener = Peer(plan, gates["north"])
+    stale = gates["west"].said[0]
+    while not listener.finished:
+        now = len(listener._session._history)
+        said = {name: gate.said[now] for name, gate in gates.items()}
+        outcome = listener.hear({**said, "stranger": stale})
+        assert outcome.answered == tuple(SIZES)
+    check_same(honest, listener.result())
+    confused = Peer(plan, gates["north"])
+    confused.hear({name: gate.said[0] for name, gate in gates.items()})
+    outcome = confused.hear({"north": gates["north"].said[1], "south": gates["west"].said[1], "west": stale})
+    assert (outcome.answered, outcome.unusable) == (("north",), ("south", "west"))
+
+
+def test_a_peer_that_starts_again_says_the_same_again_and_catches_up(schema: Schema, silos: Silos) -> None:
+    plan = plan_of(schema, participation=SOME, **WAYS["surveyed"])
+    gates = silos.approve(plan)
+    trained = talk(plan, gates)["south"]
+    spent = gates["south"].ledger.account().spent()
+    said = {name: dict(gate.said) for name, gate in gates.items()}
+    again = Peer(plan, gates["south"])
+    for number in range(plan.exchanges):
+        repeated = again.speak()
+        assert repeated == said["south"].get(number)
+        again.hear({name: answers[number] for name, answers in said.items() if number in answers})
+    check_same(trained, again.result())
+    assert gates["south"].ledger.account().spent() == spent
+
+
+def write_silos(folder: Path, plan: Plan) -> None:
+    random = np.random.default_rng(4)
+    (folder / "plan.json").write_bytes(plan.canonical())
+    for name, size in SIZES.items():
+        rows = random.uniform(-1, 1, (size, 3))
+        lines = [f"{a},{b},{c},{'yes' if a + b > 0 else 'no'}" for a, b, c in rows.tolist()]
+        (folder / f"{name}.csv").write_text("\n".join(["a,b,c,ill", *lines]) + "\n")
+
+
+def start(stack: ExitStack, folder: Path, name: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "tests.lone_peer", str(folder), name]
+    process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
+    stack.callback(process.kill)
+    return process
+
+
+@pytest.mark.parametrize("dies", ["", "west"], ids=["all-stay", "one-is-killed"])
+def test_peers_in_processes_of_their_own_end_with_the_same_model(schema: Schema, tmp_path: Path, dies: str) -> None:
+    plan = plan_of(schema, participation=SOME, **WAYS["surveyed"])
+    write_silos(tmp_path, plan)
+    answers: dict[str, dict[int, Answer]] = {name: {} for name in SIZES}
+    with ExitStack() as stack:
+        processes = {name: start(stack, tmp_path, name) for name in SIZES}
+        for number in range(plan.exchanges):
+            if number == 3 and dies:
+                processes.pop(dies).kill()
+            broadcast = []
+            for name, process in processes.items():
+                assert process.stdout is not None
+                if line := process.stdout.readline().rstrip(b"\n"):
+                    answers[name][number] = parse_answer(line)
+                    broadcast.append(line)
+            for process in processes.values():
+                assert process.stdin is not None
+                process.stdin.write(b"".join(line + b"\n" for line in [*broadcast, b""]))
+                process.stdin.flush()
+        printed = {name: process.communicate()[0] for name, process in processes.items()}
+    assert all(process.returncode == 0 for process in processes.values())
+    assert len(set(printed.values())) == 1
+    assert len(printed["north"].strip()) == 64
+
+    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
+        return {name: answers[name][request.round] for name in names if request.round in answers[name]}
+
+    trained = rounds.run(plan, ask, choices=public_choices(plan))
+    assert printed["north"].strip().decode() == sha256(trained.weights.tobytes()).hexdigest()
+    for name, said in answers.items():
+        assert all(isinstance(answer, NoisyUpdate) for answer in said.values())
+        with Ledger.open(tmp_path / f"{name}.ledger") as ledger:
+            charged = ledger.account().plans[plan.digest()].rounds
+        assert set(said) <= set(charged)
+        if name != dies:
+            assert set(said) == set(charged)
