@@ -30,4 +30,4 @@ def test_the_demo_s_private_error_falls_with_epsilon_and_stays_above_the_non_pri
     assert strong.error < weak.error
     for guarantee in strong.statement.silos.values():
         assert 7.99 < guarantee.epsilon <= 8.0
-        assert guarantee.rounds == 100
+        assert guarantee.rounds == strong.statement.plan.exchanges

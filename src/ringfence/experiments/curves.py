@@ -9,7 +9,7 @@ that is true.
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,14 +18,15 @@ from scipy.optimize import minimize
 
 from ringfence.planning import accountant, calibrate, paper
 from ringfence.planning.events import run_events
-from ringfence.planning.prescribe import average_noise, default_clip, default_steps
+from ringfence.planning.prescribe import Member, make_plan
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import WholeSpace
 from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import Participation, Sampling
+from ringfence.protocol.plan import Participation, Plan, Sampling
 from ringfence.protocol.schema import Geometry
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
+from ringfence.simulation.abstract import schema_of
 from ringfence.simulation.local import LocalRuns, local_sgd, local_sgd_sigma
 
 CHUNK = 256
@@ -140,19 +141,30 @@ def ringfence_tuned(problem: Problem, epsilons: Sequence[float], grid: Grid, *, 
 
 
 def ringfence_untuned(problem: Problem, epsilons: Sequence[float], *, seed: int, repeats: int) -> list[Point]:
-    """The planner's defaults: nothing looks at the records but the training itself."""
+    """The planner's own choice, in at most the panel's rounds: nothing looks at the records but the training itself."""
+    members = [Member(f"silo {i}", n, 1.0, problem.delta) for i, n in enumerate(problem.sizes)]
+    seeds = [seed + 1000 * r + 500 for r in range(repeats)]
+    data, schema = engine.federation(problem.silos), schema_of(problem.geometry, problem.loss)
     points = []
     for epsilon in epsilons:
-        clip = default_clip(problem.geometry, problem.loss)
-        units = _full_batch_units(problem, epsilon)
-        weighted = [clip * unit * n / sum(problem.sizes) for unit, n in zip(units, problem.sizes, strict=True)]
-        spec = default_steps(
-            problem.geometry, problem.loss, average_noise(weighted, problem.participation), problem.rounds
+        plan = make_plan(
+            schema,
+            [replace(member, epsilon=epsilon) for member in members],
+            loss=problem.loss,
+            most_rounds=problem.rounds,
+            participation=problem.participation,
         )
-        only = [Candidate(spec.step, clip, spec.momentum, spec.skip)]
-        runner = _minibatch_runner(problem, units, "full", problem.sizes)
-        points.append(_select(problem, epsilon, epsilon, only, runner, seed, repeats))
+        found = [engine.surveyed_smoothness(plan, problem.silos, own) for own in seeds]
+        streams, runs = engine.from_plans([plan] * repeats, seeds, smoothness=found)
+        weights = engine.simulate(engine.Rules.of(plan), data, streams, runs)
+        loss, error = (float(scores.mean()) for scores in _outcomes(problem, weights))
+        points.append(Point(epsilon, epsilon, error, loss, _description(plan)))
     return points
+
+
+def _description(plan: Plan) -> str:
+    survey = ", survey" if plan.survey else ""
+    return f"{plan.algorithm.name}, {plan.rounds} rounds{survey}"
 
 
 def paper_recipe(
@@ -260,17 +272,22 @@ def _scores(
     problem: Problem, candidates: Sequence[Candidate], run: Runner, seeds: Sequence[int]
 ) -> tuple[FloatArray, FloatArray]:
     """Train the candidates, and return their training losses and test errors: one row per seed."""
+    outcomes = []
+    chunk = max(1, CHUNK // len(seeds))
+    for start in range(0, len(candidates), chunk):
+        weights = run(candidates[start : start + chunk], seeds)
+        outcomes.append([scores.reshape(len(seeds), -1) for scores in _outcomes(problem, weights)])
+    losses, errors = (np.concatenate(scores, axis=1) for scores in zip(*outcomes, strict=True))
+    return losses, errors
+
+
+def _outcomes(problem: Problem, weights: Any) -> tuple[FloatArray, FloatArray]:
+    """Return every run's training loss and test error."""
     training = (
         np.concatenate([features for features, _ in problem.silos]),
         np.concatenate([targets for _, targets in problem.silos]),
     )
-    losses, errors = [], []
-    chunk = max(1, CHUNK // len(seeds))
-    for start in range(0, len(candidates), chunk):
-        weights = run(candidates[start : start + chunk], seeds)
-        losses.append(_evaluate(problem, weights, training)[0].reshape(len(seeds), -1))
-        errors.append(_evaluate(problem, weights, problem.test)[1].reshape(len(seeds), -1))
-    return np.concatenate(losses, axis=1), np.concatenate(errors, axis=1)
+    return _evaluate(problem, weights, training)[0], _evaluate(problem, weights, problem.test)[1]
 
 
 def _evaluate(problem: Problem, weights: Any, records: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:

@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ringfence.errors import PlanError
-from ringfence.experiments import curves, figures
+from ringfence.experiments import algorithms, curves, figures
 from ringfence.experiments.curves import Point, Problem
 from ringfence.experiments.insurance import INSURANCE
 from ringfence.experiments.mnist import MNIST
@@ -38,8 +38,11 @@ def reproduce(
 
     `quick` runs two trials of the first panel at two epsilons: a rehearsal of everything, not a result.
     """
+    if name == algorithms.NAME:
+        return algorithms.reproduce(out, data_dir=data_dir, quick=quick, watch=watch)
     if name not in EXPERIMENTS:
-        raise PlanError(f"There is no experiment '{name}'; choose one of {', '.join(EXPERIMENTS)}.")
+        names = ", ".join((*EXPERIMENTS, algorithms.NAME))
+        raise PlanError(f"There is no experiment '{name}'; choose one of {names}.")
     experiment = EXPERIMENTS[name]
     out.mkdir(parents=True, exist_ok=True)
     wanted = list(_cells(experiment, quick))
