@@ -6,7 +6,10 @@ Every message says what happened, why, and what to do. No message contains a rec
 __all__ = [
     "AccountingError",
     "ApprovalError",
+    "CertificateError",
     "DatasetError",
+    "DeploymentError",
+    "DoorError",
     "LedgerBusyError",
     "LedgerDamagedError",
     "LedgerError",
@@ -17,8 +20,10 @@ __all__ = [
     "RecordsError",
     "RingfenceError",
     "SchemaError",
+    "SiloError",
     "SweepError",
     "TrainingError",
+    "TranscriptError",
 ]
 
 
@@ -70,6 +75,10 @@ class TrainingError(RingfenceError):
     """Training could not produce a model: no silo answered, or what was asked for does not fit together."""
 
 
+class TranscriptError(RingfenceError):
+    """A run's transcript cannot be continued: it is in use, damaged, or of another plan; name another folder."""
+
+
 class SweepError(RingfenceError):
     """A sweep cannot run, or its file is not what was asked for: what is in the file stays."""
 
@@ -80,3 +89,19 @@ class DatasetError(RingfenceError):
 
 class OutputError(RingfenceError):
     """A result could not be written where it was asked for: name another file."""
+
+
+class DeploymentError(RingfenceError):
+    """An engine, a startup kit or a site's policy is not as it must be: correct what is named; nothing was released."""
+
+
+class SiloError(RingfenceError):
+    """A silo's folder is missing, incomplete or in use: correct what the message names, then start again."""
+
+
+class DoorError(RingfenceError):
+    """A silo's agent did not answer its courier: start the agent, or correct the door's address or token."""
+
+
+class CertificateError(RingfenceError):
+    """A certificate does not show what it says: do not rely on it."""

@@ -14,7 +14,11 @@ ROOT: Any = get_command(app)
 COMMANDS: dict[str, Any] = {
     "": ROOT,
     **ROOT.commands,
-    **{f"schema {name}": command for name, command in ROOT.commands["schema"].commands.items()},
+    **{
+        f"{group} {name}": command
+        for group, inner in ROOT.commands.items()
+        for name, command in getattr(inner, "commands", {}).items()
+    },
 }
 
 
@@ -25,8 +29,10 @@ def words(text: str) -> str:
 
 def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
-        "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "schema",
-        "schema draft",
+        "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "verify",
+        "tour", "schema", "schema draft", "server", "server run", "server start", "federation", "federation init",
+        "silo", "silo init", "silo serve", "silo review", "silo approve", "silo revoke", "silo end", "silo budget",
+        "silo status", "silo ledger", "silo certificate", "silo join", "silo courier",
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """`ringfence ledger`: what was released from a data set, when, at what cost, and what is left."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,12 @@ def ledger(
     summary = summarise(file)
     if json:
         print_json(summary)
-        return
+    else:
+        print_summary(summary, file)
+
+
+def print_summary(summary: dict[str, Any], file: Path) -> None:
+    """Print what a ledger says."""
     budget = summary["budget"]
     typer.echo(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
     typer.echo(

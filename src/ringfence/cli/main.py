@@ -6,7 +6,23 @@ from typing import Annotated
 import typer
 
 from ringfence import __version__
-from ringfence.cli import accounting, bounds, demo, ledger, reproduce, schema, survey, training
+from ringfence.cli import (
+    accounting,
+    bounds,
+    demo,
+    engine,
+    federation,
+    join,
+    ledger,
+    reproduce,
+    schema,
+    server,
+    silo,
+    survey,
+    tour,
+    training,
+    verify,
+)
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
@@ -27,6 +43,14 @@ app.command()(ledger.ledger)
 app.command()(demo.demo)
 app.command()(reproduce.reproduce)
 app.add_typer(schema.app, name="schema")
+app.add_typer(server.app, name="server")
+app.command()(verify.verify)
+app.add_typer(silo.app, name="silo")
+silo.app.command()(join.join)
+silo.app.command()(join.courier)
+server.app.command()(engine.start)
+app.add_typer(federation.app, name="federation")
+app.command()(tour.tour)
 
 
 @app.callback(invoke_without_command=True)

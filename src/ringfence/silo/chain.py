@@ -20,7 +20,7 @@ from typing import Any
 from ringfence.errors import LedgerBusyError, LedgerDamagedError, LedgerError, LedgerWriteError
 
 _BUSY_SECONDS = 10.0
-_GENESIS = hashlib.sha256(b"ringfence ledger 1").hexdigest()
+GENESIS = hashlib.sha256(b"ringfence ledger 1").hexdigest()
 
 _TABLES = """
 CREATE TABLE entries (
@@ -66,6 +66,7 @@ class Chain:
         self._owner = os.getpid()
         if create:
             self._claim()
+        self._file = self._identity()
         with self._told_clearly():
             # mode=rw: a missing file is an error, not a fresh start with an untouched budget.
             self._connection = sqlite3.connect(
@@ -89,6 +90,13 @@ class Chain:
         elif self._connection.execute("PRAGMA quick_check").fetchone() != ("ok",):
             raise self._damaged("its pages contradict each other")
 
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None  # opening it says why
+        return found.st_dev, found.st_ino
+
     def _claim(self) -> None:
         # O_EXCL: of two processes that create the same ledger, one fails here.
         try:
@@ -111,7 +119,7 @@ class Chain:
                 if known != (tail,):
                     raise self._damaged(f"entry {after} is missing or was changed")
             entries: list[Entry] = []
-            previous, expected = tail or _GENESIS, after + 1
+            previous, expected = tail or GENESIS, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
             for number, time, kind, body, payload, digest in self._connection.execute(query, (after,)):
                 if number != expected:
@@ -142,6 +150,8 @@ class Chain:
     def writing(self) -> Iterator[None]:
         """Hold the file's write lock. What is appended inside is synced when the block ends, or is undone."""
         with self._lock, self._told_clearly():
+            if self._identity() != self._file:  # what is written now would not be found again
+                raise self._damaged("the file was moved or replaced while it was in use")
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
@@ -155,8 +165,8 @@ class Chain:
         """Add an entry behind number `after`, whose hash is `tail`. Only inside `writing`."""
         number = after + 1
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        body = json.dumps(draft.body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        digest = _hash(tail or _GENESIS, number, time, draft.kind, body, draft.payload)
+        body = body_text(draft.body)
+        digest = _hash(tail or GENESIS, number, time, draft.kind, body, draft.payload)
         with self._told_clearly():
             self._connection.execute(
                 "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
@@ -197,6 +207,16 @@ class Chain:
         )
 
 
-def _hash(previous: str, number: int, time: str, kind: str, body: str, payload: bytes) -> str:
-    content = json.dumps([previous, number, time, kind, body, hashlib.sha256(payload).hexdigest()])
+def body_text(body: Mapping[str, Any]) -> str:
+    """Write an entry's body the one way in which it is hashed."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def entry_hash(previous: str, number: int, time: str, kind: str, body: str, payload: str) -> str:
+    """Return the hash that ties an entry, whose payload has the given SHA-256, to the one before it."""
+    content = json.dumps([previous, number, time, kind, body, payload])
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _hash(previous: str, number: int, time: str, kind: str, body: str, payload: bytes) -> str:
+    return entry_hash(previous, number, time, kind, body, hashlib.sha256(payload).hexdigest())

@@ -43,9 +43,7 @@ class Gate:
         Raises ApprovalError if the plan is not about these records, if its noise does not deliver the
         guarantee that it claims for this silo, or if the budget does not cover it.
         """
-        terms = self._own_terms(plan)
-        events = plan_events(plan, terms)
-        self._check_claim(terms, events)
+        events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
             self._check_budget(plan, events, account)
@@ -54,18 +52,20 @@ class Gate:
 
         self._ledger.update(decide)
 
+    def check(self, plan: Plan) -> None:
+        """Raise ApprovalError if the plan would not be approved now; change nothing."""
+        self._check_budget(plan, self._claimed_events(plan), self._ledger.account())
+
+    def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
+        terms = self._own_terms(plan)
+        events = plan_events(plan, terms)
+        self._check_claim(terms, events)
+        return events
+
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
         """Answer no further round of the plan, and give back what it reserved and did not use."""
-        digest = plan.digest()
-        why = "revoked" if revoke else "finished"
-
-        def decide(account: Account) -> tuple[None, list[Draft]]:
-            if digest not in account.plans:
-                raise ApprovalError(f"Silo '{self.silo}' has never approved this plan, so it cannot end it.")
-            return None, [Draft("ended", {"plan": digest, "why": why})]
-
-        self._ledger.update(decide)
-        self._blocks.pop(digest, None)
+        self._ledger.end(plan.digest(), revoke=revoke)
+        self._blocks.pop(plan.digest(), None)
 
     def answer(self, request: RoundRequest) -> Answer:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from ringfence.errors import AccountingError, LedgerDamagedError, PlanError
+from ringfence.errors import AccountingError, ApprovalError, LedgerDamagedError, PlanError
 from ringfence.planning import accountant
 from ringfence.planning.events import Event, event_from_dict, require_positive, require_probability
 from ringfence.protocol.plan import Plan
@@ -210,6 +210,11 @@ class Ledger:
             self._account = account
             return account
 
+    def look(self, read: Callable[[Account], Decision]) -> Decision:
+        """Return what `read` makes of the account, while no other thread changes it."""
+        with self._lock:
+            return read(self.account())
+
     def update(self, decide: Callable[[Account], tuple[Decision, Sequence[Draft]]]) -> Decision:
         """Let `decide` look at the account and draft entries, with no other writer in between.
 
@@ -233,6 +238,17 @@ class Ledger:
         After a lowering no running plan is answered until it is approved again, under the new budget.
         """
         self.update(lambda _: (None, [_granted(budget)]))
+
+    def end(self, digest: str, *, revoke: bool = False) -> None:
+        """Let no further round of the plan be answered, and give back what it reserved and did not use."""
+        why = "revoked" if revoke else "finished"
+
+        def decide(account: Account) -> tuple[None, list[Draft]]:
+            if digest not in account.plans:
+                raise ApprovalError(f"Silo '{account.silo}' has never approved this plan, so it cannot end it.")
+            return None, [Draft("ended", {"plan": digest, "why": why})]
+
+        self.update(decide)
 
 
 def _granted(budget: Budget) -> Draft:

@@ -1,0 +1,201 @@
+"""`ringfence silo`: a silo's folder, its agent, and what its operator decides."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ringfence.cli.ledger import print_summary
+from ringfence.cli.options import SchemaFile, Target
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder
+
+if TYPE_CHECKING:
+    from ringfence.silo.house import House
+
+app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
+Which = Annotated[
+    str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
+]
+Epsilon = Annotated[float, typer.Option(help="The most that all releases from the data may cost together: epsilon.")]
+Delta = Annotated[float, typer.Option(help="The delta at which all releases are counted.")]
+Port = Annotated[
+    int | None, typer.Option(help="Serve on this port of 127.0.0.1, token required; by default on a Unix socket.")
+]
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
+    name: Annotated[str, typer.Option(help="The silo's name in plans.")],
+    data: Annotated[Path, typer.Option(help="The silo's records: a CSV file, which stays where it is.")],
+    schema: SchemaFile,
+    target: Target,
+    epsilon: Epsilon,
+    delta: Delta,
+    port: Port = None,
+    courier_group: Annotated[
+        str | None,
+        typer.Option(help="A group of this machine whose members may carry messages, and read nothing else."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make a silo's folder: settings, a ledger with a total budget, a signing key and a door token."""
+    from ringfence.silo.house import House, make_settings
+    from ringfence.silo.ledger import Budget
+
+    settings = make_settings(
+        name=name, data_file=str(data), schema_file=str(schema), target=target, port=port, courier_group=courier_group
+    )
+    house = House.create(folder, settings, Budget(epsilon, delta))
+    if json:
+        print_json({"silo": name, "folder": str(house.folder), "budget": {"epsilon": epsilon, "delta": delta}})
+    else:
+        typer.echo(
+            f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
+            f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`."
+        )
+
+
+@app.command()
+def serve(folder: Folder, port: Port = None) -> None:
+    """Answer the rounds of approved plans, until stopped; decisions made meanwhile take effect at once."""
+    from ringfence.silo import agent
+
+    house = _open(folder)
+    agent.serve(house, port=port, ready=lambda where: typer.echo(f"silo '{house.name}' is served at {where}"))
+
+
+@app.command()
+def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
+    """Say in plain words what a plan would reveal, to whom and at what cost; approve nothing."""
+    from ringfence.silo.decisions import read_plan, review_plan
+
+    result = review_plan(_open(folder), read_plan(plan))
+    if json:
+        print_json(result.data())
+    else:
+        typer.echo(result.text())
+
+
+@app.command()
+def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
+    """Let a plan's rounds be answered, and reserve their cost from the budget."""
+    from ringfence.silo.decisions import approve_plan, read_plan
+
+    result = approve_plan(_open(folder), read_plan(plan))
+    if json:
+        print_json({"approved": result.plan.digest(), **result.data()})
+    else:
+        typer.echo(
+            f"Approved plan {result.plan.digest()}: epsilon {result.epsilon:.4g} is reserved for it. All plans "
+            f"together may reach {result.total:.4g}; {result.left:.4g} of {result.budget.epsilon:.4g} is left."
+        )
+
+
+@app.command()
+def revoke(folder: Folder, which: Which, json: AsJson = False) -> None:
+    """Stop a plan at once: nothing of it is answered any more, not even what was answered before."""
+    _end(folder, which, json, revoke=True)
+
+
+@app.command()
+def end(folder: Folder, which: Which, json: AsJson = False) -> None:
+    """Finish a plan: no new round is answered, and what it reserved and did not use is given back."""
+    _end(folder, which, json, revoke=False)
+
+
+def _end(folder: Path, which: str, json: bool, *, revoke: bool) -> None:
+    from ringfence.silo.decisions import end_plan
+
+    digest = end_plan(_open(folder), which, revoke=revoke)
+    word = "revoked" if revoke else "ended"
+    if json:
+        print_json({word: digest})
+    else:
+        typer.echo(f"{word.capitalize()} plan {digest}: no further round of it is answered.")
+
+
+@app.command()
+def budget(folder: Folder, epsilon: Epsilon, delta: Delta, json: AsJson = False) -> None:
+    """Set the data's total budget; after a lowering every running plan waits until it is approved again."""
+    from ringfence.silo.decisions import set_budget
+    from ringfence.silo.ledger import Budget
+
+    set_budget(_open(folder), Budget(epsilon, delta))
+    if json:
+        print_json({"budget": {"epsilon": epsilon, "delta": delta}})
+    else:
+        typer.echo(f"The budget is now epsilon {epsilon:g} at delta {delta:g}.")
+
+
+@app.command()
+def status(folder: Folder, json: AsJson = False) -> None:
+    """Show the budget, what is spent and left, every plan, and whether an agent serves the folder."""
+    from ringfence.silo.decisions import status as read_status
+
+    house = _open(folder)
+    found = read_status(house)
+    if json:
+        print_json(found)
+        return
+    print_summary(found, house.ledger_path)
+    typer.echo("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
+    typer.echo(f"Its certificates are signed with the key {found['public_key']}.")
+
+
+@app.command()
+def ledger(folder: Folder, json: AsJson = False) -> None:
+    """List every entry of the silo's ledger."""
+    from ringfence.silo.decisions import list_entries
+
+    entries = list_entries(_open(folder))
+    if json:
+        print_json({"entries": entries})
+        return
+    print_table(["entry", "time", "kind", "about"], [[e["number"], e["time"], e["kind"], _about(e)] for e in entries])
+
+
+@app.command()
+def certificate(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Write the certificate here (JSON).")],
+    json: AsJson = False,
+) -> None:
+    """Export a signed statement of everything ever released, for anybody to check with `ringfence verify`."""
+    from ringfence.silo.certificate import export
+
+    require_folder(out)
+    made = export(_open(folder), out)
+    if json:
+        print_json({"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key})
+    else:
+        typer.echo(
+            f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers, by another "
+            f"way, that your key is {made.public_key}."
+        )
+
+
+def _open(folder: Path) -> "House":
+    from ringfence.silo.house import House
+
+    return House.open(folder)
+
+
+def _about(entry: dict[str, Any]) -> str:
+    plan = str(entry.get("plan", ""))[:12]
+    match entry["kind"]:
+        case "opened":
+            return f"silo '{entry['silo']}', {entry['adjacency']}"
+        case "budget":
+            return f"epsilon {entry['epsilon']:g} at delta {entry['delta']:g}"
+        case "ended":
+            return f"plan {plan}: {entry['why']}"
+        case "refused":
+            return f"plan {plan}, round {entry['round']}: {entry['reason']}"
+        case "charged" | "released":
+            return f"plan {plan}, round {entry['round']}"
+        case _:
+            return f"plan {plan}"

@@ -1,0 +1,1 @@
+"""Silos and a server as separate processes, over an engine that carries bytes and is trusted with nothing else."""

@@ -1,0 +1,90 @@
+"""What a silo's operator decides, on the silo's folder: each takes effect at once, also while its agent runs."""
+
+from pathlib import Path
+from typing import Any
+
+from ringfence.errors import ApprovalError, PlanError
+from ringfence.protocol.plan import Plan
+from ringfence.silo.gate import Gate
+from ringfence.silo.house import House
+from ringfence.silo.ledger import Account, Budget
+from ringfence.silo.review import Review, review
+from ringfence.silo.summary import summarise
+
+_SHORTEST = 8
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan's file, as `ringfence plan --out` writes it."""
+    try:
+        return Plan.parse(path.read_bytes(), error=PlanError)
+    except OSError as problem:
+        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
+
+
+def review_plan(house: House, plan: Plan) -> Review:
+    """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
+    with house.ledger() as ledger:
+        gate = Gate(house.records(), ledger)
+        try:
+            gate.check(plan)
+            objection = ""
+        except ApprovalError as problem:
+            objection = str(problem)
+        return review(plan, ledger.account(), objection)
+
+
+def approve_plan(house: House, plan: Plan) -> Review:
+    """Let the plan's rounds be answered, and reserve their cost."""
+    with house.ledger() as ledger:
+        Gate(house.records(), ledger).approve(plan)
+        return review(plan, ledger.account(), "")
+
+
+def end_plan(house: House, which: str, *, revoke: bool) -> str:
+    """Answer no further round of a plan, named by its file or by the first characters of its digest."""
+    with house.ledger() as ledger:
+        digest = _find(which, ledger.account())
+        ledger.end(digest, revoke=revoke)
+        return digest
+
+
+def set_budget(house: House, budget: Budget) -> None:
+    """Set the total budget of the silo's data."""
+    with house.ledger() as ledger:
+        ledger.grant(budget)
+
+
+def status(house: House) -> dict[str, Any]:
+    """Return what stands in the ledger, whether an agent serves the folder, and the key that signs certificates."""
+    from ringfence.silo.certificate import public_key
+
+    return {**summarise(house.ledger_path), "serving": house.is_served(), "public_key": public_key(house.key())}
+
+
+def list_entries(house: House) -> list[dict[str, Any]]:
+    """Return every entry of the ledger, without the vectors and plans that belong to them."""
+    with house.ledger() as ledger:
+        return [
+            {"number": entry.number, "time": entry.time, "kind": entry.kind, **_brief(dict(entry.body), entry.payload)}
+            for entry in ledger.entries()
+        ]
+
+
+def _brief(body: dict[str, Any], payload: bytes) -> dict[str, Any]:
+    if "events" in body:  # an approval: the plan is the payload
+        return {"plan": Plan.parse(payload, error=PlanError).digest(), "events": body["events"]}
+    return body
+
+
+def _find(which: str, account: Account) -> str:
+    path = Path(which)
+    if path.is_file():
+        return read_plan(path).digest()
+    found = [digest for digest in account.plans if len(which) >= _SHORTEST and digest.startswith(which.lower())]
+    if len(found) != 1:
+        raise ApprovalError(
+            f"'{which}' is neither a plan's file nor the digest, or its first {_SHORTEST} characters or more, of one "
+            f"plan that silo '{account.silo}' has approved; `ringfence silo status` lists them."
+        )
+    return found[0]

@@ -1,0 +1,265 @@
+"""A silo's folder: where its settings, ledger, keys and door are, and who may read them.
+
+    silo.toml      name, data file, schema file, target, and the port if the door is one
+    NAME.ledger    everything that was ever allowed and released
+    signing.key    Ed25519 private key that signs the silo's certificates
+    agent.lock     held by the one agent that serves the folder
+    door.sock      the agent's door, if it is not a port
+    door.token     what a courier must show at a port
+    courier.toml   all that a courier must know: the door, and where its token is
+
+The folder is closed to other users. A courier of another user is let in by its group, to the last three only.
+"""
+
+import fcntl
+import grp
+import json
+import os
+import secrets
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, ValidationError
+
+from ringfence.errors import LedgerError, SiloError
+from ringfence.protocol.plan import SiloName
+from ringfence.protocol.public import Public, explain
+from ringfence.protocol.schema import load_schema
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records, load_records
+
+
+class Settings(Public):
+    """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder."""
+
+    name: SiloName
+    data_file: str = Field(min_length=1)
+    schema_file: str = Field(min_length=1)
+    target: str = Field(min_length=1)
+    port: int | None = Field(default=None, ge=0, le=65535)
+    courier_group: str | None = Field(default=None, min_length=1)
+
+
+def make_settings(**given: str | int | None) -> Settings:
+    """Check what an operator gave for silo.toml."""
+    try:
+        return Settings.model_validate(given)
+    except ValidationError as refused:
+        raise SiloError(f"A silo cannot be set up like this: {explain(refused)}.") from None
+
+
+@dataclass(frozen=True)
+class House:
+    """A silo's folder that has been set up."""
+
+    folder: Path
+    settings: Settings
+
+    @classmethod
+    def create(cls, folder: Path, settings: Settings, budget: Budget) -> Self:
+        """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten."""
+        settings = settings.model_copy(
+            update={
+                "data_file": str(Path(settings.data_file).absolute()),
+                "schema_file": str(Path(settings.schema_file).absolute()),
+            }
+        )
+        house = cls(folder.absolute(), settings)
+        _ = house._courier_group  # a group that does not exist is found before anything is written
+        house.records()
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700 if settings.courier_group is None else 0o710)
+            house._give_to_couriers(folder)
+            Ledger.create(house.ledger_path, silo=settings.name, budget=budget).close()
+            write_private(house.key_path, _new_key())
+            write_private(house.token_path, secrets.token_hex(32).encode())
+            house._open_to_couriers(house.token_path)
+            house.tell_couriers(settings.port)
+            # Last: a folder without it was not finished, and is refused.
+            write_private(folder / "silo.toml", _toml(settings.model_dump(exclude_none=True)))
+        except OSError as problem:
+            raise SiloError(f"The folder {folder} cannot be set up: {problem.strerror}.") from None
+        return house
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Read a folder's settings."""
+        path = folder / "silo.toml"
+        try:
+            settings = Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        except OSError as problem:
+            raise SiloError(
+                f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
+                "`ringfence silo init` makes one."
+            ) from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+            raise SiloError(f"{path} is not valid TOML: {problem}.") from None
+        except ValidationError as refused:
+            raise SiloError(f"{path} is not valid: {explain(refused)}.") from None
+        return cls(folder.absolute(), settings)
+
+    @property
+    def name(self) -> str:
+        """The silo's name in plans."""
+        return self.settings.name
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger's file."""
+        return self.folder / f"{self.name}.ledger"
+
+    @property
+    def key_path(self) -> Path:
+        """The private key's file."""
+        return self.folder / "signing.key"
+
+    @property
+    def token_path(self) -> Path:
+        """The door token's file."""
+        return self.folder / "door.token"
+
+    @property
+    def socket_path(self) -> Path:
+        """The door, where it is a socket."""
+        return self.folder / "door.sock"
+
+    def records(self) -> Records:
+        """Read the silo's records."""
+        return load_records(
+            Path(self.settings.data_file), load_schema(Path(self.settings.schema_file), self.settings.target)
+        )
+
+    def ledger(self) -> Ledger:
+        """Open and verify the silo's ledger, which must be this silo's."""
+        ledger = Ledger.open(self.ledger_path)
+        owner = ledger.account().silo
+        if owner != self.name:
+            ledger.close()
+            raise LedgerError(f"The ledger {self.ledger_path} belongs to silo '{owner}', not to '{self.name}'.")
+        return ledger
+
+    def token(self) -> str:
+        """Return the secret that a courier must show at a port."""
+        return _read(self.token_path).decode("ascii", errors="replace").strip()
+
+    def key(self) -> bytes:
+        """Return the 32 bytes of the silo's Ed25519 private key."""
+        try:
+            key = bytes.fromhex(_read(self.key_path).decode("ascii", errors="replace").strip())
+        except ValueError:
+            key = b""
+        if len(key) != 32:
+            raise SiloError(f"{self.key_path} is not a signing key of 32 bytes in hexadecimal; restore it.")
+        return key
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the folder for one agent; the system lets go of it when the process ends, however it ends."""
+        with self._lock(patience=1.0):  # `is_served` may hold it for a moment
+            yield
+
+    def is_served(self) -> bool:
+        """Tell whether an agent holds the folder."""
+        try:
+            with self._lock(patience=0.0):
+                return False
+        except SiloError:
+            return True
+
+    @contextmanager
+    def _lock(self, patience: float) -> Iterator[None]:
+        try:
+            lock = os.open(self.folder / "agent.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as problem:
+            raise SiloError(f"The folder {self.folder} cannot be served: {problem.strerror}.") from None
+        try:
+            deadline = time.monotonic() + patience
+            while not _locked(lock):
+                if time.monotonic() >= deadline:
+                    raise SiloError(
+                        f"Another agent serves {self.folder} already; one is enough. Stop it before you start another."
+                    )
+                time.sleep(0.05)
+            yield
+        finally:
+            os.close(lock)
+
+    def tell_couriers(self, port: int | None) -> None:
+        """Write down, for couriers, where the door is."""
+        door: dict[str, str | int] = {"socket": self.socket_path.name}
+        if port is not None:
+            door = {"port": port, "token_file": self.token_path.name}
+        path = self.folder / "courier.toml"
+        unfinished = self.folder / "courier.toml.new"
+        unfinished.unlink(missing_ok=True)
+        write_private(unfinished, _toml(door))
+        self._open_to_couriers(unfinished)
+        unfinished.replace(path)
+
+    def open_socket_to_couriers(self) -> None:
+        """Let the couriers' group, if there is one, use the socket."""
+        self._open_to_couriers(self.socket_path)
+
+    @property
+    def _courier_group(self) -> int | None:
+        group = self.settings.courier_group
+        if group is None:
+            return None
+        try:
+            return grp.getgrnam(group).gr_gid
+        except KeyError:
+            raise SiloError(
+                f"There is no group '{group}' on this machine; make it, or leave --courier-group out."
+            ) from None
+
+    def _give_to_couriers(self, path: Path) -> None:
+        if self._courier_group is not None:
+            os.chown(path, -1, self._courier_group)
+
+    def _open_to_couriers(self, path: Path) -> None:
+        if self._courier_group is not None:
+            self._give_to_couriers(path)
+            path.chmod(0o660 if path.is_socket() else 0o640)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that only its owner may read; one that exists is never overwritten."""
+    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(content + b"\n")
+        opened.flush()
+        os.fsync(file)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise SiloError(f"{path} could not be read: {problem.strerror}.") from None
+
+
+def _new_key() -> bytes:
+    return secrets.token_hex(32).encode()  # any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5)
+
+
+def _toml(content: dict[str, str | int]) -> bytes:
+    # A JSON string is a TOML string, but for the delete character.
+    return "\n".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in content.items()
+    ).encode()

@@ -1,0 +1,180 @@
+"""`ringfence silo` and `ringfence verify`: what an operator decides, in words and for machines."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.deployment.door import Door
+from ringfence.errors import PlanError
+from ringfence.protocol.messages import NoisyUpdate, Reason, parse_answer
+from ringfence.protocol.plan import Plan
+from tests.cli.conftest import Federation, Finished, Json, Ringfence, check_one_sentence
+from tests.silo.agents import request
+from tests.support import refusal
+
+
+class Operator:
+    """Works on the folder of silo 'north' with the command line."""
+
+    def __init__(self, federation: Federation, run: Ringfence, run_json: Json) -> None:
+        self.federation = federation
+        self.folder = federation.folder / "north-silo"
+        self._run, self._run_json = run, run_json
+
+    def init(self, *changes: str) -> Finished:
+        return self._run(
+            "silo", "init", str(self.folder), "--name", "north", "--data", str(self.federation.files[0]), "--schema",
+            str(self.federation.schema), "--target", "ill", "--epsilon", "3", "--delta", "1e-6", *changes,
+        )  # fmt: skip
+
+    def plan(self, name: str, *changes: str) -> Path:
+        out = self.federation.folder / f"{name}.json"
+        sizes = ["--silo", "north=300", "--silo", "south=300"]
+        wishes = changes or ["--epsilon", "1", "--delta", "1e-6", "--rounds", "4", "--no-survey"]
+        done = self._run("plan", "--schema", str(self.federation.schema), "--target", "ill", *sizes, "--out", str(out),
+                         *wishes)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return out
+
+    def run(self, command: str, *arguments: object) -> Finished:
+        return self._run("silo", command, str(self.folder), *map(str, arguments))
+
+    def json(self, command: str, *arguments: object) -> dict[str, Any]:
+        return self._run_json("silo", command, str(self.folder), *map(str, arguments))
+
+
+@pytest.fixture
+def operator(federation: Federation, ringfence: Ringfence, ringfence_json: Json) -> Operator:
+    made = Operator(federation, ringfence, ringfence_json)
+    done = made.init()
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def test_a_folder_is_made_once_for_its_owner_alone(operator: Operator) -> None:
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in operator.folder.iterdir()}
+    assert set(modes) == {"silo.toml", "north.ledger", "signing.key", "door.token", "courier.toml"}
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(operator.folder.stat().st_mode) == 0o700
+    before = {path.name: path.read_bytes() for path in operator.folder.iterdir()}
+    check_one_sentence(operator.init(), "exists already")
+    assert {path.name: path.read_bytes() for path in operator.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--target", "age2"], "age2"),
+        (["--data", "nowhere.csv"], "nowhere.csv"),
+        (["--name", "a/b"], "name"),
+        (["--epsilon", "-1"], "epsilon"),
+        (["--delta", "0"], "delta"),
+        (["--port", "99999"], "port"),
+        (["--courier-group", "no-such-group"], "no group"),
+    ],
+)
+def test_a_folder_is_not_made_from_what_does_not_fit(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json, changes: list[str], says: str
+) -> None:
+    made = Operator(federation, ringfence, ringfence_json)
+    check_one_sentence(made.init(*changes), says)
+    assert not (made.folder / "silo.toml").exists()
+    assert made.init().returncode == 0, "what failed leaves no obstacle"
+
+
+def test_a_review_says_what_leaves_to_whom_and_at_what_cost_and_changes_nothing(operator: Operator) -> None:
+    plan = operator.plan("plan")
+    ledger = operator.run("ledger").stdout
+    shown = operator.run("review", plan).stdout
+    for words in ("In each of 4 rounds", "predicting 'ill' from age", "cut to length", "Other silos in the plan: south",
+                  "epsilon 1 at delta 1e-06", "2 would be left", "The gate would approve it"):  # fmt: skip
+        assert words in " ".join(shown.split()), words
+    found = operator.json("review", plan)
+    assert found["approvable"]
+    assert found["total"] == pytest.approx(1.0, rel=1e-3)
+    assert found["left"] == pytest.approx(2.0, rel=1e-3)
+    assert operator.run("ledger").stdout == ledger
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--sampling", "one-pass", "--rounds", "4", "--correlation", "0.5"], "takes back part of the earlier rounds'"),
+        (["--sampling", "one-pass", "--rounds", "4"], "one round at most"),
+        (["--sampling", "fixed", "--rounds", "4"], "drawn afresh and in secret"),
+        (["--algorithm", "localized", "--rounds", "12"], "takes part in one phase only"),
+        (["--algorithm", "accelerated", "--survey", "--rounds", "4"], "Before the rounds, once, one number"),
+    ],
+)
+def test_a_review_explains_every_kind_of_plan(operator: Operator, changes: list[str], says: str) -> None:
+    plan = operator.plan("plan", "--epsilon", "1", "--delta", "1e-6", *changes)
+    assert says in operator.run("review", plan).stdout
+
+
+def test_a_review_of_a_plan_beyond_the_budget_says_so_and_approving_it_fails(operator: Operator) -> None:
+    plan = operator.plan("large", "--epsilon", "5", "--delta", "1e-6", "--rounds", "4")
+    assert "The gate would NOT approve it" in operator.run("review", plan).stdout
+    assert not operator.json("review", plan)["approvable"]
+    check_one_sentence(operator.run("approve", plan), "more than its budget")
+    assert operator.run("budget", "--epsilon", "6", "--delta", "1e-6").returncode == 0
+    assert operator.run("approve", plan).returncode == 0
+
+
+def test_plans_are_approved_listed_ended_and_revoked_by_file_or_digest(operator: Operator) -> None:
+    plan, other = operator.plan("one"), operator.plan("two")
+    digest = operator.json("approve", plan)["approved"]
+    operator.json("approve", other)
+    status = operator.json("status")
+    assert [entry["state"] for entry in status["plans"]] == ["running", "running"]
+    assert not status["serving"]
+    assert operator.json("end", other)["ended"] != digest
+    assert operator.json("revoke", digest[:12])["revoked"] == digest
+    assert [entry["state"] for entry in operator.json("status")["plans"]] == ["revoked", "finished"]
+    check_one_sentence(operator.run("revoke", "00000000"), "neither a plan's file nor the digest")
+    kinds = [entry["kind"] for entry in operator.json("ledger")["entries"]]
+    assert kinds == ["opened", "budget", "approved", "approved", "ended", "ended"]
+
+
+def test_revoking_needs_neither_the_data_nor_the_schema(operator: Operator) -> None:
+    plan = operator.plan("plan")
+    operator.json("approve", plan)
+    operator.federation.files[0].unlink()
+    operator.federation.schema.unlink()
+    assert operator.run("revoke", plan).returncode == 0
+
+
+def test_serving_approving_asking_revoking_certifying_and_verifying_fit_together(
+    operator: Operator, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    path = operator.plan("plan")
+    plan = Plan.parse(path.read_bytes(), error=PlanError)
+    command = [str(Path(sys.executable).with_name("ringfence")), "silo", "serve", str(operator.folder)]
+    agent = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert agent.stdout is not None
+        assert "is served at unix:" in agent.stdout.readline()
+        door = Door.read(operator.folder)
+        assert refusal(parse_answer(door.ask(request(plan, 0)))) is Reason.NOT_APPROVED
+        operator.json("approve", path)
+        assert operator.json("status")["serving"]
+        assert isinstance(parse_answer(door.ask(request(plan, 0))), NoisyUpdate)
+        operator.json("revoke", path)
+        assert refusal(parse_answer(door.ask(request(plan, 1)))) is Reason.REVOKED
+    finally:
+        agent.terminate()
+        _, complaints = agent.communicate(timeout=60)
+    assert (agent.returncode, complaints) == (0, "")
+    out = operator.federation.folder / "certificate.json"
+    key = operator.json("certificate", "--out", out)["public_key"]
+    found = ringfence_json("verify", str(out), "--key", key)
+    assert found["valid"]
+    assert found["released"] == 1
+    assert found["epsilon"] == operator.json("status")["spent"]
+    assert "What is not proved" in ringfence("verify", str(out)).stdout
+    check_one_sentence(ringfence("verify", str(out), "--key", "0" * 64), "not the one that you named")
+    out.write_bytes(out.read_bytes().replace(b'"kind": "charged"', b'"kind": "refused"', 1))
+    check_one_sentence(ringfence("verify", str(out)), "hash chain breaks at entry")

@@ -1,0 +1,97 @@
+"""A silo's folder on the disk and its agent in a process of its own, as tests need them."""
+
+import csv
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from ringfence.deployment.door import Door
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import Answer, RoundRequest, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.house import House, make_settings
+from ringfence.silo.ledger import Budget
+
+ROOT = Path(__file__).parents[2]
+
+SCHEMA = "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "abc") + (
+    '[columns.ill]\ntype = "categorical"\ncategories = ["no", "yes"]\n'
+)
+
+
+def make_house(folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40) -> House:
+    """Set up silo 'clinic' with forty records of the tests' schema."""
+    data, schema = folder / "records.csv", folder / "schema.toml"
+    schema.write_text(SCHEMA)
+    random = np.random.default_rng(7)
+    with data.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["a", "b", "c", "ill"])
+        for cells in random.uniform(-1, 1, (records, 3)):
+            rows.writerow([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="ill", port=port)
+    return House.create(folder / "clinic", settings, Budget(epsilon, 1e-6))
+
+
+def approved(house: House, plan: Plan) -> Plan:
+    """Approve the plan, as its operator does."""
+    approve_plan(house, plan)
+    return plan
+
+
+def request(plan: Plan, round: int, weights: FloatArray | float = 0.1) -> bytes:
+    """Return the bytes that ask for a round."""
+    return RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension) + weights).to_bytes()
+
+
+class Served:
+    """An agent's process, and what it printed."""
+
+    def __init__(self, house: House, *options: str) -> None:
+        self.house = house
+        command = [sys.executable, "-m", "tests.silo.crashing_agent", str(house.folder), *options]
+        self.printed = house.folder.parent / f"printed-{time.monotonic_ns()}"
+        with self.printed.open("wb") as printed:
+            self.process = subprocess.Popen(
+                command, stdout=printed, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            )
+        deadline = time.monotonic() + 60
+        while b"is served" not in self.printed.read_bytes():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise AssertionError(self.output())
+            time.sleep(0.02)
+
+    def door(self, patience: float = 5.0) -> Door:
+        return Door.read(self.house.folder, patience=patience)
+
+    def ask(self, plan: Plan, round: int, weights: FloatArray | float = 0.1) -> Answer:
+        """Ask through the door."""
+        return parse_answer(self.door().ask(request(plan, round, weights)))
+
+    def output(self) -> str:
+        return self.printed.read_text()
+
+    def stop(self) -> int:
+        """Tell it to end, and return its exit status."""
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+@contextmanager
+def serving(house: House, *options: str) -> Iterator[Served]:
+    """Serve the folder in another process."""
+    served = Served(house, *options)
+    try:
+        yield served
+    finally:
+        if served.process.poll() is None:
+            served.process.kill()
+        served.process.wait()

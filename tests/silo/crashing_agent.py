@@ -1,0 +1,76 @@
+"""An agent that meets an accident in a chosen round: python -m tests.silo.crashing_agent FOLDER [--point POINT ...]
+
+Without a point it is the agent as `ringfence silo serve` starts it.
+"""
+
+import argparse
+import resource
+from pathlib import Path
+from typing import Any
+
+from ringfence.protocol.messages import Answer, RoundRequest
+from ringfence.silo import agent, mechanism
+from ringfence.silo.gate import Gate
+from ringfence.silo.house import House
+from tests.silo import crashing_silo
+
+POINTS = [*crashing_silo.POINTS[:-1], "after-send"]
+
+
+def fill_the_disk(full: bool) -> None:
+    """Let no file grow, and none be written to, as on a full disk; or let them again."""
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0 if full else most, most))
+
+
+def fail_with_a_record(*_: object, **__: object) -> None:
+    raise ValueError("the record of patient 0.123456789 is strange")
+
+
+def arm(point: str, at: int) -> None:
+    """Place the trap for the given round."""
+    answer, call = Gate.answer, agent.Agent.__call__
+    sprung = False
+
+    def watched(self: Gate, request: RoundRequest) -> Answer:
+        nonlocal sprung
+        if point == "disk-full":
+            fill_the_disk(request.round == at)
+        elif request.round == at:
+            sprung = True
+            if point == "bug":
+                vars(mechanism)["release"] = fail_with_a_record
+            else:
+                crashing_silo.arm(point)
+        given = answer(self, request)
+        if sprung and point == "before-send":
+            crashing_silo.die()
+        return given
+
+    async def sent(self: agent.Agent, scope: Any, receive: Any, send: Any) -> None:
+        await call(self, scope, receive, send)
+        if sprung and point == "after-send":
+            crashing_silo.die()
+
+    Gate.answer = watched  # type: ignore[method-assign]
+    agent.Agent.__call__ = sent  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """Serve the folder."""
+    options = argparse.ArgumentParser()
+    options.add_argument("folder", type=Path)
+    options.add_argument("--point", default="none")
+    options.add_argument("--round", type=int, default=1)
+    options.add_argument("--port", type=int)
+    options.add_argument("--seconds", type=float)
+    given = options.parse_args()
+    if given.point != "none":
+        arm(given.point, given.round)
+    if given.seconds is not None:
+        agent.RECEIVE_SECONDS = given.seconds
+    agent.serve(House.open(given.folder), port=given.port, ready=lambda where: print(f"is served at {where}"))
+
+
+if __name__ == "__main__":
+    main()

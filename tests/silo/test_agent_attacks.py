@@ -1,0 +1,344 @@
+"""What a hostile courier, or another program on the machine, can do at the agent's door: nothing."""
+
+import base64
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.core.result import Ok
+
+from ringfence.protocol.domain import Ball
+from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.silo.agent import SMALL_REQUEST, Agent
+from ringfence.silo.gate import Gate
+from tests.silo.agents import Served, approved, make_house, request, serving
+from tests.support import MakePlan, refusal
+
+NOT_A_REQUEST = b'{"error":"This is not a round\'s request."}'
+
+
+class Caller:
+    """Sends what it likes to a port, with the token or without."""
+
+    def __init__(self, served: Served) -> None:
+        self.port = served.door()._port
+        self.token = served.house.token()
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Authorization": f"Bearer {self.token}", **headers}
+        try:
+            connection.request(method, path, body, {name: value for name, value in headers.items() if value})
+            reply = connection.getresponse()
+            return reply.status, reply.read(), dict(reply.getheaders())
+        finally:
+            connection.close()
+
+    def post(self, body: bytes, **headers: str) -> tuple[int, bytes]:
+        return self.send("POST", "/answer", body, **headers)[:2]
+
+    def raw(self, content: bytes, *, finish: bool = True) -> bytes:
+        """Send bytes as they are, and return all that comes back until the agent closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(content)
+            if finish:
+                connection.shutdown(socket.SHUT_WR)
+            reply = b""
+            while chunk := connection.recv(65536):
+                reply += chunk
+            return reply
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    house = make_house(tmp_path_factory.mktemp("silo"), epsilon=50.0)
+    with serving(house, "--port", "0", "--seconds", "1.5") as running:
+        yield running
+        assert running.process.poll() is None, "the agent did not survive"
+        assert running.output().count("\n") == 1, running.output()
+
+
+@pytest.fixture
+def caller(served: Served) -> Caller:
+    return Caller(served)
+
+
+@pytest.fixture
+def plan(served: Served, plan_of: MakePlan) -> Plan:
+    return approved(served.house, plan_of())
+
+
+def head(caller: Caller, *lines: str) -> bytes:
+    first = ["POST /answer HTTP/1.1", "Host: localhost", f"Authorization: Bearer {caller.token}", *lines]
+    return "\r\n".join([*first, "", ""]).encode()
+
+
+def spent(served: Served) -> float:
+    with served.house.ledger() as ledger:
+        return ledger.account().spent()
+
+
+def charged_rounds(served: Served, plan: Plan) -> set[int]:
+    with served.house.ledger() as ledger:
+        return set(ledger.account().plans[plan.digest()].rounds)
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "Bearer", "Bearer ", "Bearer wrong", "Basic {}", "bearer {}", "Bearer {}x", "{}", "Bearer ä"]
+)
+def test_without_the_token_nothing_is_answered(caller: Caller, served: Served, plan: Plan, shown: str) -> None:
+    before = spent(served)
+    header = shown.format(caller.token)
+    for method, path in [("POST", "/answer"), ("GET", "/health"), ("GET", "/openapi.json"), ("GET", "/other")]:
+        status, body, _ = caller.send(method, path, request(plan, 0), Authorization=header)
+        assert (status, body) == (401, b'{"error":"Show the door\'s token."}')
+    assert spent(served) == before
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "0.0.0.0", "127.0.0.2"])
+def test_a_foreign_host_name_is_turned_away(caller: Caller, plan: Plan, host: str) -> None:
+    assert caller.post(request(plan, 0), Host=host)[0] == 421
+    assert caller.post(request(plan, 0), Host=f"localhost:{caller.port}")[0] == 200
+
+
+def test_the_port_is_open_to_this_machine_only(caller: Caller, served: Served) -> None:
+    listening = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    places = {line.split()[1] for line in listening.splitlines()[1:] if line.split()[3] == "0A"}
+    assert [place for place in places if place.endswith(f":{caller.port:04X}")] == [f"0100007F:{caller.port:04X}"]
+
+
+BAD_BODIES: list[bytes] = [
+    b"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"NaN",
+    b"{",
+    b"\xff\xfe",
+    b"\x00" * 1000,
+    b"[" * 100_000,
+    b'{"a":' * 50_000,
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":NaN,"weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":-1,"weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":1e3,"weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":"1","weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":1' + b"0" * 5000 + b',"weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 63 + b'","round":0,"weights":"AAAAAAAAAAA="}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":0,"weights":"AAAA"}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":0,"weights":[0.0]}',
+    b'{"kind":"request","plan":"' + b"0" * 64 + b'","round":0,"weights":"AAAAAAAAAAA=","sigma":0}',
+    b'{"kind":"update","plan":"' + b"0" * 64 + b'","round":0,"weights":"AAAAAAAAAAA="}',
+]
+
+
+@pytest.mark.parametrize("body", BAD_BODIES, ids=range(len(BAD_BODIES)))
+def test_what_is_not_a_request_gets_the_same_sentence_whatever_it_is(caller: Caller, body: bytes) -> None:
+    assert caller.post(body) == (400, NOT_A_REQUEST)
+
+
+def weights(plan: Plan, *numbers: float) -> bytes:
+    packed = base64.b64encode(np.array(numbers, dtype="<f8").tobytes()).decode()
+    return json.dumps({"kind": "request", "plan": plan.digest(), "round": 0, "weights": packed}).encode()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reason"),
+    [
+        ([float("nan")] * 4, Reason.OUTSIDE_DOMAIN),
+        ([float("inf"), 0, 0, 0], Reason.OUTSIDE_DOMAIN),
+        ([1e308] * 4, Reason.OUTSIDE_DOMAIN),
+        ([0.0] * 3, Reason.MALFORMED),
+        ([0.0] * 5, Reason.MALFORMED),
+        ([0.0] * 50_000, Reason.MALFORMED),
+    ],
+)
+def test_weights_that_do_not_fit_the_plan_are_refused_and_cost_nothing(
+    caller: Caller, served: Served, plan_of: MakePlan, numbers: list[float], reason: Reason
+) -> None:
+    plan = approved(served.house, plan_of(domain=Ball(radius=10.0)))
+    before = spent(served)
+    status, body = caller.post(weights(plan, *numbers))
+    assert status == 200
+    assert refusal(parse_answer(body)) in (reason, Reason.MALFORMED)
+    assert spent(served) == before
+
+
+def test_a_digest_that_nobody_approved_is_refused(caller: Caller, plan: Plan) -> None:
+    content = json.loads(request(plan, 0))
+    content["plan"] = "0" * 64
+    assert refusal(parse_answer(caller.post(json.dumps(content).encode())[1])) is Reason.NOT_APPROVED
+
+
+def test_replays_get_the_same_bytes_and_other_weights_get_none(caller: Caller, served: Served, plan: Plan) -> None:
+    first = caller.post(request(plan, 0))
+    assert isinstance(parse_answer(first[1]), NoisyUpdate)
+    before = spent(served)
+    for _ in range(3):
+        assert caller.post(request(plan, 0)) == first
+    assert refusal(parse_answer(caller.post(request(plan, 0, 0.2))[1])) is Reason.ROUND_ANSWERED
+    assert spent(served) == before
+
+
+def test_an_oversized_body_is_refused_while_it_is_read(caller: Caller, plan: Plan) -> None:
+    """Whether its length is declared or not, and with no more than the limit in memory."""
+    declared = caller.raw(head(caller, f"Content-Length: {10**12}") + b"x" * 1000, finish=False)
+    assert declared.startswith(b"HTTP/1.1 413 ")
+    chunk = b"%x\r\n" % 2**16 + b"x" * 2**16 + b"\r\n"
+    pieces = SMALL_REQUEST // 2**16
+    streamed = caller.raw(head(caller, "Transfer-Encoding: chunked") + chunk * (pieces + 1), finish=False)
+    assert streamed.startswith(b"HTTP/1.1 413 ")
+    assert caller.post(b"x" * SMALL_REQUEST) == (400, NOT_A_REQUEST)
+
+
+def test_a_truncated_body_is_no_request_and_costs_nothing(caller: Caller, served: Served, plan: Plan) -> None:
+    body = request(plan, 0)
+    before = spent(served)
+    caller.raw(head(caller, f"Content-Length: {len(body)}") + body[:-5])
+    assert spent(served) == before
+    assert isinstance(parse_answer(caller.post(body)[1]), NoisyUpdate)
+
+
+def test_a_body_that_comes_drop_by_drop_is_given_up(caller: Caller, served: Served, plan: Plan) -> None:
+    body = request(plan, 0)
+    begun = time.monotonic()
+    reply = caller.raw(head(caller, f"Content-Length: {len(body)}") + body[:10], finish=False)
+    assert reply.startswith(b"HTTP/1.1 408 ")
+    silent = caller.raw(b"POST /answer HTTP/1.1\r\nHost: loc", finish=False)
+    assert silent == b""
+    assert time.monotonic() - begun > 2
+
+
+def test_while_some_are_slow_others_are_answered(caller: Caller, plan: Plan) -> None:
+    slow = [socket.create_connection(("127.0.0.1", caller.port)) for _ in range(10)]
+    for connection in slow:
+        connection.sendall(head(caller, "Content-Length: 500") + b"{")
+    status, body = caller.post(request(plan, 0))
+    for connection in slow:
+        connection.close()
+    assert status == 200
+    assert isinstance(parse_answer(body), NoisyUpdate)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
+def test_other_methods_are_not_allowed(caller: Caller, method: str) -> None:
+    status, _, headers = caller.send(method, "/answer")
+    assert status in (404, 405)
+    assert not {name.lower() for name in headers} - {"content-type", "content-length", "connection", "allow"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/answer/", "/answers", "/docs", "/redoc", "/metrics", "/../silo.toml", "//answer", "/%2e%2e/x", "*"]
+)
+def test_there_is_nothing_at_other_paths(caller: Caller, plan: Plan, path: str) -> None:
+    status, body, _ = caller.send("POST", path, request(plan, 0))
+    assert (status, body) == (404, b'{"error":"There is nothing here."}')
+
+
+def test_health_is_a_constant(caller: Caller) -> None:
+    assert caller.send("GET", "/health")[:2] == (200, b'{"status":"serving"}')
+
+
+def test_replies_tell_neither_the_time_nor_the_software(caller: Caller, plan: Plan) -> None:
+    for body in (request(plan, 0), b"", request(plan, 99)):
+        _, _, headers = caller.send("POST", "/answer", body)
+        assert {name.lower() for name in headers} == {"content-type", "content-length", "connection"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"POST /answer HTTP/9.9\r\n\r\n",
+        b"POST /answer HTTP/1.1\r\n" + b"X: y\r\n" * 20_000,
+        b"POST /answer HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        b"POST /answer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /answer HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    ],
+    ids=range(7),
+)
+def test_broken_http_is_not_answered_with_more_than_a_constant(caller: Caller, content: bytes) -> None:
+    try:
+        reply = caller.raw(content)
+    except ConnectionResetError:
+        return
+    assert reply == b"" or int(reply.split()[1]) in (400, 401, 421)
+    assert b"Traceback" not in reply
+
+
+def test_two_requests_in_one_connection_are_one(caller: Caller, served: Served, plan: Plan) -> None:
+    """No request is smuggled behind another: the connection ends with the first answer."""
+    body = request(plan, 0)
+    once = head(caller, f"Content-Length: {len(body)}") + body
+    second = request(plan, 1)
+    reply = caller.raw(once + head(caller, f"Content-Length: {len(second)}") + second, finish=False)
+    assert reply.count(b"HTTP/1.1") == 1
+    assert 1 not in charged_rounds(served, plan)
+
+
+def test_many_callers_who_leave_before_the_answer_do_no_harm(caller: Caller, served: Served, plan: Plan) -> None:
+    body = request(plan, 1)
+
+    def leave() -> None:
+        with socket.create_connection(("127.0.0.1", caller.port)) as connection:
+            connection.sendall(head(caller, f"Content-Length: {len(body)}") + body)
+
+    threads = [threading.Thread(target=leave) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    answers = {caller.post(body)[1] for _ in range(3)}
+    assert len(answers) == 1
+    assert not isinstance(parse_answer(answers.pop()), Refusal)
+
+
+def test_the_openapi_schema_shows_the_protocol_and_nothing_of_the_silo(caller: Caller, served: Served) -> None:
+    status, body, _ = caller.send("GET", "/openapi.json")
+    assert status == 200
+    assert set(json.loads(body)["paths"]) == {"/answer", "/health"}
+    for secret in ("clinic", str(served.house.folder), caller.token, "ill"):
+        assert f'"{secret}"' not in body.decode()
+
+
+def test_fuzzed_requests_never_meet_a_server_error(caller: Caller, served: Served, plan: Plan) -> None:
+    api = schemathesis.openapi.from_dict(json.loads(caller.send("GET", "/openapi.json")[1]))
+    origin = f"http://127.0.0.1:{caller.port}"
+
+    before = spent(served)
+    seen: set[int] = set()
+    for operation in api.get_all_operations():
+        assert isinstance(operation, Ok)
+        ready = operation.ok()
+        _fuzz(ready.as_strategy(generation_mode=schemathesis.GenerationMode.POSITIVE), origin, caller.token, seen)
+        if ready.method == "post":  # there is no wrong way to ask for the health
+            _fuzz(ready.as_strategy(generation_mode=schemathesis.GenerationMode.NEGATIVE), origin, caller.token, seen)
+    assert seen <= {200, 400, 401, 404, 405, 413, 421}
+    assert spent(served) == before
+
+
+def _fuzz(strategy: Any, origin: str, token: str, seen: set[int]) -> None:
+    @settings(
+        max_examples=60, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(case=strategy)
+    def check(case: Any) -> None:
+        reply = case.call(base_url=origin, headers={"Authorization": f"Bearer {token}"})
+        seen.add(reply.status_code)
+
+    check()
+
+
+def test_an_agent_is_one_gate_and_no_more() -> None:
+    assert {name for name in vars(Agent) if not name.startswith("_")} == set()
+    assert {name for name in vars(Gate) if not name.startswith("_")} == {"approve", "check", "end", "answer"}
