@@ -8,7 +8,10 @@ import pytest
 FORBIDDEN = ("ringfence.silo", "ringfence.planning", "ringfence.cli", "opendp", "sqlite3", "_sqlite3", "jax")
 
 
-@pytest.mark.parametrize("module", ["rounds", "survey", "algorithms", "algorithms.minibatch", "algorithms.accelerated"])
+@pytest.mark.parametrize(
+    "module",
+    ["rounds", "survey", "algorithms", "algorithms.minibatch", "algorithms.accelerated", "transcript", "conduct"],
+)
 def test_importing_the_server_loads_nothing_of_a_silo(module: str) -> None:
     module = f"ringfence.server.{module}"
     script = f"import sys, {module}; print('\\n'.join(sys.modules))"

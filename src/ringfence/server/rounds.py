@@ -76,11 +76,17 @@ class Session:
         weights = start if self._surveys else self._algorithm.query(self._settings, self._state, self._step)
         return RoundRequest.at(self._digest, self.round, weights)
 
-    def receive(self, answers: Mapping[str, Answer]) -> Outcome:
-        """Use what came back, and go on to the next round."""
+    def vector(self, silo: str, answer: Answer | None) -> FloatArray | None:
+        """Return what this round would take from that answer of the silo: nothing if it is not usable now."""
+        length = survey_length(self.plan) if self._surveys else self.plan.dimension
+        return _usable(length, self.request(), silo, answer)
+
+    def receive(self, answers: Mapping[str, Answer | None]) -> Outcome:
+        """Use what came back, and go on to the next round; None stands for bytes that were no message of ours."""
         request, asked = self.request(), self.asked()
         length = survey_length(self.plan) if self._surveys else self.plan.dimension
-        updates = {name: vector for name in asked if (vector := _usable(length, request, name, answers)) is not None}
+        usable = {name: _usable(length, request, name, answers.get(name)) for name in asked}
+        updates = {name: vector for name, vector in usable.items() if vector is not None}
         refusals = {
             name: answer.reason
             for name in asked
@@ -176,9 +182,8 @@ def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
     return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)
 
 
-def _usable(length: int, request: RoundRequest, silo: str, answers: Mapping[str, Answer]) -> FloatArray | None:
+def _usable(length: int, request: RoundRequest, silo: str, answer: Answer | None) -> FloatArray | None:
     """Return the silo's vector if it is an update of this round in the right shape; silos may be hostile too."""
-    answer = answers.get(silo)
     if not isinstance(answer, NoisyUpdate):
         return None
     if not _belongs(answer, request, silo):

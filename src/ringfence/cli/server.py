@@ -1,0 +1,205 @@
+"""`ringfence server`: conduct a plan's rounds across silos that run by themselves."""
+
+import json as json_format
+import math
+import tomllib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
+from ringfence.errors import DoorError, OutputError, PlanError, TrainingError
+
+if TYPE_CHECKING:
+    from ringfence.deployment.seam import Exchange
+    from ringfence.protocol.plan import Plan
+
+app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Conduct a plan's rounds across silos that run by themselves."""
+
+
+@app.command()
+def run(
+    plan: Annotated[Path, typer.Argument(help="The plan that the silos approved (JSON).")],
+    folder: Annotated[Path, typer.Option(help="Folder of this run; the same command goes on with it.")],
+    doors: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=DOOR", help="A silo's door: its folder, courier.toml or unix:PATH; or a TOML file of them."
+        ),
+    ] = [],  # noqa: B006
+    engine: Annotated[
+        str, typer.Option(help="What carries the messages: direct, to doors on this machine; nvflare; or flower.")
+    ] = "direct",
+    kit: Annotated[Path | None, typer.Option(help="The administrator's startup kit, for nvflare.")] = None,
+    superlink: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The SuperLink in Flower's config.toml, for flower.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long a round waits for silos that do not answer.")] = 60.0,
+    quorum: Annotated[str, typer.Option(help="Updates a round needs: a number, a share like 50%, or all.")] = "1",
+    patience: Annotated[
+        int,
+        typer.Option(
+            help="How often a round without a quorum is asked again; missed rounds until a silo is not waited for."
+        ),
+    ] = 3,
+    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON); by default in the folder.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
+    from ringfence.model import Model
+    from ringfence.report.conducted import report
+    from ringfence.server.conduct import Quorum, conduct, rounds_answered
+
+    out = out or folder / "model.json"
+    if out.parent != folder:
+        require_folder(out)
+    loaded = _plan(plan)
+    needed = Quorum.parse(quorum)
+    if not (0 < seconds < math.inf and patience >= 0):
+        raise TrainingError("--seconds must be positive, and --patience 0 or more.")
+    with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
+        task = bar.add_task("rounds", total=loaded.exchanges)
+        try:
+            trained = conduct(
+                loaded,
+                exchange,
+                folder,
+                seconds=seconds,
+                quorum=needed,
+                patience=patience,
+                watch=lambda _: bar.advance(task),
+            )
+        except TrainingError as stuck:
+            raise TrainingError(f"{stuck}{_why(exchange)}") from None
+        except KeyboardInterrupt:
+            typer.echo(f"ringfence: the run in {folder} is kept; the same command goes on with it.", err=True)
+            raise
+    model = Model.of(loaded, trained.weights, rounds_answered(loaded, trained.history))
+    content = report(folder, trained)
+    _write(out, model.canonical())
+    _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    if json:
+        print_json({**content, "model": str(out), "report": str(folder / "report.json")})
+    else:
+        _print(content, out, folder / "report.json")
+
+
+def _exchange(
+    engine: str, plan: "Plan", doors: Sequence[str], kit: Path | None, superlink: str | None
+) -> "AbstractContextManager[Exchange]":
+    """Return the engine's exchange. An engine is one more case here, and all of it is behind `deployment.seam`."""
+    if engine == "direct":
+        from ringfence.deployment.direct import DirectExchange
+        from ringfence.deployment.door import Door
+
+        places = _places(doors)
+        unknown = [name for name in places if plan.terms(name) is None]
+        missing = [terms.name for terms in plan.silos if terms.name not in places]
+        if unknown or missing:
+            raise DoorError(
+                f"Give one door for every silo of the plan: {_named('missing', missing)}{_named('not in it', unknown)}."
+            )
+        return DirectExchange(
+            {
+                name: Door(place, patience=0) if place.startswith("unix:") else Door.read(Path(place), patience=0)
+                for name, place in places.items()
+            }
+        )
+    if engine == "nvflare":
+        from ringfence.deployment.nvflare.engine import NvflareExchange
+
+        if kit is None or doors:
+            raise TrainingError("The engine nvflare needs --kit, the administrator's startup kit, and no doors.")
+        return NvflareExchange(kit, tell=lambda sentence: typer.echo(sentence, err=True))
+    if engine == "flower":
+        from ringfence.deployment.flower.engine import FlowerExchange
+
+        if superlink is None or doors:
+            raise TrainingError("The engine flower needs --superlink, a name in Flower's config.toml, and no doors.")
+        return FlowerExchange(superlink, tell=lambda sentence: typer.echo(sentence, err=True))
+    raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
+
+
+def _why(exchange: "Exchange") -> str:
+    """Say what the doors of silent silos said, as far as an engine knows."""
+    from ringfence.deployment.direct import DirectExchange
+
+    problems = exchange.problems() if isinstance(exchange, DirectExchange) else {}
+    return "".join(f" {name}: {problem}" for name, problem in list(problems.items())[:3])
+
+
+def _named(what: str, names: Sequence[str]) -> str:
+    return f"{what} {', '.join(names[:5])}{' and more' if len(names) > 5 else ''} " if names else ""
+
+
+def _places(options: Sequence[str]) -> dict[str, str]:
+    """Read NAME=DOOR options, and files of them; paths in a file are relative to it."""
+    places: dict[str, str] = {}
+    for option in options:
+        name, equals, place = option.partition("=")
+        found = {name: place} if equals and name and place else _file_of_doors(Path(option))
+        for name, place in found.items():
+            if name in places:
+                raise DoorError(f"Silo '{name}' is given two doors.")
+            places[name] = place
+    return places
+
+
+def _file_of_doors(path: Path) -> dict[str, str]:
+    try:
+        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise DoorError(
+            f"'{path}' is neither NAME=DOOR nor a file of doors that can be read ({problem.strerror})."
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise DoorError(f"{path} is not valid TOML: {problem}.") from None
+    if not all(isinstance(place, str) for place in content.values()):
+        raise DoorError(f'{path} must hold lines like clinic = "folders/clinic", one per silo.')
+    return {name: place if place.startswith("unix:/") else _beside(path, place) for name, place in content.items()}
+
+
+def _beside(path: Path, place: str) -> str:
+    kind, where = ("unix:", place.removeprefix("unix:")) if place.startswith("unix:") else ("", place)
+    return f"{kind}{path.parent / where}"
+
+
+def _plan(path: Path) -> "Plan":
+    from ringfence.protocol.plan import Plan
+
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
+    return Plan.parse(content, error=PlanError)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, so that a reader never sees half a model."""
+    unfinished = path.with_name(path.name + ".new")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except OSError as problem:
+        raise OutputError(
+            f"{path} could not be written ({problem.strerror}). The run is kept: the same command writes it."
+        ) from None
+
+
+def _print(content: dict[str, Any], out: Path, report: Path) -> None:
+    print_table(
+        ["silo", "records", "rounds", "claimed epsilon", "claimed delta"],
+        [
+            [name, silo["records"], f"{silo['answered']}/{len(content['rounds'])}", *list(silo["claimed"].values())[:2]]
+            for name, silo in content["silos"].items()
+        ],
+    )
+    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}")

@@ -1,0 +1,286 @@
+"""The server of a deployed run: it asks, waits no longer than told, writes everything down, and can be killed.
+
+All that a run is stands in its transcript. `Run` is what the entries say, read in order; the live server changes it
+by writing an entry and then reading that entry, so a resumed run and one that was never interrupted are the same.
+"""
+
+import hashlib
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ringfence.errors import MessageError, TrainingError, TranscriptError
+from ringfence.protocol.messages import Answer, Reason, Refusal, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schedule import survey_length
+from ringfence.server.rounds import Outcome, Session, Trained
+from ringfence.server.transcript import Answered, Asked, Closed, Entry, Header, Transcript, read
+
+Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
+"""What `deployment.seam.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
+
+SHORT = 0.1
+"""Seconds that a silo which was silent for long is waited for at least."""
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """How many updates a round needs: a number, or a share of the silos asked, and never more than are asked.
+
+    0 lets rounds pass that nobody answers.
+    """
+
+    count: int = 1
+    share: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or not 0 <= self.share <= 1:
+            raise TrainingError("A quorum is a number of silos, 0 or more, or a share of them up to 100%.")
+
+    @classmethod
+    def parse(cls, text: str) -> "Quorum":
+        """Read '2', '50%' or 'all'."""
+        try:
+            if text == "all":
+                return cls(share=1.0)
+            return cls(share=float(text[:-1]) / 100) if text.endswith("%") else cls(int(text))
+        except ValueError:
+            raise TrainingError(f"The quorum '{text}' is none of: a number like 2, a share like 50%, all.") from None
+
+    def of(self, asked: int) -> int:
+        """Return how many updates a round needs that asks so many silos."""
+        return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
+
+
+class Run:
+    """What a transcript says, read in order."""
+
+    def __init__(self, header: Header) -> None:
+        self.session = Session(header.plan, np.random.default_rng(header.seed))
+        self.is_open = False
+        self.answers: dict[str, Answer | None] = {}
+        self.outcome: Outcome | None = None
+
+    def apply(self, entry: Entry) -> None:
+        """Take one more entry into account; TranscriptError if it cannot follow those before."""
+        session = self.session
+        if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
+            raise TranscriptError(
+                f"The transcript's entries of round {entry.round} are out of order: it is damaged. Restore it from a "
+                "backup, or begin anew in another folder."
+            )
+        if isinstance(entry, Asked):
+            self._require_same(entry.silos == tuple(session.asked()) and entry.request == self.fingerprint())
+            self.is_open = True
+        elif isinstance(entry, Answered):
+            if not self.has_update(entry.silo):  # an update stands; anything else may be bettered
+                self.answers[entry.silo] = _parse(entry.answer())
+        else:
+            self.outcome = session.receive(self.answers)
+            self._require_same(entry.answered == self.outcome.answered)
+            self.is_open, self.answers = False, {}
+
+    def fingerprint(self) -> str:
+        """Return the digest of what this round asks."""
+        return hashlib.sha256(self.session.request().to_bytes()).hexdigest()
+
+    def has_update(self, silo: str) -> bool:
+        """Tell whether the open round holds a usable update of that silo."""
+        return self.session.vector(silo, self.answers.get(silo)) is not None
+
+    def updates(self) -> int:
+        """Return how many usable updates the open round holds."""
+        return sum(map(self.has_update, self.session.asked()))
+
+    def _require_same(self, same: bool) -> None:
+        if not same:
+            raise TranscriptError(
+                f"Replayed, the transcript's round {self.session.round} is not what was recorded: another version of "
+                "Ringfence or NumPy wrote it. Go on with that version, or begin anew in another folder."
+            )
+
+
+def replay(folder: Path) -> Trained:
+    """Return the model that a finished run's transcript gives, without asking anybody anything."""
+    header, entries = read(folder)
+    run = Run(header)
+    for entry in entries:
+        run.apply(entry)
+    if not run.session.finished:
+        raise TrainingError(f"The run in {folder} stands in round {run.session.round}: it has no model yet.")
+    return run.session.result()
+
+
+def conduct(
+    plan: Plan,
+    exchange: Send,
+    folder: Path,
+    *,
+    seconds: float = 60.0,
+    quorum: Quorum = Quorum(),  # noqa: B008 (frozen)
+    patience: int = 3,
+    watch: Callable[[Outcome], None] = lambda outcome: None,
+) -> Trained:
+    """Begin the plan's run in the folder, or go on with it, and return the model.
+
+    A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
+    are silent are asked again, `patience` times; then TrainingError, and the same call goes on later. A silo that
+    was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
+    answers again. `watch` sees every round that is over, those of earlier calls included.
+    """
+    if not (0 < seconds < math.inf and patience >= 0):
+        raise TrainingError("A round needs a positive number of seconds, and the patience is 0 or more tries.")
+    with Transcript.open(folder, plan) as transcript:
+        run = Run(transcript.header)
+        for entry in transcript.entries():
+            run.apply(entry)
+            if isinstance(entry, Closed) and run.outcome is not None:
+                watch(run.outcome)
+        server = _Server(run, transcript, exchange, seconds, quorum, patience)
+        while not run.session.finished:
+            watch(server.round())
+        return run.session.result()
+
+
+class _Server:
+    """Conducts one round after the other."""
+
+    def __init__(
+        self, run: Run, transcript: Transcript, exchange: Send, seconds: float, quorum: Quorum, patience: int
+    ) -> None:
+        self._run = run
+        self._transcript = transcript
+        self._exchange = exchange
+        self._seconds = seconds
+        self._quorum = quorum
+        self._patience = patience
+        self._missed: Counter[str] = Counter()
+        self._pace = 0.0
+        self._limit = _longest_answer(run.session.plan)
+        self._lock = threading.Lock()
+        self._heard: set[str] = set()
+        self._problem: Exception | None = None
+
+    def round(self) -> Outcome:
+        """Conduct the open round to its end."""
+        run, session = self._run, self._run.session
+        self._heard = set()
+        if not run.is_open:
+            self._write(Asked(round=session.round, silos=tuple(session.asked()), request=run.fingerprint()))
+        # After a restart whoever gave no update is asked again, also one that refused: its operator may have acted.
+        self._first_try()
+        tries = 1
+        while (reachable := self._missing_quorum()) is not None:
+            if not reachable or tries > self._patience:
+                raise TrainingError(self._stuck(tries))
+            tries += 1
+            self._ask(reachable, self._seconds, pause=True)
+        with self._lock:  # what comes later is too late
+            answered = tuple(name for name in session.asked() if run.has_update(name))
+            self._write(Closed(round=session.round, answered=answered))
+        assert run.outcome is not None  # noqa: S101 (the round was closed)
+        for name in run.outcome.answered:
+            self._missed[name] = 0
+        return run.outcome
+
+    def _first_try(self) -> None:
+        asked = self._run.session.asked()
+        missing = [name for name in asked if not self._run.has_update(name)]
+        prompt = [name for name in missing if self._missed[name] < max(self._patience, 1)]
+        start = time.monotonic()
+        if len(prompt) < len(missing):
+            self._ask(missing, min(self._seconds, max(SHORT, 3 * self._pace)))
+        left = [name for name in prompt if name not in self._heard]
+        rest = self._seconds - (time.monotonic() - start)
+        if left and rest > 0:
+            self._ask(left, rest)
+        if all(name in self._heard for name in prompt):
+            self._pace = time.monotonic() - start if len(prompt) == len(missing) else self._pace
+        for name in missing:
+            self._missed[name] = 0 if name in self._heard else self._missed[name] + 1
+
+    def _missing_quorum(self) -> list[str] | None:
+        """Return None if the round may be closed, else those that it helps to ask again."""
+        run, asked = self._run, self._run.session.asked()
+        standing = {name: _standing(run.answers.get(name)) for name in asked if not run.has_update(name)}
+        # Who lost this very round can never answer it: the others must do.
+        able = len(asked) - sum(1 for what in standing.values() if what == "never this round")
+        if run.updates() >= self._quorum.of(able):
+            return None
+        return [name for name, what in standing.items() if what == "perhaps"]
+
+    def _ask(self, silos: Sequence[str], seconds: float, *, pause: bool = False) -> None:
+        session = self._run.session
+        round, asked = session.round, frozenset(session.asked())
+
+        def arrived(silo: str, content: bytes) -> None:
+            with self._lock:
+                # Late for its round, from nobody we asked, or a second time: nothing that counts.
+                if session.round != round or silo not in asked or self._run.has_update(silo) or self._problem:
+                    return
+                self._heard.add(silo)
+                try:
+                    self._write(Answered.of(round, silo, content if len(content) <= self._limit else b""))
+                except Exception as problem:  # the engine's thread must not swallow it
+                    self._problem = problem
+
+        start = time.monotonic()
+        self._exchange(session.request().to_bytes(), silos, arrived, seconds)
+        if self._problem is not None:
+            raise self._problem
+        took = time.monotonic() - start
+        if pause and took < min(seconds, 1.0) and self._missing_quorum():  # it cannot answer now: not at once again
+            time.sleep(min(seconds, 1.0) - took)
+
+    def _write(self, entry: Entry) -> None:
+        self._transcript.append(entry)
+        self._run.apply(entry)
+
+    def _stuck(self, tries: int) -> str:
+        run, asked = self._run, self._run.session.asked()
+        why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
+        return (
+            f"Round {run.session.round} has {run.updates()} of the {self._quorum.of(len(asked))} updates it needs, "
+            f"after {tries} tries of {self._seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
+            "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
+            "answers)."
+        )
+
+
+def _standing(answer: Answer | None) -> str:
+    """Say whether a silo that has given no update in this round may still give one, if it is asked again."""
+    if not isinstance(answer, Refusal) or answer.reason is Reason.UNAVAILABLE:
+        return "perhaps"
+    return "never" if answer.reason.is_final else "never this round"
+
+
+def _trouble(name: str, answers: Mapping[str, Answer | None]) -> str:
+    if name not in answers:
+        return f"'{name}' did not answer"
+    answer = answers[name]
+    return f"'{name}' refuses: {answer.reason}" if isinstance(answer, Refusal) else f"'{name}' sent no usable answer"
+
+
+def _parse(content: bytes) -> Answer | None:
+    try:
+        return parse_answer(content)
+    except MessageError:
+        return None
+
+
+def _longest_answer(plan: Plan) -> int:
+    """Return how long an honest answer can be: what is longer is not kept, or a hostile silo could fill the disk."""
+    numbers = max(plan.dimension, survey_length(plan))
+    return 4 * (8 * numbers // 3 + 1) + 4096
+
+
+def rounds_answered(plan: Plan, history: Iterable[Outcome]) -> dict[str, int]:
+    """Return how many rounds each silo's updates were used in."""
+    counts = Counter(name for outcome in history for name in outcome.answered)
+    return {terms.name: counts[terms.name] for terms in plan.silos}

@@ -1,0 +1,255 @@
+"""A federation of real agents: folders, processes, and taps on the wire between a server and their doors."""
+
+import csv
+import http.server
+import os
+import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.deployment.door import Door
+from ringfence.errors import DoorError
+from ringfence.planning import accountant
+from ringfence.planning.charges import task_event
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import load_schema
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.house import House, Settings
+from ringfence.silo.ledger import Budget, Ledger
+
+RINGFENCE = [sys.executable, "-m", "ringfence"]
+DELTA = 1e-6
+RECORDS = 60
+SCHEMA = """
+[columns.age]
+type = "numeric"
+lower = 0
+upper = 100
+
+[columns.dose]
+type = "numeric"
+lower = 0
+upper = 10
+
+[columns.ill]
+type = "categorical"
+categories = ["no", "yes"]
+"""
+
+
+@dataclass
+class Silo:
+    """A silo's folder, and its agent if that is running."""
+
+    house: House
+    process: "subprocess.Popen[bytes] | None" = None
+
+    @property
+    def name(self) -> str:
+        return self.house.name
+
+    @property
+    def door(self) -> Door:
+        return Door(f"unix:{self.house.socket_path}", patience=0)
+
+    def start(self) -> None:
+        """Start the agent; `wait` until it serves."""
+        self.process = subprocess.Popen([*RINGFENCE, "silo", "serve", str(self.house.folder)], stdout=subprocess.PIPE)
+
+    def wait(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert b"is served at" in line, line
+
+    def signal(self, number: int) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """End the agent as a loss of power would."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+    def memory(self) -> float:
+        """Return the agent's resident memory in MB."""
+        assert self.process is not None
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+    def released(self, plan: Plan) -> dict[int, bytes]:
+        """Return the answers that stand in the ledger."""
+        with Ledger.open(self.house.ledger_path) as ledger:
+            rounds = ledger.account().plans[plan.digest()].rounds
+            return {number: round.answer for number, round in rounds.items() if round.answer is not None}
+
+    def check_that_ledger_covers(self, plan: Plan, sent: Iterable[bytes]) -> None:
+        """Everything that was seen on the wire was charged, and a round has one vector."""
+        updates = [answer for content in sent if isinstance(answer := parse_answer(content), NoisyUpdate)]
+        vectors = {(update.round, update.vector) for update in updates}
+        rounds = {round for round, _ in vectors}
+        assert len(vectors) == len(rounds), "a round was answered with two different vectors"
+        with Ledger.open(self.house.ledger_path) as ledger:
+            approved = ledger.account().plans[plan.digest()]
+        assert rounds <= set(approved.rounds)
+        terms = plan.terms(self.name)
+        assert terms is not None
+        events = [(task_event(plan, terms, task(plan, terms, round, 0)), 1) for round in rounds]
+        assert accountant.epsilon(events, DELTA) <= accountant.epsilon(approved.charged(), DELTA) <= terms.epsilon
+
+
+class Federation:
+    """Silos whose agents are processes."""
+
+    def __init__(self, folder: Path, names: Sequence[str], budget: float = 100.0) -> None:
+        self.folder = folder
+        schema = folder / "schema.toml"
+        schema.write_text(SCHEMA)
+        self.schema = load_schema(schema, "ill")
+        random = np.random.default_rng(3)
+        self.silos = {name: self._silo(name, schema, random, budget) for name in names}
+
+    def _silo(self, name: str, schema: Path, random: np.random.Generator, budget: float) -> Silo:
+        data = self.folder / f"{name}.csv"
+        with data.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["age", "dose", "ill"])
+            for _ in range(RECORDS):
+                age, dose = random.uniform(0, 100), random.uniform(0, 10)
+                rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
+        settings = Settings(name=name, data_file=str(data), schema_file=str(schema), target="ill")
+        return Silo(House.create(self.folder / name, settings, Budget(budget, DELTA)))
+
+    def start(self) -> None:
+        """Start all agents at once."""
+        for silo in self.silos.values():
+            silo.start()
+        for silo in self.silos.values():
+            silo.wait()
+
+    def stop(self) -> None:
+        for silo in self.silos.values():
+            silo.kill()
+
+    def plan(self, rounds: int, *, approved: bool = True, **wishes: Any) -> Plan:
+        """Make a plan that asks all silos, approve it everywhere, and write it down."""
+        members = [Member(name, RECORDS, 1.0, DELTA) for name in self.silos]
+        plan = make_plan(self.schema, members, rounds=rounds, **{"survey": False, **wishes})
+        (self.folder / f"{plan.run}.json").write_bytes(plan.canonical())
+        for silo in self.silos.values() if approved else ():
+            approve_plan(silo.house, plan)
+        return plan
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request on its way to a door, and where it stands."""
+
+    silo: str
+    round: int
+    stage: str
+    """'asked', 'answered' (the agent has, the server knows nothing yet) or 'delivered'."""
+
+
+@dataclass
+class Wire:
+    """Taps between a server and the doors: they note what passes, and call `meanwhile` at every stage."""
+
+    federation: Federation
+    folder: Path
+    meanwhile: Callable[[Seen], None] = lambda seen: None
+    log: list[Seen] = field(default_factory=list)
+    sent: dict[str, list[bytes]] = field(default_factory=dict)
+    one_at_a_time: threading.RLock = field(default_factory=threading.RLock)
+    """A delivery and its note are one step, so that on a busy machine the server asks for nothing in between."""
+    _servers: list[socketserver.BaseServer] = field(default_factory=list)
+
+    def __enter__(self) -> "Wire":
+        self.folder.mkdir()
+        for silo in self.federation.silos.values():
+            self.sent[silo.name] = []
+            server = _Tap(str(self.folder / silo.name), _handler(self, silo))
+            self._servers.append(server)
+            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.shutdown()
+            server.server_close()
+
+    def note(self, seen: Seen) -> None:
+        with self.one_at_a_time:
+            self.log.append(seen)
+            self.meanwhile(seen)
+
+    def doors(self) -> list[str]:
+        return [part for name in self.federation.silos for part in ("--doors", f"{name}=unix:{self.folder / name}")]
+
+
+class _Tap(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A server that was killed leaves broken connections behind."""
+
+
+def _handler(wire: Wire, silo: Silo) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            round = RoundRequest.from_bytes(content).round
+            wire.note(Seen(silo.name, round, "asked"))
+            try:
+                answer = silo.door.ask(content)
+            except DoorError:
+                self.send_response(503)
+                self.end_headers()
+                return
+            wire.sent[silo.name].append(answer)
+            wire.note(Seen(silo.name, round, "answered"))
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            with wire.one_at_a_time:
+                self.wfile.write(answer)
+                self.wfile.flush()
+                wire.note(Seen(silo.name, round, "delivered"))
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
+def server(federation: Federation, plan: Plan, run: Path, doors: list[str], *options: str) -> "subprocess.Popen[bytes]":
+    """Start `ringfence server run`."""
+    file = federation.folder / f"{plan.run}.json"
+    command = [*RINGFENCE, "server", "run", str(file), "--folder", str(run), *doors, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+
+
+def until(happened: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)

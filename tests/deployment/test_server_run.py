@@ -1,0 +1,305 @@
+"""`ringfence server run` with agents and server as real processes that get killed, stopped and started again."""
+
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.model import Model
+from ringfence.protocol.messages import parse_answer, unpack
+from ringfence.protocol.plan import Plan
+from ringfence.server.conduct import replay
+from ringfence.server.rounds import Session
+from ringfence.server.transcript import Asked, Closed, read
+from ringfence.silo.decisions import approve_plan
+from tests.deployment.agents import Federation, Seen, Wire, server, until
+
+NAMES = ("north", "south", "west")
+MOMENTS = [  # each in a round of its own: a silo whose answer was written down is not asked again
+    Seen("north", 0, "asked"),
+    Seen("west", 1, "answered"),
+    Seen("south", 2, "delivered"),
+    Seen("north", 3, "answered"),
+    Seen("west", 4, "asked"),
+    Seen("north", 6, "delivered"),
+]
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """Three agents."""
+    made = Federation(tmp_path_factory.mktemp("federation"), NAMES)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def wire(federation: Federation, tmp_path: Path) -> Iterator[Wire]:
+    """Taps before their doors."""
+    with Wire(federation, tmp_path / "wire") as tapped:
+        yield tapped
+
+
+def closed(run: Path) -> int:
+    """How many rounds are over."""
+    try:
+        return sum(isinstance(entry, Closed) for entry in read(run)[1])
+    except Exception:
+        return 0
+
+
+def weights(path: Path) -> bytes:
+    return unpack(Model.load(path).weights).tobytes()
+
+
+def from_ledgers(federation: Federation, plan: Plan) -> bytes:
+    """The model that the answers in the silos' own ledgers give, without a server."""
+    released = {name: silo.released(plan) for name, silo in federation.silos.items()}
+    session = Session(plan, np.random.default_rng(0))
+    while not session.finished:
+        session.receive({name: parse_answer(answers[session.round]) for name, answers in released.items()})
+    return session.result().weights.tobytes()
+
+
+def answered(run: Path) -> dict[str, list[int]]:
+    """In which rounds each silo's update counted."""
+    report = json.loads((run / "report.json").read_text())
+    return {name: [r["round"] for r in report["rounds"] if name in r["answered"]] for name in NAMES}
+
+
+def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and_costs_no_silo_more(
+    federation: Federation, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = federation.plan(8), tmp_path / "run"
+    asked_again: list[Seen] = []
+    for moment in [*MOMENTS, None]:
+        done = closed(run)
+        wire.log.clear()
+        process = server(federation, plan, run, wire.doors(), "--json")
+
+        def strike(seen: Seen, moment: Seen | None = moment, kill: Callable[[], None] = process.kill) -> None:
+            if seen == moment:
+                kill()
+
+        wire.meanwhile = strike
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == (0 if moment is None else -signal.SIGKILL), errors
+        asked_again += [seen for seen in wire.log if seen.round < done]
+        if moment is not None:
+            assert done <= closed(run) <= moment.round + 1
+    assert asked_again == [], "a finished round was asked for again"
+    assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
+    for name, silo in federation.silos.items():
+        silo.check_that_ledger_covers(plan, wire.sent[name])
+        assert set(silo.released(plan)) == set(range(8))
+    report = json.loads(output)
+    assert report["plan"] == plan.digest()
+    assert [entry["round"] for entry in report["rounds"]] == list(range(8))
+    assert all(set(entry["answered"]) == set(NAMES) for entry in report["rounds"])
+    assert report["silos"]["north"]["claimed"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
+    assert "ledger, which the server cannot see" in report["guarantees"]
+    _, entries = read(run)
+    assert [entry.round for entry in entries if isinstance(entry, Asked)] == list(range(8))
+
+
+def test_a_server_killed_at_random_moments_gives_the_one_model(
+    federation: Federation, wire: Wire, tmp_path: Path
+) -> None:
+    random = np.random.default_rng()
+    plan, run = federation.plan(40), tmp_path / "run"
+    for _ in range(3):
+        begun = len(wire.log)
+        process = server(federation, plan, run, wire.doors())
+        until(lambda begun=begun, process=process: len(wire.log) > begun or process.poll() is not None)  # type: ignore[misc]
+        time.sleep(random.uniform(0, 0.3))
+        process.kill()
+        process.communicate()
+    process = server(federation, plan, run, wire.doors())
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
+    for name, silo in federation.silos.items():
+        silo.check_that_ledger_covers(plan, wire.sent[name])
+
+
+def test_a_silo_that_hangs_costs_its_timeouts_and_takes_part_again_when_it_comes_back(
+    federation: Federation, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = federation.plan(30), tmp_path / "run"
+    south = federation.silos["south"]
+
+    def meanwhile(seen: Seen) -> None:
+        if seen == Seen("south", 3, "delivered"):
+            south.signal(signal.SIGSTOP)
+        if seen == Seen("north", 9, "asked"):
+            south.signal(signal.SIGCONT)
+
+    wire.meanwhile = meanwhile
+    process = server(federation, plan, run, wire.doors(), "--seconds", "1", "--patience", "2")
+    _, errors = process.communicate(timeout=60)
+    south.signal(signal.SIGCONT)
+    assert process.returncode == 0, errors
+    taken = answered(run)
+    assert taken["north"] == taken["west"] == list(range(30))
+    assert not {5, 6, 7, 8} & set(taken["south"])
+    assert max(taken["south"]) > 9, "it came back"
+    assert weights(run / "model.json") == replay(run).weights.tobytes()
+    south.check_that_ledger_covers(plan, wire.sent["south"])
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on_and_a_silo_started_again_meanwhile_takes_part(
+    federation: Federation, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = federation.plan(8), tmp_path / "run"
+    south = federation.silos["south"]
+    process = server(federation, plan, run, wire.doors(), "--seconds", "1", "--patience", "1")
+
+    def meanwhile(seen: Seen) -> None:
+        if seen == Seen("south", 1, "delivered"):
+            south.kill()
+        if seen == Seen("north", 5, "answered"):
+            process.send_signal(signal.SIGINT)
+
+    wire.meanwhile = meanwhile
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"the same command goes on" in errors
+    assert b"Traceback" not in errors
+    wire.meanwhile = lambda seen: None
+    south.start()
+    south.wait()
+    process = server(federation, plan, run, wire.doors(), "--seconds", "20")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    taken = answered(run)
+    assert taken["north"] == list(range(8))
+    assert set(taken["south"]) >= {0, 6, 7}
+    assert not {2, 3, 4} & set(taken["south"])
+    for name, silo in federation.silos.items():
+        silo.check_that_ledger_covers(plan, wire.sent[name])
+
+
+def test_without_a_quorum_the_run_stops_with_a_sentence_and_goes_on_with_a_lower_one(
+    federation: Federation, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = federation.plan(3), tmp_path / "run"
+    federation.silos["west"].kill()
+    try:
+        options = ["--seconds", "0.5", "--patience", "1"]
+        process = server(federation, plan, run, wire.doors(), *options, "--quorum", "all")
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (1, b"")
+        assert b"Round 0 has 2 of the 3 updates it needs" in errors
+        assert b"'west' did not answer" in errors
+        assert b"west: The silo's agent at" in errors
+        assert len(errors.splitlines()) == 1
+        process = server(federation, plan, run, wire.doors(), *options, "--quorum", "60%")
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert answered(run) == {"north": [0, 1, 2], "south": [0, 1, 2], "west": []}
+    finally:
+        federation.silos["west"].start()
+        federation.silos["west"].wait()
+
+
+def test_a_plan_that_was_not_approved_yet_goes_on_when_it_is(federation: Federation, tmp_path: Path) -> None:
+    plan, run = federation.plan(2, approved=False), tmp_path / "run"
+    doors = tmp_path / "doors.toml"  # and this time straight to the doors
+    doors.write_text("".join(f'{name} = "{silo.house.folder}"\n' for name, silo in federation.silos.items()))
+    process = server(federation, plan, run, ["--doors", str(doors)])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"'north' refuses: not-approved" in errors
+    for silo in federation.silos.values():
+        approve_plan(silo.house, plan)
+    process = server(federation, plan, run, ["--doors", str(doors)])
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert weights(run / "model.json") == from_ledgers(federation, plan)
+
+
+def test_a_hostile_silo_spoils_nothing_but_its_own_part(federation: Federation, tmp_path: Path) -> None:
+    """West's door speaks HTTP and answers with whatever it likes: junk, or another silo's name."""
+    plan, run = federation.plan(4), tmp_path / "run"
+    place = tmp_path / "hostile.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        listening.listen()
+
+        def misbehave() -> None:
+            for number in range(100):
+                try:
+                    caller, _ = listening.accept()
+                except OSError:
+                    return
+                with caller:
+                    request = caller.recv(2**16)
+                    lie = b'{"kind":"update","silo":"north","plan":"' + plan.digest().encode() + b'","round":0}'
+                    body = [b"\0\xff" * 99, lie, request, b"["][number % 4]
+                    caller.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+        threading.Thread(target=misbehave, daemon=True).start()
+        doors = [f"{name}={federation.silos[name].house.folder}" for name in NAMES[:2]] + [f"west=unix:{place}"]
+        process = server(federation, plan, run, [part for door in doors for part in ("--doors", door)])
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+    report = json.loads((run / "report.json").read_text())
+    assert all(set(entry["answered"]) == {"north", "south"} for entry in report["rounds"])
+    assert all(entry["unusable"] == ["west"] for entry in report["rounds"])
+    assert weights(run / "model.json") == replay(run).weights.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("doors", "says"),
+    [
+        ([], "missing north, south, west"),
+        (["--doors", "north=unix:/a", "--doors", "north=unix:/b"], "two doors"),
+        (["--doors", "nowhere.toml"], "neither NAME=DOOR nor a file"),
+        (["--doors", "north=/nowhere"], "missing south, west"),
+    ],
+)
+def test_wrong_doors_are_refused_before_anybody_is_asked(
+    federation: Federation, tmp_path: Path, doors: list[str], says: str
+) -> None:
+    plan = federation.plan(1, approved=False)
+    process = server(federation, plan, tmp_path / "run", doors)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert says in errors.decode()
+    assert not (tmp_path / "run").exists()
+
+
+def test_twenty_agents_on_one_machine_answer_fifty_rounds_in_little_memory(
+    tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]
+) -> None:
+    folder = tmp_path_factory.mktemp("twenty")
+    twenty = Federation(folder, [f"silo-{number:02}" for number in range(20)])
+    try:
+        plan = twenty.plan(50)
+        twenty.start()
+        doors = [part for name, silo in twenty.silos.items() for part in ("--doors", f"{name}={silo.house.folder}")]
+        process = server(twenty, plan, folder / "run", doors, "--json")
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        memory = {name: silo.memory() for name, silo in twenty.silos.items()}
+    finally:
+        twenty.stop()
+    report = json.loads(output)
+    assert all(len(entry["answered"]) == 20 for entry in report["rounds"])
+    assert max(memory.values()) < 150
+    assert weights(folder / "run" / "model.json") == from_ledgers(twenty, plan)
+    _, entries = read(folder / "run")
+    times = [np.datetime64(entry.time.removesuffix("+00:00")) for entry in entries if isinstance(entry, Closed)]
+    seconds = float((times[-1] - times[0]) / np.timedelta64(1, "s"))
+    record_property("rounds per second", 49 / seconds)
+    record_property("largest agent, MB", max(memory.values()))
+    print(f"20 agents: {49 / seconds:.1f} rounds/s, largest agent {max(memory.values()):.0f} MB")
