@@ -1,0 +1,80 @@
+"""The relay inside the engine's server: requests come over the wire, go to the sites, and answers go back as they come.
+
+It holds no state of the training: `ringfence server run` does, in its own process, and survives this one.
+"""
+
+import math
+import socket
+import threading
+import time
+from typing import Any
+
+from nvflare.apis.controller_spec import ClientTask, Task, TaskCompletionStatus
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable
+
+from ringfence.deployment.nvflare.names import CONTENT, SECONDS, TASK
+from ringfence.deployment.wire import Wire
+
+
+class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
+    """Relays between the wire and the sites until whoever submitted the job hangs up, which ends the job."""
+
+    def __init__(self, wire: str) -> None:
+        super().__init__()
+        self._path = wire
+
+    def start_controller(self, fl_ctx: Any) -> None:
+        """Nothing to prepare."""
+
+    def stop_controller(self, fl_ctx: Any) -> None:
+        """Nothing to clean up: `control_flow` closed the wire."""
+
+    def process_result_of_unknown_task(self, *_: Any, **__: Any) -> None:
+        """Drop an answer that came after its exchange had ended."""
+
+    def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
+        """Serve exchanges until the other end hangs up or the engine aborts the job."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(self._path)
+            wire = Wire(connection)
+            try:
+                wire.send({"sites": sorted(client.name for client in fl_ctx.get_engine().get_clients())})
+                while not abort_signal.triggered:
+                    frame = wire.receive(0.5)
+                    if frame is not None:
+                        self._exchange(wire, *frame, abort_signal, fl_ctx)
+            except ConnectionError:
+                self.log_info(fl_ctx, "the submitter hung up: the job is done")
+
+    def _exchange(self, wire: Wire, head: dict[str, Any], request: bytes, abort_signal: Any, fl_ctx: Any) -> None:
+        number, sites, seconds = head["exchange"], list(head["sites"]), float(head["seconds"])
+        missing = set(sites)
+        complete = threading.Event()
+
+        def received(client_task: ClientTask, fl_ctx: Any) -> None:
+            answer = client_task.result.get(CONTENT) if isinstance(client_task.result, Shareable) else None
+            missing.discard(client_task.client.name)
+            if isinstance(answer, bytes):
+                try:
+                    wire.send({"exchange": number, "site": client_task.client.name}, answer)
+                except OSError:
+                    complete.set()  # nobody listens any more; the loop notices
+            client_task.result = None
+            if not missing:
+                complete.set()
+
+        content = Shareable()
+        content[CONTENT] = request
+        content[SECONDS] = seconds
+        # Our own event ends the exchange; the engine's timeout, in whole seconds, only cleans up after it.
+        task = Task(name=TASK, data=content, timeout=math.ceil(seconds) + 1, result_received_cb=received)
+        self.broadcast(task, fl_ctx, targets=sites, min_responses=len(sites))
+        deadline = time.monotonic() + seconds
+        while not (complete.is_set() or abort_signal.triggered) and time.monotonic() < deadline:
+            complete.wait(min(0.5, max(0.0, deadline - time.monotonic())))
+            if wire.lost():
+                break
+        if missing:
+            self.cancel_task(task, completion_status=TaskCompletionStatus.CANCELLED, fl_ctx=fl_ctx)
+        wire.send({"exchange": number, "done": True})

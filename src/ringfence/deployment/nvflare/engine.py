@@ -1,0 +1,269 @@
+"""NVFlare as an exchange: our own process submits the job, talks to its relay, and submits again when it is lost."""
+
+import contextlib
+import json
+import logging
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ringfence.deployment.nvflare.federation import user_of
+from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
+from ringfence.deployment.processes import interruptible
+from ringfence.deployment.wire import Wire
+from ringfence.errors import DeploymentError
+
+_POLL = 0.1
+"""Seconds between a client's questions for work; 10 ms would cost most of a core at the server."""
+_SLOW = 3.0
+"""Seconds after which a silo that has not answered is looked for."""
+_AGAIN = 60.0
+"""Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
+
+
+class NvflareExchange:
+    """Carries rounds through NVFlare; use it in a `with` block.
+
+    The training's state is not in the engine: if the job or the engine's server dies, the job is submitted again and
+    the round's request is sent again, to those who have not answered (a silo answers a repeated request with the same
+    bytes). Time in which the engine is down does not count as a silo's. After `patience` seconds without an engine
+    there is a DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
+    """
+
+    def __init__(
+        self, kit: Path, *, patience: float = 120.0, gather: float = 30.0, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._kit, self._user = kit, user_of(kit)
+        self._patience, self._gather, self._tell = patience, gather, tell
+        self._session: Any = None
+        self._admin = threading.Lock()
+        self._wire: Wire | None = None
+        self._job = ""
+        self._returned = threading.Event()
+        self._watch: threading.Thread | None = None
+        self._taken_in: dict[str, float] = {}
+        self._exchange = 0
+        self._cleanup = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._cleanup.enter_context(interruptible())
+        place = "/tmp" if len(tempfile.gettempdir()) > 70 else None  # noqa: S108 (a socket's address is short)
+        self._folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-", dir=place)))
+        self._listener = self._cleanup.enter_context(socket.socket(socket.AF_UNIX))
+        self._listener.bind(str(self._folder / "wire"))
+        self._listener.listen(4)
+        logging.getLogger("nvflare").setLevel(logging.CRITICAL)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._hang_up()
+        self._cleanup.close()  # first: whoever ended us may not wait for the engine's goodbye
+        if self._admin.acquire(timeout=15):
+            self._drop_session()
+            self._admin.release()
+
+    def __call__(
+        self, request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
+    ) -> None:
+        """Carry one request; see `Exchange`."""
+        missing = set(silos)
+        lost = 0
+        while missing:
+            if self._returned.is_set():
+                self._tell("A silo came back: starting a new job that takes it in.")
+                self._hang_up()
+            try:
+                wire = self._wire or self._start(silos)
+                self._carry(wire, request, missing, arrived, seconds)
+            except OSError:  # the relay hung up: its job, or the engine's server, is gone
+                self._hang_up()
+                lost += 1
+                if lost > 5:
+                    raise DeploymentError(
+                        "The engine lost the job again and again; see log.txt in the server's kit. Continue the run "
+                        "when that is mended: answered rounds are not lost."
+                    ) from None
+                self._tell("The engine lost the job: submitting it again.")
+            else:
+                if not self._returned.is_set():
+                    break
+        if missing:
+            self._look_for(sorted(missing))
+
+    def _carry(
+        self, wire: Wire, request: bytes, missing: set[str], arrived: Callable[[str, bytes], None], seconds: float
+    ) -> None:
+        """Carry the request to those who are missing, until time is up or one of them came back outside the job."""
+        self._exchange += 1
+        wire.send({"exchange": self._exchange, "sites": sorted(missing), "seconds": seconds}, request)
+        begun = time.monotonic()
+        while time.monotonic() < begun + seconds + 5.0:  # the relay keeps the time; this is for a relay that hangs
+            frame = wire.receive(0.5)
+            if frame is None:
+                if self._returned.is_set():
+                    return
+                if time.monotonic() > begun + _SLOW:
+                    self._look_for(sorted(missing))
+            elif frame[0].get("exchange") != self._exchange:
+                continue  # late, for an exchange that is over
+            elif frame[0].get("done"):
+                return
+            elif (site := frame[0]["site"]) in missing:
+                missing.discard(site)
+                arrived(site, frame[1])
+        raise ConnectionError("the relay went silent")
+
+    def _hang_up(self) -> None:
+        if self._wire is not None:
+            self._wire.close()  # which ends the job
+        self._wire = None
+        self._returned.clear()
+
+    def _start(self, silos: Sequence[str]) -> Wire:
+        """Submit the job, and return the wire to its relay."""
+        deadline = time.monotonic() + self._patience
+        with self._admin:
+            while True:
+                try:
+                    self._wait_for(silos, min(deadline, time.monotonic() + self._gather))
+                    self._job = self._connected().submit_job(str(self._write_job()))
+                    wire = self._accept(deadline)
+                except DeploymentError:
+                    raise
+                except Exception as problem:  # nvflare raises many kinds, all of which mean: not now
+                    self._drop_session()
+                    if time.monotonic() > deadline:
+                        raise DeploymentError(
+                            f"The engine's server could not be reached for {self._patience:.0f} seconds "
+                            f"({type(problem).__name__}). Start it (`ringfence server start`), and continue the run."
+                        ) from None
+                    time.sleep(0.5)
+                else:
+                    self._wire = wire
+                    return wire
+
+    def _connected(self) -> Any:
+        if self._session is None:
+            from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+            with _quiet():
+                self._session = new_secure_session(self._user, str(self._kit), timeout=5.0, auto_login_max_tries=1)
+        return self._session
+
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            with contextlib.suppress(Exception), _quiet():
+                self._session.close()
+        self._session = None
+
+    def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
+        """Wait until all these silos' clients are connected, or the deadline passed and one is."""
+        while True:
+            present = self._jobs_of(silos)
+            if len(present) == len(set(silos)) or (present and time.monotonic() > deadline):
+                return
+            if time.monotonic() > deadline:
+                raise DeploymentError("No silo is connected to the engine. Start one (`ringfence silo courier`).")
+            time.sleep(0.25)
+
+    def _jobs_of(self, silos: Sequence[str]) -> dict[str, set[str]]:
+        """Return the running jobs of those of the silos whose clients answer now."""
+        session = self._connected()
+        known = sorted({client.name for client in session.get_system_info().client_info}.intersection(silos))
+        jobs: dict[str, set[str]] = {}
+        for row in (session.get_client_job_status(known) or []) if known else []:
+            if row.get("status") != "no_reply":
+                jobs.setdefault(row["client_name"], set()).add(row.get("job_id", ""))
+        return jobs
+
+    def _accept(self, deadline: float) -> Wire:
+        self._listener.settimeout(1.0)
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except TimeoutError:
+                status = str(self._connected().get_job_meta(self._job).get("status", ""))
+                if status.startswith("FINISHED") or time.monotonic() > deadline:
+                    raise DeploymentError(
+                        f"The engine did not start the job ({status or 'no status'}): the sites or the engine's server "
+                        "refused it. See log.txt in their kits."
+                    ) from None
+                continue
+            connection.settimeout(None)
+            wire = Wire(connection)
+            frame = wire.receive(5.0)
+            if frame is None:
+                raise ConnectionError("the relay said nothing")
+            self._tell(f"The engine runs the job at {', '.join(frame[0]['sites'])}.")
+            return wire
+
+    def _look_for(self, silos: Sequence[str]) -> None:
+        """See, in the background, whether one of these silos is connected but not part of the job."""
+        now = time.monotonic()
+        silos = [silo for silo in silos if now - self._taken_in.get(silo, -_AGAIN) >= _AGAIN]
+        if silos and (self._watch is None or not self._watch.is_alive()):
+            self._watch = threading.Thread(target=self._check_on, args=(silos, self._job), daemon=True)
+            self._watch.start()
+
+    def _check_on(self, silos: Sequence[str], job: str) -> None:
+        with self._admin:
+            try:
+                jobs = self._jobs_of(silos)
+            except Exception:  # the engine is busy or gone; the next exchange will tell
+                self._drop_session()
+                return
+        outside = [silo for silo, running in jobs.items() if job not in running]
+        if outside and job == self._job:
+            self._taken_in.update(dict.fromkeys(outside, time.monotonic()))
+            self._returned.set()
+
+    def _write_job(self) -> Path:
+        job = self._folder / "job"
+        config = job / "app" / "config"
+        config.mkdir(parents=True, exist_ok=True)
+        for file, content in job_files(str(self._folder / "wire")).items():
+            (job / file).write_text(json.dumps(content))
+        return job
+
+
+def job_files(wire: str) -> dict[str, Any]:
+    """Return the job: names of installed classes, and no code."""
+    return {
+        "meta.json": {
+            "name": "ringfence",
+            "resource_spec": {},
+            "deploy_map": {"app": ["@ALL"]},
+            "min_clients": 1,
+        },
+        "app/config/config_fed_server.json": {
+            "format_version": 2,
+            "server": {"heart_beat_timeout": 600, "task_request_interval": _POLL},
+            "task_data_filters": [],
+            "task_result_filters": [],
+            "workflows": [{"id": "relay", "path": RELAY, "args": {"wire": wire}}],
+            "components": [],
+        },
+        "app/config/config_fed_client.json": {
+            "format_version": 2,
+            "default_task_fetch_interval": _POLL,
+            "executors": [{"tasks": [TASK], "executor": {"path": COURIER, "args": {}}}],
+            "task_data_filters": [],
+            "task_result_filters": [],
+            "components": [],
+        },
+    }
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the engine's chatter off standard output."""
+    with tempfile.TemporaryFile("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield

@@ -1,0 +1,166 @@
+"""A site's own policy: only our courier may run there, whatever a job or the server says.
+
+`join` writes the policy into the silo's startup kit and ties the kit to the silo's folder; `check` reads it back, and
+nothing of ours starts the client while anything is more permissive. NVFlare as provisioned runs code that a job ships.
+
+The policy stops jobs. It does not stop the engine's server from sending a client its built-in commands (list or show
+files in the kit's folder): those are authorized only if the server says that they need to be. So the data must be out
+of the client's reach: the kit lies outside the silo's folder, and in production another user runs the client.
+"""
+
+import json
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ringfence.deployment.nvflare.federation import write_json
+from ringfence.deployment.nvflare.names import COURIER, POINTER
+from ringfence.errors import DeploymentError
+
+COURIER_FILE = "courier.toml"
+
+_COMPONENTS = {
+    "resource_manager": "nvflare.app_common.resource_managers.gpu_resource_manager.GPUResourceManager",
+    "resource_consumer": "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
+    "process_launcher": "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
+}
+_NEVER = ("byoc", "operate", "shell_commands", "server-predeployed-flwr")
+_ROLE = {"submit_job": "any", "manage_job": "any", "view": "any", **dict.fromkeys(_NEVER, "none")}
+_AUTHORIZATION = {"format_version": "1.0", "permissions": {"project_admin": _ROLE, "lead": _ROLE}}
+
+
+def join(folder: Path, kit: Path) -> None:
+    """Make the kit this silo's: write the site's policy and the way to the silo's door, and check both."""
+    folder, kit = folder.resolve(), kit.resolve()
+    if not folder.is_dir():
+        raise DeploymentError(f"There is no silo folder {folder}: make it first.")
+    if kit.is_relative_to(folder) or folder.is_relative_to(kit):
+        raise DeploymentError("The kit and the silo's folder must lie apart: the engine may show files in the kit.")
+    _require_same_name(folder, kit)
+    default = _read(kit / "local" / "resources.json.default")
+    components = [c for c in default.get("components", []) if c.get("path") == _COMPONENTS.get(c.get("id"))]
+    write_json(
+        kit / "local" / "resources.json",
+        {
+            **default,
+            "class_list_enforcement_mode": "enforce",
+            "class_allow_list": [COURIER],
+            "allow_log_streaming": False,
+            "components": components,
+        },
+    )
+    write_json(kit / "local" / "authorization.json", _AUTHORIZATION)
+    (kit / "local" / POINTER).write_text(f"courier = {json.dumps(str(folder / COURIER_FILE))}\n")
+    (kit / "startup" / "client.key").chmod(0o600)
+    for part in ("startup", "local"):
+        for file in (kit / part, *(kit / part).iterdir()):
+            file.chmod(stat.S_IMODE(file.stat().st_mode) & ~0o022)
+    check(kit)
+
+
+def check(kit: Path, folder: Path | None = None) -> None:
+    """Raise DeploymentError, naming every fault, unless the kit lets nothing but our courier run."""
+    faults = [
+        *_faults_of_resources(_read(kit / "local" / "resources.json")),
+        *_faults_of_authorization(_read(kit / "local" / "authorization.json")),
+        *_faults_of_startup(kit),
+    ]
+    if folder is not None and _pointer(kit) != folder.resolve() / COURIER_FILE:
+        faults.append(f"local/{POINTER} leads to another silo's folder")
+    if faults:
+        raise DeploymentError(
+            f"The kit {kit} is more permissive than it may be: {'; '.join(faults)}. Run `ringfence silo join` again."
+        )
+
+
+def _require_same_name(folder: Path, kit: Path) -> None:
+    """The engine finds a silo by its kit's name, so a kit of another name would never be asked anything."""
+    issued = _read(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn")
+    try:
+        own = tomllib.loads((folder / "silo.toml").read_text(encoding="utf-8")).get("name")
+    except (OSError, ValueError):
+        return
+    if own != issued:
+        raise DeploymentError(f"This kit was made for silo '{issued}', and {folder} is silo '{own}'.")
+
+
+def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
+    faults = []
+    if resources.get("class_allow_list") != [COURIER]:
+        faults.append("resources.json: class_allow_list must hold our courier and nothing else")
+    if resources.get("class_list_enforcement_mode") != "enforce":
+        faults.append("resources.json: class_list_enforcement_mode must be 'enforce'")
+    if resources.get("allow_log_streaming") is not False:
+        faults.append("resources.json: allow_log_streaming must be false")
+    faults += [
+        f"resources.json: the component '{component.get('id')}' does not belong there"
+        for component in resources.get("components", [])
+        if _COMPONENTS.get(component.get("id")) != component.get("path")
+    ]
+    faults += [
+        f"resources.json: '{key}' does not belong there" for key in ("handlers", "app_validator") if key in resources
+    ]
+    return faults
+
+
+def _faults_of_authorization(authorization: dict[str, Any]) -> list[str]:
+    permissions = authorization.get("permissions")
+    if not isinstance(permissions, dict) or not permissions:
+        return ["authorization.json: there are no permissions"]
+    faults = []
+    for role, rights in permissions.items():
+        if not isinstance(rights, dict):
+            faults.append(f"authorization.json: '{role}' must have its rights written out")
+            continue
+        faults += [
+            f"authorization.json: '{right}' must be 'none' for '{role}'"
+            for right in _NEVER
+            if rights.get(right) != "none"
+        ]
+    return faults
+
+
+def _faults_of_startup(kit: Path) -> list[str]:
+    startup = _read(kit / "startup" / "fed_client.json")
+    faults = []
+    if startup.get("require_signed_jobs") is not True:
+        faults.append("fed_client.json: require_signed_jobs must be true")
+    if startup.get("client", {}).get("connection_security") != "mtls":
+        faults.append("fed_client.json: connection_security must be 'mtls'")
+    if not (kit / "startup" / "rootCA.pem").is_file():
+        faults.append("startup/rootCA.pem is missing")
+    key = kit / "startup" / "client.key"
+    if not key.is_file() or stat.S_IMODE(key.stat().st_mode) & 0o077:
+        faults.append("startup/client.key must be there, readable by its owner only")
+    if (kit / "local" / "custom").exists():
+        faults.append("local/custom holds code of its own")
+    if not _pointer(kit).parent.is_dir():
+        faults.append(f"local/{POINTER} does not lead to a silo's folder")
+    faults += [
+        f"{part}/ can be changed by other users of this machine"
+        for part in ("startup", "local")
+        if any(stat.S_IMODE(os.stat(file).st_mode) & 0o022 for file in (kit / part, *(kit / part).iterdir()))
+    ]
+    return faults
+
+
+def _pointer(kit: Path) -> Path:
+    try:
+        return Path(tomllib.loads((kit / "local" / POINTER).read_text())["courier"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise DeploymentError(f"{kit} belongs to no silo yet: run `ringfence silo join FOLDER {kit}` first.") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise DeploymentError(
+            f"{file} is missing or not readable: this is not a silo's startup kit, or it did not join yet "
+            "(`ringfence silo join FOLDER KIT`)."
+        )
+    return content

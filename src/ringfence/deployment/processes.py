@@ -1,0 +1,122 @@
+"""Processes that end with the command that started them, their grandchildren included."""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from ringfence.errors import DeploymentError
+
+_MARK = "RINGFENCE_FAMILY"
+_RINGFENCE = (sys.executable, "-m", "ringfence")
+
+
+class Family:
+    """Runs `ringfence` commands in the background; leaving the `with` block leaves none of their processes behind.
+
+    NVFlare puts a job's processes into sessions of their own, where a signal to a group does not reach them. So every
+    process of the family inherits a mark in its environment, and whatever carries it is ended.
+    """
+
+    def __init__(self, logs: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._logs = logs
+        self.mark = secrets.token_hex(16)
+        self.environment = dict(os.environ if environment is None else environment)
+        # A family within a family carries both marks.
+        self.environment[_MARK] = f"{self.environment.get(_MARK, '')} {self.mark}".strip()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def start(
+        self, name: str, arguments: Sequence[str | Path], program: Sequence[str | Path] = _RINGFENCE
+    ) -> subprocess.Popen[bytes]:
+        """Start `ringfence ARGUMENTS` in the background; what it prints goes to a file of that name in the logs."""
+        with (self._logs / f"{name}.log").open("ab") as log:
+            child = subprocess.Popen(  # noqa: S603 (our own command, no shell)
+                [*map(str, program), *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,  # Ctrl-C is for us, and we end them in order
+            )
+        self._children[name] = child
+        return child
+
+    def run(self, arguments: Sequence[str | Path]) -> str:
+        """Run `ringfence ARGUMENTS` to its end and return what it printed; DeploymentError with its complaint."""
+        done = subprocess.run(  # noqa: S603 (our own command, no shell)
+            [*_RINGFENCE, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            check=False,
+        )
+        if done.returncode:
+            raise DeploymentError(done.stderr.strip().removeprefix("ringfence: ") or f"{arguments[0]} failed.")
+        return done.stdout
+
+    def kill(self, name: str) -> None:
+        """End one background command the hard way (SIGKILL), and that process only."""
+        self._children[name].kill()
+        self._children.pop(name).wait()
+
+    def members(self) -> list[Any]:
+        """Return all living processes that carry the mark."""
+        import psutil
+
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if self.mark in process.environ().get(_MARK, "").split() and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def end(self, grace: float = 3.0) -> None:
+        """End everything: politely first, and what is left after the grace at once."""
+        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+            deadline = time.monotonic() + seconds
+            for process in (left := self.members()):
+                with contextlib.suppress(Exception):
+                    process.send_signal(number)
+            while left and time.monotonic() < deadline:
+                self._reap()
+                time.sleep(0.05)
+                left = self.members()
+            if not left:
+                break
+        self._reap()
+
+    def _reap(self) -> None:
+        for child in self._children.values():
+            child.poll()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, as Ctrl-C is, so that `with` blocks clean up."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,144 @@
+"""A whole federation on one machine, of real processes: the engine's server, three silos, and a run of twelve rounds.
+
+Everything is done by the commands that a real federation uses, in a temporary folder that is removed afterwards. The
+three silos' records are made up on the spot.
+"""
+
+import csv
+import random
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.deployment.processes import Family, interruptible
+from ringfence.errors import DeploymentError
+
+SILOS = ("north", "south", "west")
+RECORDS = 400
+TARGET = "ill"
+SCHEMA = """\
+[columns.age]
+type = "numeric"
+lower = 0
+upper = 100
+
+[columns.dose]
+type = "numeric"
+lower = 0
+upper = 10
+
+[columns.ill]
+type = "categorical"
+categories = ["no", "yes"]
+"""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where one silo's things are."""
+
+    name: str
+    folder: Path
+    kit: Path
+
+
+class Ground:
+    """A federation in a folder: what the commands need, and the processes that they start."""
+
+    def __init__(self, folder: Path, family: Family, say: Callable[[str], None] = lambda sentence: None) -> None:
+        self.folder, self.family, self.say = folder, family, say
+        self.kits = folder / "kits"
+        self.admin = self.kits / "admin"
+        self.plan = folder / "plan.json"
+        self.schema = folder / "schema.toml"
+        self.sites = [Site(name, folder / "silos" / name, self.kits / "silos" / name) for name in SILOS]
+
+    def prepare(self, *, rounds: int, epsilon: float = 2.0, delta: float = 1e-6) -> None:
+        """Make records, kits, the silos' folders and a plan; every silo joins and approves."""
+        self.schema.write_text(SCHEMA)
+        choices = random.Random(1)  # noqa: S311 (made-up records)
+        for site in self.sites:
+            _make_records(self.folder / f"{site.name}.csv", choices)
+        run, silos = self.family.run, [option for name in SILOS for option in ("--silo", name)]
+        self.say("ringfence federation init: certificates and one startup kit per party.")
+        run(["federation", "init", self.kits, "--server", f"localhost:{free_port()}", *silos])
+        sizes = [option for name in SILOS for option in ("--silo", f"{name}={RECORDS}")]
+        self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
+        run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
+             "--delta", str(delta), "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
+        self.say("ringfence silo init, join, approve: each operator sets a budget, a site policy, and reads the plan.")
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda site: self._set_up(site, 2 * epsilon, 2 * delta), self.sites))
+
+    def _set_up(self, site: Site, epsilon: float, delta: float) -> None:
+        run = self.family.run
+        run(["silo", "init", site.folder, "--name", site.name, "--data", self.folder / f"{site.name}.csv",
+             "--schema", self.schema, "--target", TARGET, "--epsilon", str(epsilon), "--delta",
+             str(delta)])  # fmt: skip
+        run(["silo", "join", site.folder, site.kit])
+        run(["silo", "approve", site.folder, self.plan])
+
+    def start_server(self) -> None:
+        """Start the engine's server."""
+        self.family.start("engine server", ["server", "start", self.kits / "server"])
+
+    def start_site(self, site: Site) -> None:
+        """Start a silo's agent and its courier."""
+        self.family.start(f"agent of {site.name}", ["silo", "serve", site.folder])
+        self.start_courier(site)
+
+    def start_courier(self, site: Site) -> None:
+        """Start a silo's courier: the engine's client."""
+        self.family.start(f"courier of {site.name}", ["silo", "courier", site.folder, site.kit])
+
+    def server_run(self, *options: str) -> list[str | Path]:
+        """Return the command that conducts the run."""
+        return ["server", "run", self.plan, "--folder", self.folder / "run", "--engine", "nvflare",
+                "--kit", self.admin, *options]  # fmt: skip
+
+
+def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
+    """Run the tour; `say` gets every line. Whatever happens, no process and no file is left behind."""
+    with (
+        interruptible(),
+        tempfile.TemporaryDirectory(prefix="ringfence-tour-", ignore_cleanup_errors=True) as folder,
+        Family(Path(folder)) as family,
+    ):
+        ground = Ground(Path(folder), family, say)
+        ground.prepare(rounds=rounds)
+        say("ringfence server start, silo serve, silo courier: seven processes.")
+        ground.start_server()
+        for site in ground.sites:
+            ground.start_site(site)
+        say("ringfence server run: the job is submitted, and the rounds begin.")
+        begun = time.monotonic()
+        run = family.start("run", ground.server_run())
+        while run.poll() is None:
+            time.sleep(0.1)
+        printed = (Path(folder) / "run.log").read_text(errors="replace")
+        if run.returncode:
+            raise DeploymentError(f"The run did not finish: {printed.strip()[-1000:]}")
+        took = time.monotonic() - begun
+        say(f"\n{printed.strip()}\n\n{rounds} rounds in {took:.1f} seconds, start of the job included.")
+        for site in ground.sites:
+            say("\n" + family.run(["silo", "status", site.folder]).strip())
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _make_records(file: Path, choices: random.Random) -> None:
+    with file.open("w", newline="") as opened:
+        rows = csv.writer(opened)
+        rows.writerow(["age", "dose", TARGET])
+        for _ in range(RECORDS):
+            age, dose = choices.uniform(20, 90), choices.uniform(0, 10)
+            rows.writerow([f"{age:.1f}", f"{dose:.2f}", "yes" if age / 10 - dose + choices.gauss(0, 2) > 0.5 else "no"])

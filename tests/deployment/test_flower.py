@@ -1,0 +1,104 @@
+"""Flower carries three rounds to three silos: a SuperLink and three SuperNodes over TLS with registered keys."""
+
+import datetime
+import ipaddress
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from ringfence.deployment.flower.engine import settings
+from ringfence.deployment.processes import Family
+from ringfence.deployment.tour import Ground, free_port
+from ringfence.silo.summary import summarise
+
+
+def write_certificates(folder: Path) -> None:
+    """Write an authority and a server's certificate for 127.0.0.1."""
+    now = datetime.datetime.now(datetime.UTC)
+
+    def certificate(
+        name: str, key: ec.EllipticCurvePrivateKey, issuer: str, signer: ec.EllipticCurvePrivateKey
+    ) -> bytes:
+        builder = x509.CertificateBuilder(
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]),
+            x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+            key.public_key(), x509.random_serial_number(), now, now + datetime.timedelta(days=1),
+        )  # fmt: skip
+        own = name == issuer
+        builder = builder.add_extension(x509.BasicConstraints(ca=own, path_length=None), critical=True)
+        places = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
+        return builder.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    (folder / "ca.crt").write_bytes(certificate("authority", authority, "authority", authority))
+    (folder / "server.pem").write_bytes(certificate("server", server, "authority", authority))
+    (folder / "server.key").write_bytes(
+        server.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+
+
+def write_key(file: Path) -> None:
+    """Write a node's key pair as OpenSSH does."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    file.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    )
+    file.with_suffix(".pub").write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    )
+
+
+def test_three_rounds_reach_three_silos_and_their_ledgers(tmp_path: Path) -> None:
+    with Family(tmp_path, settings()) as family:
+        ground = Ground(tmp_path, family)
+        ground.prepare(rounds=3)
+        home, port = tmp_path / "flower", free_port()
+        home.mkdir()
+        write_certificates(tmp_path)
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+            f'root-certificates = "{tmp_path / "ca.crt"}"\n'
+        )
+        family.environment["FLWR_HOME"] = str(home)
+        binary = Path(sys.executable).parent
+
+        def start(name: str, program: str, *arguments: str | Path) -> None:
+            family.start(name, arguments, [binary / program])
+
+        start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
+              "--ssl-ca-certfile", tmp_path / "ca.crt", "--ssl-certfile", tmp_path / "server.pem",
+              "--ssl-keyfile", tmp_path / "server.key", "--enable-supernode-auth",
+              "--database", tmp_path / "state.db", "--disable-runtime-dependency-installation")  # fmt: skip
+        for site in ground.sites:
+            family.start(f"agent of {site.name}", ["silo", "serve", site.folder])
+            key = tmp_path / f"{site.name}-key"
+            write_key(key)
+            register: list[str | Path] = [binary / "flwr", "supernode", "register", key.with_suffix(".pub"), "here"]
+            for _ in range(60):
+                done = subprocess.run(register, env=family.environment, capture_output=True, text=True, check=False)
+                if done.returncode == 0:
+                    break
+                time.sleep(1)
+            assert done.returncode == 0, done.stdout + done.stderr
+            start(f"node {site.name}", "flower-supernode", "--root-certificates", tmp_path / "ca.crt",
+                  "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--port", str(free_port()),
+                  "--auth-supernode-private-key", key,
+                  "--node-config", f'silo="{site.name}" courier="{site.folder / "courier.toml"}"')  # fmt: skip
+        family.run(["server", "run", ground.plan, "--folder", tmp_path / "run", "--engine", "flower",
+                    "--superlink", "here", "--quorum", "all"])  # fmt: skip
+        assert (tmp_path / "run" / "model.json").is_file()
+        for site in ground.sites:
+            summary = summarise(site.folder / f"{site.name}.ledger")
+            assert [plan["charged"] for plan in summary["plans"]] == [3]
+        family.end()
+        assert family.members() == []

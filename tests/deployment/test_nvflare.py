@@ -1,0 +1,263 @@
+"""A federation of real processes over TLS: NVFlare carries, the silos' agents answer, processes get killed."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.deployment.nvflare import engine, federation, policy
+from ringfence.deployment.processes import Family
+from ringfence.deployment.tour import RECORDS, SILOS, TARGET, Ground
+from ringfence.errors import DeploymentError
+from ringfence.silo.decisions import approve_plan, read_plan
+from ringfence.silo.house import House
+from ringfence.silo.summary import summarise
+
+SUBMIT = """
+import sys
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+session = new_secure_session(sys.argv[1], sys.argv[2], timeout=10)
+job = session.submit_job(sys.argv[3])
+session.monitor_job(job, timeout=60, poll_interval=0.5)
+print("status", session.get_job_meta(job)["status"])
+session.close()
+"""
+
+PRESENT = """
+import sys
+from nvflare.fuel.flare_api.flare_api import new_secure_session
+session = new_secure_session(sys.argv[1], sys.argv[2], timeout=10)
+print("present", *sorted(client.name for client in session.get_system_info().client_info))
+session.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    """A federation that runs: the engine's server, three agents, three couriers."""
+    folder = tmp_path_factory.mktemp("federation")
+    with Family(folder) as family:
+        made = Ground(folder, family)
+        made.prepare(rounds=12, epsilon=1.0)
+        made.start_server()
+        for site in made.sites:
+            made.start_site(site)
+        yield made
+        family.end()
+        assert family.members() == []
+
+
+def new_run(ground: Ground, name: str, *, rounds: int, options: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    """Make a plan of its own, let every silo approve it, and start its run."""
+    ground.plan = ground.folder / f"{name}.json"
+    sizes = [option for silo in SILOS for option in ("--silo", f"{silo}={RECORDS}")]
+    ground.family.run(["plan", "--schema", ground.schema, "--target", TARGET, *sizes, "--epsilon", "0.25",
+                       "--delta", "1e-7", "--rounds", str(rounds), "--out", ground.plan])  # fmt: skip
+    for site in ground.sites:
+        approve_plan(House.open(site.folder), read_plan(ground.plan))
+    command: list[str | Path] = ["server", "run", ground.plan, "--folder", ground.folder / name, "--engine", "nvflare"]
+    return ground.family.start(name, [*command, "--kit", ground.admin, *options])
+
+
+def charged(ground: Ground, silo: str, plan: Path) -> int:
+    """Return how many rounds of the plan the silo's own ledger shows."""
+    digest = read_plan(plan).digest()
+    summary = summarise(ground.folder / "silos" / silo / f"{silo}.ledger")
+    return int(next(p["charged"] for p in summary["plans"] if p["plan"] == digest))
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def finish(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
+    """Wait for a run's end and return its report."""
+    status = child.wait(timeout=120)
+    assert status == 0, (ground.folder / f"{name}.log").read_text()
+    report: dict[str, Any] = json.loads((ground.folder / name / "report.json").read_text())
+    return report
+
+
+def script(content: str, *arguments: str | Path) -> str:
+    """Run a script of an administrator's."""
+    done = subprocess.run(
+        [sys.executable, "-c", content, *map(str, arguments)], capture_output=True, text=True, timeout=90, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_run_of_twelve_rounds_trains_a_model_and_every_ledger_shows_twelve(ground: Ground) -> None:
+    printed = ground.family.run(ground.server_run())
+    report = json.loads((ground.folder / "run" / "report.json").read_text())
+    exchanges = read_plan(ground.plan).exchanges  # a survey may come before the rounds
+    assert exchanges >= 12
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
+    assert [charged(ground, silo, ground.plan) for silo in SILOS] == [exchanges] * 3
+    assert (ground.folder / "run" / "model.json").is_file()
+    assert "model" in printed
+
+
+def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: Ground) -> None:
+    run = new_run(ground, "fifty", rounds=50, options=("--quorum", "all", "--seconds", "5", "--patience", "20"))
+    until(lambda: charged(ground, "north", ground.plan) >= 10)
+    ground.family.kill("courier of north")
+    ground.start_courier(ground.sites[0])
+    report = finish(ground, "fifty", run)
+    exchanges = read_plan(ground.plan).exchanges
+    assert exchanges >= 50
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
+    assert [charged(ground, silo, ground.plan) for silo in SILOS] == [exchanges] * 3
+
+
+def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
+    run = new_run(ground, "survivor", rounds=30, options=("--quorum", "all"))
+    until(lambda: charged(ground, "north", ground.plan) >= 5)
+    ground.family.kill("engine server")
+    ground.start_server()
+    report = finish(ground, "survivor", run)
+    exchanges = read_plan(ground.plan).exchanges
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
+    assert "submitting it again" in (ground.folder / "survivor.log").read_text()
+
+
+def bad_job(folder: Path, executor: str, code: str | None = None) -> Path:
+    """Write a job that names another executor, or ships its own."""
+    for file, content in engine.job_files("/nowhere").items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        if file.endswith("client.json"):
+            content["executors"][0]["executor"]["path"] = executor
+        (folder / file).write_text(json.dumps(content))
+    if code is not None:
+        (folder / "app" / "custom").mkdir()
+        (folder / "app" / "custom" / "thief.py").write_text(code)
+    return folder
+
+
+def test_a_site_refuses_a_job_that_ships_code(ground: Ground, tmp_path: Path) -> None:
+    loot = tmp_path / "loot"
+    code = (
+        f"open({str(loot)!r}, 'w').close()\nfrom nvflare.apis.executor import Executor\n"
+        "class Thief(Executor):\n    def execute(self, *_): return None\n"
+    )
+    printed = script(
+        SUBMIT, federation.user_of(ground.admin), ground.admin, bad_job(tmp_path / "job", "thief.Thief", code)
+    )
+    assert "status FINISHED" in printed
+    assert "FINISHED:COMPLETED" not in printed
+    log = (ground.kits / "server" / "log.txt").read_text()
+    assert "'server: OK'" in log  # the engine's server would have run it
+    assert all(f"'{silo}: NVFLARE_ERROR: BYOC not permitted'" in log for silo in SILOS)
+    assert not loot.exists()
+
+
+def test_a_site_refuses_a_job_that_names_another_executor(ground: Ground, tmp_path: Path) -> None:
+    executor = "nvflare.app_common.np.np_trainer.NPTrainer"  # which NVFlare's own list allows
+    printed = script(SUBMIT, federation.user_of(ground.admin), ground.admin, bad_job(tmp_path / "job", executor))
+    assert "FINISHED:COMPLETED" not in printed
+    logs = "".join(file.read_text() for file in ground.sites[0].kit.rglob("log.txt"))
+    assert f"Component '{executor}'" in logs
+    assert "is not in allow_list" in logs
+
+
+def test_a_site_with_another_federations_certificate_cannot_join(ground: Ground, tmp_path: Path) -> None:
+    target = json.loads((ground.sites[0].kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"]
+    kits = federation.init(tmp_path / "foreign", target["target"], ["east"])
+    (tmp_path / "east").mkdir()
+    policy.join(tmp_path / "east", kits.silos["east"])
+    stranger = ground.family.start("stranger", ["silo", "courier", tmp_path / "east", kits.silos["east"]])
+    log = ground.folder / "stranger.log"
+    until(lambda: stranger.poll() is not None or "certificate" in log.read_text().lower(), 40)
+    present = script(PRESENT, federation.user_of(ground.admin), ground.admin)
+    assert "present north south west" in present
+    assert "verify failed" in log.read_text().lower()
+    if stranger.poll() is None:
+        ground.family.kill("stranger")
+
+
+def test_without_the_engines_server_the_run_stops_with_a_sentence(ground: Ground) -> None:
+    ground.family.kill("engine server")
+    done = subprocess.run(
+        [sys.executable, "-c", f"""
+from pathlib import Path
+from ringfence.deployment.nvflare.engine import NvflareExchange
+from ringfence.errors import DeploymentError
+try:
+    with NvflareExchange(Path({str(ground.admin)!r}), patience=3) as exchange:
+        exchange(b"hello", ["north"], print, 1.0)
+except DeploymentError as problem:
+    print("sentence:", problem)
+"""],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "sentence: The engine's server could not be reached for 3 seconds" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    """A silo's kit that joined."""
+    made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
+    (tmp_path / "silo").mkdir()
+    policy.join(tmp_path / "silo", made)
+    return made
+
+
+def test_a_silos_kit_holds_nothing_of_the_server(kit: Path) -> None:
+    names = {file.name for file in kit.rglob("*")}
+    assert not {name for name in names if "server" in name or "authority" in name}
+    policy.check(kit, kit.parents[2] / "silo")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "fault"),
+    [
+        ("resources.json", {"class_allow_list": ["*"]}, "class_allow_list"),
+        ("resources.json", {"class_list_enforcement_mode": "warn"}, "enforcement_mode"),
+        ("resources.json", {"allow_log_streaming": True}, "allow_log_streaming"),
+        ("resources.json", {"components": [{"id": "site_log_streamer", "path": "x.Y"}]}, "site_log_streamer"),
+        ("authorization.json", {"permissions": {"project_admin": "any"}}, "project_admin"),
+        ("authorization.json", {"permissions": {"lead": {"byoc": "any"}}}, "byoc"),
+        ("../startup/fed_client.json", {"require_signed_jobs": False}, "require_signed_jobs"),
+    ],
+)  # fmt: skip
+def test_a_permissive_policy_is_named_and_nothing_is_started(
+    kit: Path, file: str, change: dict[str, Any], fault: str
+) -> None:
+    path = kit / "local" / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DeploymentError, match=fault):
+        policy.check(kit)
+    done = subprocess.run(
+        [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert fault in done.stderr
+
+
+def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
+    made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
+    with pytest.raises(DeploymentError, match="silo join"):
+        policy.check(made)
+
+
+def test_another_silos_kit_is_refused(kit: Path) -> None:
+    (kit.parents[2] / "silo" / "silo.toml").write_text('name = "bank"')
+    with pytest.raises(DeploymentError, match="made for silo 'clinic'"):
+        policy.join(kit.parents[2] / "silo", kit)
+
+
+def test_a_kit_within_the_silos_folder_is_refused(kit: Path) -> None:
+    inside = kit.parents[2] / "silo" / "kit"
+    shutil.copytree(kit, inside)
+    with pytest.raises(DeploymentError, match="apart"):
+        policy.join(kit.parents[2] / "silo", inside)
