@@ -1,5 +1,6 @@
 """Small real federations: real plans, records, ledgers and gates."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,10 @@ from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
 from tests.support import MakePlan
+
+# A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
+# Some tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
