@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from ringfence.planning import accountant, correlation
-from ringfence.planning.charges import average_noise, plan_events, task_event
+from ringfence.planning.charges import plan_events, task_event
 from ringfence.planning.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
 from ringfence.planning.prescribe import Member, make_plan
 from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.plan import Participation, Plan, SiloTerms
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import survey_sensitivity, task
 from ringfence.protocol.schema import Schema
 from tests.support import about_moments
@@ -135,12 +135,3 @@ def test_less_noise_costs_more_in_every_kind(schema: Schema) -> None:
             assert accountant.epsilon(plan_events(plan, quieter), 1e-6) > accountant.epsilon(
                 plan_events(plan, terms), 1e-6
             )
-
-
-def test_the_average_s_noise_is_the_weighted_silos_and_grows_with_those_that_stay_away(schema: Schema) -> None:
-    plan = plan_for(schema, "full")
-    alone = math.hypot(*(terms.weight * terms.sigma for terms in plan.silos))
-    assert average_noise(plan) == pytest.approx(alone)
-    for participation in (Participation(silos=1), Participation(probability=0.5)):
-        half = plan.model_copy(update={"participation": participation})
-        assert average_noise(half) == pytest.approx(alone * math.sqrt(2))

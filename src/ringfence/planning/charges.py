@@ -3,8 +3,6 @@
 Computed from the plan alone, so that the planner, the silo's gate and the ledger's reader agree.
 """
 
-import math
-
 from ringfence.planning import correlation
 from ringfence.planning.events import DisjointBatchRelease, Event, GaussianRelease, per_round_event, shift_of
 from ringfence.protocol.algorithms import Localized
@@ -58,10 +56,3 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
         gradient = task_event(plan, terms, task(plan, terms, plan.preliminaries, 0))
         events.append((gradient, 1 if plan.sampling == "one-pass" else plan.rounds))
     return events
-
-
-def average_noise(plan: Plan) -> float:
-    """Return the noise per coordinate of the server's average of a round of gradients: Σ (share·p_i·σ_i)², rooted."""
-    silos = len(plan.silos)
-    asked = plan.participation.silos or silos * (plan.participation.probability or 1.0)
-    return math.sqrt(math.fsum((terms.weight * terms.sigma) ** 2 for terms in plan.silos) * silos / asked)

@@ -245,9 +245,10 @@ class _Server:
     def _stuck(self, tries: int) -> str:
         run, asked = self._run, self._run.session.asked()
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
+        often = "1 try" if tries == 1 else f"{tries} tries"
         return (
             f"Round {run.session.round} has {run.updates()} of the {self._quorum.of(len(asked))} updates it needs, "
-            f"after {tries} tries of {self._seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
+            f"after {often} of at most {self._seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
             "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
             "answers)."
         )
