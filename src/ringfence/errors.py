@@ -105,3 +105,7 @@ class DoorError(RingfenceError):
 
 class CertificateError(RingfenceError):
     """A certificate does not show what it says: do not rely on it."""
+
+
+class ShufflerError(RingfenceError):
+    """A shuffler's folder cannot be used, or it does not serve what it is asked for."""
