@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.rounds import Outcome, Trained
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
@@ -31,7 +32,7 @@ def report(folder: Path, trained: Trained) -> dict[str, Any]:
             terms.name: {
                 "records": terms.records,
                 "answered": answered[terms.name],
-                "claimed": {"epsilon": terms.epsilon, "delta": terms.delta, "adjacency": plan.adjacency},
+                "claimed": _claimed(plan, terms),
             }
             for terms in plan.silos
         },
@@ -43,6 +44,11 @@ def report(folder: Path, trained: Trained) -> dict[str, Any]:
             "noise": trained.findings.noise,
         }
     return content
+
+
+def _claimed(plan: Plan, terms: SiloTerms) -> dict[str, Any]:
+    claimed = {"epsilon": terms.epsilon, "delta": terms.delta, "adjacency": plan.adjacency, "trust": plan.trust}
+    return claimed if terms.alone_epsilon is None else {**claimed, "alone_epsilon": terms.alone_epsilon}
 
 
 def _rounds(entries: Iterable[Entry], history: Iterable[Outcome]) -> list[dict[str, Any]]:
