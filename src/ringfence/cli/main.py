@@ -17,6 +17,7 @@ from ringfence.cli import (
     reproduce,
     schema,
     server,
+    shuffler,
     silo,
     survey,
     tour,
@@ -45,6 +46,7 @@ app.command()(reproduce.reproduce)
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.command()(verify.verify)
+app.add_typer(shuffler.app, name="shuffler")
 app.add_typer(silo.app, name="silo")
 silo.app.command()(join.join)
 silo.app.command()(join.courier)
