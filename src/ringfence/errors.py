@@ -10,6 +10,7 @@ __all__ = [
     "DatasetError",
     "DeploymentError",
     "DoorError",
+    "EstimatorError",
     "LedgerBusyError",
     "LedgerDamagedError",
     "LedgerError",
@@ -77,6 +78,13 @@ class TrainingError(RingfenceError):
 
 class TranscriptError(RingfenceError):
     """A run's transcript cannot be continued: it is in use, damaged, or of another plan; name another folder."""
+
+
+class EstimatorError(RingfenceError, ValueError):
+    """An estimator was made or fitted with what it cannot use: correct the argument that is named.
+
+    It is a ValueError too, since that is what scikit-learn's own tools expect of an estimator.
+    """
 
 
 class SweepError(RingfenceError):

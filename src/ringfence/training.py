@@ -99,7 +99,7 @@ def train(
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        model = Model.of(plan, trained.weights, answered)
+        model = Model.of(plan, trained.weights, answered, guarantees)
         return Result(model, Statement(plan, guarantees), trained.history, trained.findings)
 
 

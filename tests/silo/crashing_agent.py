@@ -53,8 +53,8 @@ def arm(point: str, at: int) -> None:
         if sprung and point == "after-send":
             crashing_silo.die()
 
-    Gate.answer = watched  # type: ignore[assignment]
-    agent.Agent.__call__ = sent  # type: ignore[assignment]
+    Gate.answer = watched  # type: ignore[method-assign]
+    agent.Agent.__call__ = sent  # type: ignore[method-assign]
 
 
 def main() -> None:

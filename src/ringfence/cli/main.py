@@ -14,6 +14,7 @@ from ringfence.cli import (
     federation,
     join,
     ledger,
+    model,
     reproduce,
     schema,
     server,
@@ -40,6 +41,7 @@ app.command()(bounds.bounds)
 app.command()(survey.survey)
 app.command()(training.train)
 app.command()(training.predict)
+app.add_typer(model.app, name="model")
 app.command()(ledger.ledger)
 app.command()(demo.demo)
 app.command()(reproduce.reproduce)

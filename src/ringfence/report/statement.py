@@ -33,6 +33,9 @@ class Statement:
     plan: Plan
     silos: Mapping[str, SiloGuarantee]
 
+    def __str__(self) -> str:
+        return self.text()
+
     def text(self) -> str:
         """Return the statement as a person reads it."""
         lines = ["What is protected", ""]
