@@ -74,6 +74,16 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
     return events
 
 
+def counts_rounding(records: int, dimension: int) -> float:
+    """Return by how much more than in exact arithmetic counts may move, as a factor.
+
+    Beside the sum's own rounding, its height in counts is computed, and rounded at random, in double precision: a
+    height of up to gK is off by at most gK·2⁻⁵² for either neighbour, which is like moving the sum by as much. Over
+    all coordinates that is less, relative to g, than what the sum's rounding is allowed once.
+    """
+    return rounding_of(records, dimension) ** 2
+
+
 def _shuffled_event(plan: Plan, shuffle: Shuffle, terms: SiloTerms, work: Task) -> BinomialRelease:
     """Return what counts cost that leave the shuffler with those of at least quorum − 1 other honest silos.
 
@@ -90,7 +100,7 @@ def _shuffled_event(plan: Plan, shuffle: Shuffle, terms: SiloTerms, work: Task) 
         )
     others = sorted(other.batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(
-        reach=shuffle.levels * rounding_of(terms.records, plan.dimension),
+        reach=shuffle.levels * counts_rounding(terms.records, plan.dimension),
         trials=shuffle.coins * (terms.batch + sum(others[: shuffle.quorum - 1])),
         own=shuffle.coins * terms.batch,
         dimension=plan.dimension,

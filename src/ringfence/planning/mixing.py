@@ -7,8 +7,8 @@ from typing import Any
 
 from ringfence.errors import PlanError
 from ringfence.planning import accountant, calibrate
-from ringfence.planning.charges import MIXED, plan_events
-from ringfence.planning.events import as_seen_alone, rounding_of
+from ringfence.planning.charges import MIXED, counts_rounding, plan_events
+from ringfence.planning.events import as_seen_alone
 from ringfence.planning.planner import Setting
 from ringfence.planning.shuffling import choose, shares_needed
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, shuffle_sigma
@@ -73,7 +73,7 @@ def with_shuffler(draft: dict[str, Any], terms: Sequence[SiloTerms], mixing: Mix
         shift=shift * (1 - 1e-9),
         slack=slack,
         bits=mixing.bits or BITS * dimension,
-        inflation=max(rounding_of(own.records, dimension) for own in terms),
+        inflation=max(counts_rounding(own.records, dimension) for own in terms),
     )
     shuffle = _shares(noise.levels, noise.coins, quorum, slack, batches, dimension + 1, mixing.keys)
     missing = [own.name for own in terms if own.name not in mixing.keys.silos]

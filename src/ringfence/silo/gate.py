@@ -14,7 +14,7 @@ import hashlib
 import threading
 from collections.abc import Iterator
 
-from ringfence.errors import AccountingError, ApprovalError, LedgerError
+from ringfence.errors import AccountingError, ApprovalError, LedgerError, PlanError
 from ringfence.planning import accountant
 from ringfence.planning.charges import plan_events, task_event
 from ringfence.planning.events import Event, as_seen_alone
@@ -84,7 +84,7 @@ class Gate:
     def _check_key(self, plan: Plan, terms: SiloTerms) -> None:
         if plan.shuffle is None:
             return
-        from ringfence.silo.sealed import public_key
+        from ringfence.silo.sealed import public_key, require_sealable
 
         own = None if self._key is None else public_key(self._key)
         if own != terms.key:
@@ -92,6 +92,10 @@ class Gate:
                 f"The plan expects messages that silo '{self.silo}' signs with another key than it has, so the "
                 "shuffler would not take them. Send the plan's author the key that `ringfence silo status` shows."
             )
+        try:
+            require_sealable(plan.shuffle)
+        except PlanError as problem:
+            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan. {problem}") from None
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
         """Answer no further round of the plan, and give back what it reserved and did not use."""

@@ -28,7 +28,7 @@ def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
     chosen = _participation(plan, terms, work)
     if plan.shuffle is None:
         return Draws(chosen, gaussian_noise(work.length, work.sigma))
-    # 53 bits make a number of [0, 1) exactly. How fine the rounding's coin is does not matter to privacy.
+    # 53 bits make a number of [0, 1) exactly; that it is no finer is charged for (`charges.counts_rounding`).
     rounding = np.ldexp((_uniform(work.length) >> np.uint64(11)).astype(np.float64), -53)
     return Draws(chosen, heads(work.length, work.batch * plan.shuffle.coins).astype(np.float64), rounding)
 

@@ -16,6 +16,12 @@ def public_key(private: bytes) -> str:
     return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
 
 
+def require_sealable(shuffle: Shuffle) -> None:
+    """Raise PlanError if one of the plan's keys is none that can be sealed to: before a round is charged, not after."""
+    for key in (shuffle.server_key, shuffle.shuffler_key):
+        sealing.seal_messages(key, "", 0, [b""])
+
+
 def seal(plan: Plan, shuffle: Shuffle, round: int, silo: str, key: bytes, numbers: Counts) -> SealedUpdate:
     """Return the counts in a form that shuffler and server must both hold before anything can be read.
 
