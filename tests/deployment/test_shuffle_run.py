@@ -87,9 +87,7 @@ class Deployment:
         return server(self.agents, plan, folder, wire.doors(), *way, *options)
 
     def accuracy(self, model: Model) -> float:
-        held = [
-            load_records(self.agents.folder / f"{name}.csv", self.agents.schema) for name in self.agents.silos
-        ]
+        held = [load_records(self.agents.folder / f"{name}.csv", self.agents.schema) for name in self.agents.silos]
         right = sum(int((model.predict_encoded(own.features) == own.targets).sum()) for own in held)
         return right / sum(len(own) for own in held)
 

@@ -177,9 +177,7 @@ def test_what_goes_through_a_shuffler_costs_what_its_rounds_cost_in_both_views(
 
 
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
-def test_a_silo_counts_on_its_own_coins_and_those_of_the_smallest_others(
-    mixed: dict[str, Plan], sampling: str
-) -> None:
+def test_a_silo_counts_on_its_own_coins_and_those_of_the_smallest_others(mixed: dict[str, Plan], sampling: str) -> None:
     plan = mixed[sampling]
     shuffle = plan.shuffle
     assert shuffle is not None

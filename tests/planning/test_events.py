@@ -52,7 +52,8 @@ events = st.one_of(
     ),
 )
 COUNTS = {
-    "kind": "binomial", "reach": 4.0, "trials": 100, "own": 40, "dimension": 3, "slack": 1e-9, "partition": "", "part": 0,
+    "kind": "binomial", "reach": 4.0, "trials": 100, "own": 40, "dimension": 3, "slack": 1e-9, "partition": "",
+    "part": 0,
 }  # fmt: skip
 ROUND = {"records": 100, "batch": 10, "clip": 2.0, "sigma": 0.5}
 

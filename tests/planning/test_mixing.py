@@ -150,7 +150,7 @@ def test_what_cannot_go_through_a_shuffler_is_refused_in_words(said: dict[str, A
 
 def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
     with pytest.raises((PlanError, AccountingError), match="bits per vector are too few"):
-        plan_with(bits=8)
+        plan_with(bits=8, epsilon=0.05)
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,8 @@ CHANGES: list[Edits] = [
     LOCALIZED | {"algorithm.phases.1.penalty": 0.9},
     LOCALIZED | {"algorithm.average": "tail"},
     SHUFFLED,
-    SHUFFLED | {"shuffle.levels": 12, "silos.0.sigma": 0.125 * (25 / 40) ** 0.5, "silos.1.sigma": 0.125 * (25 / 60) ** 0.5},
+    SHUFFLED
+    | {"shuffle.levels": 12, "silos.0.sigma": 0.125 * (25 / 40) ** 0.5, "silos.1.sigma": 0.125 * (25 / 60) ** 0.5},
     SHUFFLED | {"shuffle.coins": 100, "silos.0.sigma": 0.5 * (25 / 40) ** 0.5, "silos.1.sigma": 0.5 * (25 / 60) ** 0.5},
     THREE,
     THREE | {"shuffle.quorum": 3},

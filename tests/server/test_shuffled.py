@@ -17,6 +17,7 @@ from ringfence.server.conduct import Quorum, conduct, replay
 from ringfence.server.shuffled import Collect, Totals, mean_gradient, read_batch
 from ringfence.server.transcript import NAME, Answered, Closed, Mixed, read
 from ringfence.shuffle import sealing, shares
+from ringfence.silo import sealed
 from tests.server.local import Local
 from tests.shuffle.mixed import NAMES, Federation, federation, shuffle_of
 
@@ -242,6 +243,27 @@ def test_the_plan_s_quorum_holds_whatever_the_server_asks_for(made: Federation, 
             )
     assert not any(isinstance(entry, Mixed | Closed) for entry in read(run)[1])
     assert len(model_of(made, run)) == 8 * made.plan.dimension, "when the third comes, the run goes on"
+
+
+def test_a_round_that_too_many_silos_have_lost_is_passed_without_a_step(
+    made: Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silo that died between charge and release never answers that round; without it there is no quorum."""
+    request = RoundRequest.at(made.plan.digest(), 0, np.zeros(made.plan.dimension))
+
+    def cut(*_: Any) -> SealedUpdate:
+        raise Stopped
+
+    with monkeypatch.context() as broken:
+        broken.setattr(sealed, "seal", cut)
+        with pytest.raises(Stopped):
+            made.gates["west"].answer(request)
+    run = tmp_path / "run"
+    trained = conduct(made.plan, silos_of(made), run, seconds=0.1, collect=made.local.collect(made.plan))
+    assert [outcome.answered for outcome in trained.history] == [(), NAMES, NAMES]
+    assert trained.history[0].refused == {"west": "round-lost"}
+    assert [entry.round for entry in read(run)[1] if isinstance(entry, Mixed)] == [1, 2]
+    assert replay(run).weights.tobytes() == trained.weights.tobytes()
 
 
 def test_a_shuffler_that_lets_nothing_out_stops_the_run_with_a_sentence(made: Federation, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A small federation that trusts a shuffler, in one process: real keys, records, ledgers, gates, and a real shuffler."""
+"""A small federation that trusts a shuffler, in one process: real keys, records, ledgers, gates and shuffler."""
 
 import base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,13 @@ def records_of(schema: Schema, count: int, seed: int) -> Records:
 
 
 def make_mixed(
-    schema: Schema, keys: Keys, sizes: Mapping[str, int], *, quorum: int | None = None, bits: int | None = None, **said: Any
+    schema: Schema,
+    keys: Keys,
+    sizes: Mapping[str, int],
+    *,
+    quorum: int | None = None,
+    bits: int | None = None,
+    **said: Any,
 ) -> Plan:
     """Make a plan for silos of these sizes; whatever else is said goes to the planner."""
     epsilon, delta = said.pop("epsilon", 1.0), said.pop("delta", DELTA)

@@ -47,11 +47,13 @@ def test_totals_are_read_modulo_the_width_and_no_further() -> None:
     """A plan sees to it that no total reaches 256^width; here is what would happen."""
     for width in range(1, 8):
         shuffle, most = shuffle_with(width=width), 256**width - 1
-        assert add_up(shuffle, split(shuffle, np.array([most, 0, most])), silos=1, numbers=3).tolist() == [most, 0, most]
+        assert add_up(shuffle, split(shuffle, np.array([most, 0, most])), silos=1, numbers=3).tolist() == [
+            most,
+            0,
+            most,
+        ]
         both = [*split(shuffle, np.array([most, 0, 1])), *split(shuffle, np.array([1, most, 1]))]
         assert add_up(shuffle, both, silos=2, numbers=3).tolist() == [0, most, 2]
-
-
 
 
 @pytest.mark.parametrize("left_out", range(3))

@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pytest
@@ -51,7 +52,8 @@ def decoded_sums(parties: list[Floats], repetitions: int, seed: int) -> Floats:
             coins=coins,
         )
     found = decode(ones, vectors=vectors, clip=CLIP, levels=LEVELS, coins=COINS)
-    return found - np.sum([own.sum(axis=0) for own in parties], axis=0)
+    errors: Floats = found - np.sum([own.sum(axis=0) for own in parties], axis=0)
+    return errors
 
 
 def some_parties(sizes: tuple[int, ...], dimension: int = 4) -> list[Floats]:
@@ -83,9 +85,7 @@ def test_the_sum_is_unbiased_and_has_the_variance_it_promises(sizes: tuple[int, 
 def test_the_printed_constants_would_be_biased_by_all_vectors_but_one() -> None:
     """The paper's output z_j − L, where m vectors were lifted by L each, is (m − 1)L too large."""
     m, coins = 7, 2
-    ones = encode(
-        np.zeros(3), vectors=m, clip=CLIP, levels=2, rounding=np.zeros(3), coins=np.full(3, m * coins // 2)
-    )
+    ones = encode(np.zeros(3), vectors=m, clip=CLIP, levels=2, rounding=np.zeros(3), coins=np.full(3, m * coins // 2))
     printed = 2 * CLIP / 2 * (ones - m * coins / 2) - CLIP
     ours = decode(ones, vectors=m, clip=CLIP, levels=2, coins=coins)
     assert np.array_equal(ours, np.zeros(3))
@@ -118,7 +118,7 @@ def test_for_one_vector_it_is_the_papers_randomizer(levels: int, coins: int, val
         )
         found[ones] = found.get(ones, Fraction(0)) + Fraction(1, grid * 2**coins)
     assert found == {ones: weight for ones, weight in expected.items() if weight}
-    assert 0 <= min(found)
+    assert min(found) >= 0
     assert max(found) <= levels + coins
 
 
@@ -147,7 +147,7 @@ def test_no_sum_leaves_the_range_that_a_share_is_wide_enough_for(
 
 @settings(max_examples=100, deadline=None)
 @given(ones=st.lists(st.integers(0, 37), min_size=1, max_size=9), data=st.randoms(use_true_random=False))
-def test_packed_bits_hold_the_counts_in_whatever_order_they_stand(ones: list[int], data: np.random.Generator) -> None:
+def test_packed_bits_hold_the_counts_in_whatever_order_they_stand(ones: list[int], data: Random) -> None:
     length = 37
     packed = to_bits(np.array(ones), length)
     assert len(packed) == -(-len(ones) * length // 8), "as many bits as the protocol says, filled up to a byte"

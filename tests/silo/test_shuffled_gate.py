@@ -203,6 +203,21 @@ def test_another_key_than_the_plan_s_or_none_is_refused(plan: Plan, records: Rec
         assert not ledger.account().plans
 
 
+def test_keys_that_nothing_can_be_sealed_to_are_refused_before_anything_is_charged(
+    plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
+) -> None:
+    """The point 0 of the curve: with it everybody would agree on the same secret."""
+    for field in ("server_key", "shuffler_key"):
+        broken = plan.model_dump()
+        broken["shuffle"][field] = "0" * 64
+        folder = tmp_path / field
+        folder.mkdir()
+        with open_ledger(folder, Budget(9.0, DELTA)) as ledger:
+            gate = Gate(records, ledger, local.silos["clinic"])
+            with pytest.raises(ApprovalError, match="not an X25519 public key"):
+                gate.approve(Plan.model_validate(broken))
+
+
 def test_a_claim_that_the_coins_do_not_keep_is_refused_in_either_view(
     plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
 ) -> None:

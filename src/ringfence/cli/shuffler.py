@@ -63,7 +63,7 @@ def serve(
     private_key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a round waits for silos beyond the quorum, after the first.")
-    ] = 60.0,
+    ] = 10.0,
 ) -> None:
     """Take silos' envelopes and hand out mixed batches, until stopped; plans added meanwhile are served at once."""
     from ringfence.shuffle import service

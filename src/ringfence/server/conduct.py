@@ -205,7 +205,8 @@ class _Server:
         if self._collect is not None and run.totals is None:
             self._mix(self._collect)
         with self._lock:  # what comes later is too late
-            answered = tuple(name for name in session.asked() if run.has_update(name))
+            unmixed = self._collect is not None and run.totals is None
+            answered = () if unmixed else tuple(name for name in session.asked() if run.has_update(name))
             self._write(Closed(round=session.round, answered=answered))
         assert run.outcome is not None  # noqa: S101 (the round was closed)
         for name in run.outcome.answered:
@@ -213,8 +214,15 @@ class _Server:
         return run.outcome
 
     def _mix(self, collect: Collect) -> None:
-        """Have the shuffler mix what the silos sent, and write down what it lets out."""
+        """Have the shuffler mix what the silos sent, and write down what it lets out.
+
+        Where so many silos have lost the round that the rest are below the plan's quorum, it never will: the round is
+        passed without a step.
+        """
         run, round = self._run, self._run.session.round
+        shuffle = run.session.plan.shuffle
+        if shuffle is None or run.updates() < shuffle.quorum:
+            return
         with self._lock:
             sealed = [answer for answer in run.answers.values() if isinstance(answer, SealedUpdate)]
         totals = collect(round, sealed) if sealed else None

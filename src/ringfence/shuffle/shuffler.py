@@ -31,7 +31,7 @@ PLANS_LIMIT = 1000
 BATCH_LIMIT = 2**29
 """Longest batch in bytes: it is mixed in memory, and SQLite keeps no more than about 10⁹ bytes in one place."""
 
-SECONDS = 60.0
+SECONDS = 10.0
 """How long a round waits, after its first deposit, for silos beyond the quorum."""
 
 _FRAME = 4096  # more than a deposit has around its envelope
