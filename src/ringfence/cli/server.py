@@ -108,10 +108,10 @@ def run(
 
 @app.command()
 def key(
-    out: Annotated[Path, typer.Option(help="Write the private key here; an existing file is left alone.")],
+    out: Annotated[Path, typer.Option(help="Write the private key here; a key that is there already is kept.")],
     json: AsJson = False,
 ) -> None:
-    """Make the key that silos seal their messages to, for plans that trust a shuffler."""
+    """Make the key that silos seal their messages to, for plans that trust a shuffler; or show an existing one's."""
     from ringfence.deployment.mixing import make_key
 
     public = make_key(out)

@@ -16,7 +16,9 @@ _PAUSE = 0.05
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key that only its owner may read, and return its public key."""
+    """Write a new private key that only its owner may read, and return its public key; that of an old one again."""
+    if path.exists():
+        return sealing.public_key(read_key(path, DeploymentError))
     private = sealing.new_key()
     try:
         write_private(path, private.hex().encode())

@@ -13,6 +13,11 @@ NOTE = (
     "The guarantees are those that the plan claims. A silo that follows it gives them by its own noise, and proves "
     "them by its own ledger, which the server cannot see."
 )
+SHUFFLED_NOTE = (
+    "The guarantees are those that the plan claims. Silos that follow it give them by the noise that they make "
+    "together, as long as the shuffler does not work together with the server; each silo's own noise alone gives "
+    "alone_epsilon. They prove it by their ledgers, which the server cannot see."
+)
 
 
 def report(folder: Path, trained: Trained) -> dict[str, Any]:
@@ -27,7 +32,7 @@ def report(folder: Path, trained: Trained) -> dict[str, Any]:
         "run": plan.run,
         "begun": header.time,
         "ended": rounds[-1]["closed"] if rounds else header.time,
-        "guarantees": NOTE,
+        "guarantees": NOTE if plan.shuffle is None else SHUFFLED_NOTE,
         "silos": {
             terms.name: {
                 "records": terms.records,

@@ -185,7 +185,8 @@ def _to_whom(plan: Plan, silo: str) -> list[str]:
     shown = ", ".join(others[:10]) + (f" and {len(others) - 10} more" if len(others) > 10 else "")
     if plan.shuffle is not None:
         return [
-            "The server, and everybody it passes that to: the total over all silos that answer. Count on everybody.",
+            "The server, and everybody it passes messages to (count on everybody): the total over all silos that "
+            "answer.",
             "The shuffler: sealed messages, which it cannot read. It passes them on in random order once at least "
             f"{plan.shuffle.quorum} silos have sent theirs.",
             f"Other silos in the plan: {shown or 'none'}. The stated epsilon needs a shuffler that does not work "
