@@ -11,6 +11,7 @@ from ringfence.cli import (
     bounds,
     demo,
     engine,
+    example,
     federation,
     join,
     ledger,
@@ -44,6 +45,7 @@ app.command()(training.predict)
 app.add_typer(model.app, name="model")
 app.command()(ledger.ledger)
 app.command()(demo.demo)
+app.command()(example.example)
 app.command()(reproduce.reproduce)
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
