@@ -1,11 +1,12 @@
 # Two commands do everything on a machine that has Python 3.11 or newer and make:
 #   make demo    trains a private model across silos on real digits
 #   make test    runs every check
+# And make docs builds the documentation's site, without network.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
@@ -19,6 +20,10 @@ check: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.docs
+	$(BIN)/python tools/api_reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,4 +31,4 @@ $(VENV)/.%: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -43,8 +43,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     root = Path(config.config_file_path).parent
     for page, source in FROM_THE_ROOT.items():
         content = (root / source).read_text(encoding="utf-8").replace("](docs/", "](")
-        for name in FROM_THE_ROOT:
-            content = content.replace(f"]({FROM_THE_ROOT[name]})", f"]({name})")
+        for name, file in FROM_THE_ROOT.items():
+            content = content.replace(f"]({file})", f"]({name})")
         files.append(File.generated(config, page, content=content))
     return files
 

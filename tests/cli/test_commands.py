@@ -27,10 +27,54 @@ def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federatio
 
 
 def test_a_draft_that_was_not_filled_in_is_refused_by_name(federation: Federation, ringfence: Ringfence) -> None:
+    federation.schema.unlink()
     assert ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema)).returncode == 0
     done = ringfence(*federation.train())
     assert done.returncode == 1
     assert "'lower' of column 'age' is not filled in" in done.stderr
+
+
+def test_a_draft_is_not_written_over_a_schema_that_may_be_filled_in(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    filled_in = federation.schema.read_text()
+    done = ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema))
+    assert done.returncode == 1
+    assert "may be filled in already" in done.stderr
+    assert federation.schema.read_text() == filled_in
+
+
+def test_the_example_trains_and_predicts_and_writes_over_nothing(
+    tmp_path: Path, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    files = ringfence_json("example", str(tmp_path / "new"), "--json")["files"]
+    assert [Path(file).name for file in files] == ["north.csv", "south.csv", "west.csv", "schema.toml", "new.csv"]
+    model = tmp_path / "model.json"
+    trained = ringfence(
+        "train", *files[:3], "--schema", files[3], "--target", "ill", "--epsilon", "8", "--out", str(model)
+    )
+    assert trained.returncode == 0, trained.stderr
+    assert ringfence("predict", str(model), files[4]).stdout.split() == ["ill", "yes", "no"]
+    again = ringfence("example", str(tmp_path / "new"))
+    assert again.returncode == 1
+    assert "does not write over it" in again.stderr
+
+
+def test_an_example_that_cannot_be_written_says_why(tmp_path: Path, ringfence: Ringfence) -> None:
+    (tmp_path / "file").write_text("")
+    done = ringfence("example", str(tmp_path / "file" / "below"))
+    assert done.returncode == 1
+    assert "cannot be written to" in done.stderr
+    assert "name another folder" in done.stderr
+
+
+def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
+    tmp_path: Path, ringfence: Ringfence
+) -> None:
+    done = ringfence("reproduce", "mnist", "--out", str(tmp_path / "out"), "--data", str(tmp_path / "nowhere"))
+    assert done.returncode == 1
+    assert done.stderr.startswith("ringfence: There is no data folder")
+    assert not (tmp_path / "out").exists()
 
 
 QUESTION = ["account", "--records", "1238", "--rounds", "35", "--clip", "1", "--delta", repr(1 / 1238**2)]

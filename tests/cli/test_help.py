@@ -34,7 +34,7 @@ def test_all_commands_are_there() -> None:
         "federation init", "shuffler", "shuffler init", "shuffler add", "shuffler serve", "shuffler status",
         "silo", "silo init", "silo serve", "silo review", "silo approve", "silo revoke", "silo end", "silo budget",
         "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "model", "model export",
-        "model statement",
+        "model statement", "example",
     }  # fmt: skip
 
 

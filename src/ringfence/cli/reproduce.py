@@ -18,7 +18,7 @@ def reproduce(
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the simulation and report extras."""
-    from ringfence.errors import PlanError
+    from ringfence.errors import DatasetError, PlanError
 
     try:
         from ringfence.experiments.reproduce import reproduce as run
@@ -27,15 +27,21 @@ def reproduce(
             f"Reproducing needs '{missing.name}', which is not installed: pip install \"ringfence[simulation,report]\"."
         ) from None
 
+    if data is not None and not data.is_dir():
+        raise DatasetError(f"There is no data folder {data}: correct --data, or leave it out for RINGFENCE_DATA.")
     with progress() as bar:
         task = bar.add_task("cells")
-        page = run(
-            experiment,
-            out,
-            data_dir=data,
-            quick=quick,
-            watch=lambda done, total: bar.update(task, completed=done, total=total),
-        )
+        try:
+            page = run(
+                experiment,
+                out,
+                data_dir=data,
+                quick=quick,
+                watch=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        except KeyboardInterrupt:
+            typer.echo(f"ringfence: finished cells are kept in {out}; the same command goes on with them.", err=True)
+            raise
     if json:
         print_json({"experiment": experiment, "page": str(page), "cells": str(out / "cells.csv")})
     else:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from ringfence.cli.output import AsJson, print_json, require_folder
+from ringfence.errors import OutputError
 
 app = typer.Typer(help="Describe a table's columns by public knowledge.", no_args_is_help=True)
 
@@ -21,6 +22,8 @@ def draft(
     from ringfence.protocol.schema import draft_schema
 
     require_folder(out)
+    if out is not None and out.exists():
+        raise OutputError(f"{out} exists, and may be filled in already: name another file, or remove this one.")
     types = column_types(file)
     text = draft_schema(types)
     if out is not None:

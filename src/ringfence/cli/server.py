@@ -149,8 +149,9 @@ def _exchange(
         unknown = [name for name in places if plan.terms(name) is None]
         missing = [terms.name for terms in plan.silos if terms.name not in places]
         if unknown or missing:
+            wrong = [_named("missing", missing), _named("not in it", unknown)]
             raise DoorError(
-                f"Give one door for every silo of the plan: {_named('missing', missing)}{_named('not in it', unknown)}."
+                f"Give one door for every silo of the plan, --doors NAME=FOLDER each: {'; '.join(filter(None, wrong))}."
             )
         return DirectExchange(
             {
@@ -182,7 +183,7 @@ def _why(exchange: "Exchange") -> str:
 
 
 def _named(what: str, names: Sequence[str]) -> str:
-    return f"{what} {', '.join(names[:5])}{' and more' if len(names) > 5 else ''} " if names else ""
+    return f"{what} {', '.join(names[:5])}{' and more' if len(names) > 5 else ''}" if names else ""
 
 
 def _places(options: Sequence[str]) -> dict[str, str]:

@@ -1,0 +1,161 @@
+"""Write docs/api.md from the docstrings of the public names: `python tools/api_reference.py`.
+
+The page is part of the repository, so that it can be read where the code is; a test compares it with what this writes.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+import ringfence
+from ringfence import errors
+from ringfence.estimators.base import FederatedLinearModel
+from ringfence.planning.prescribe import propose
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
+SECTIONS = {
+    "Estimators": [
+        "FederatedLogisticRegression",
+        "FederatedLinearSVC",
+        "FederatedLinearRegression",
+        "FederatedHuberRegressor",
+        "FederatedQuantileRegressor",
+    ],
+    "Schema and records": ["load_schema", "Schema", "load_records", "Records"],
+    "Plan": ["make_plan", "Member", "Plan"],
+    "Train": ["train", "Silo", "Model"],
+    "The silo's own": ["Gate", "Ledger", "Budget"],
+    "Errors": ["RingfenceError"],
+}
+INTRODUCTION = """\
+# Python
+
+The public names of `ringfence`, from their docstrings (`python tools/api_reference.py` writes this page). They are
+loaded on first use, so that importing the server's side never loads the silo's. Other modules are importable and
+documented in place; they may change without notice.
+"""
+
+
+def page() -> str:
+    """Return the page; every public name must have its place."""
+    missing = set(ringfence.__all__) - {name for names in SECTIONS.values() for name in names} - {"__version__"}
+    if missing:
+        raise SystemExit(f"Public names without a section in tools/api_reference.py: {', '.join(sorted(missing))}.")
+    lines = [INTRODUCTION]
+    for section, names in SECTIONS.items():
+        lines += [f"## {section}\n"]
+        if section == "Estimators":
+            lines += [f"Common to all:\n\n{_prose(inspect.getdoc(FederatedLinearModel) or '')}\n"]
+        for name in names:
+            lines += list(_entry(name, getattr(ringfence, name)))
+    lines += ["| error | what to do |", "|---|---|"]
+    return "\n".join([*lines, *_errors()]) + "\n"
+
+
+def _entry(name: str, thing: Any) -> Iterator[str]:
+    """Describe a function, or a class with its own public methods and properties."""
+    yield f"### `{name}`\n"
+    if not (isinstance(thing, type) and issubclass(thing, Exception)):
+        yield f"```text\n{name}{_signature(thing)}\n```\n"
+    yield f"{_prose(_own_words(thing))}\n"
+    if isinstance(thing, type):
+        rows = list(_members(thing))
+        if rows:
+            yield "\n".join(["| member | what it does |", "|---|---|", *rows]) + "\n"
+
+
+def _own_words(thing: Any) -> str:
+    """Return the docstring; an estimator's without what it has from the base of all."""
+    if thing is ringfence.make_plan:
+        return f"{inspect.getdoc(propose)}"
+    described, common = inspect.getdoc(thing) or "", inspect.getdoc(FederatedLinearModel) or ""
+    return described.replace(common, "").strip()
+
+
+def _prose(text: str) -> str:
+    """Return a docstring as Markdown: its underlined sections become lists."""
+    lines: list[str] = []
+    in_section = False
+    for line, below in zip(text.split("\n"), [*text.split("\n")[1:], ""], strict=True):
+        if re.fullmatch(r"-{4,}", line):
+            continue
+        if re.fullmatch(r"-{4,}", below):
+            lines += [f"**{line}**", ""]
+            in_section = True
+        elif in_section and not line.startswith(" ") and " : " in line:
+            names, _, meaning = line.partition(" : ")
+            lines.append(f"- `{names}`: {meaning}")
+        else:
+            in_section = in_section and bool(line)
+            lines.append(f"  {line.strip()}" if in_section else line)
+    return "\n".join(lines)
+
+
+def _members(owner: type) -> Iterator[str]:
+    for name, member in inspect.getmembers_static(owner):
+        ours = any(
+            name in vars(base)
+            for base in owner.__mro__
+            if base.__module__.startswith("ringfence") and name in vars(base)
+        )
+        if name.startswith("_") or not ours:
+            continue
+        function = getattr(member, "__func__", member)
+        described = inspect.getdoc(member) if isinstance(member, property) or inspect.isfunction(function) else None
+        if described is None:
+            continue
+        call = "" if isinstance(member, property) else "(" + ", ".join(_arguments(function)) + ")"
+        yield f"| `{name}{call}` | {_first(described)} |"
+
+
+def _arguments(function: Any) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in {"self", "cls"}]
+
+
+def _signature(thing: Any) -> str:
+    """Return what a call takes, one parameter a line where it is long; of a public document its fields."""
+    if isinstance(thing, type) and issubclass(thing, BaseModel):
+        parameters = [f"{name}: {_kind(field.annotation)}" for name, field in thing.model_fields.items()]
+        returns = ""
+    else:
+        taken = inspect.signature(propose if thing is ringfence.make_plan else thing).parameters
+        parameters = [_parameter(parameter) for parameter in taken.values()]
+        returns = "" if isinstance(thing, type) else f" -> {_kind(inspect.signature(thing).return_annotation)}"
+    short = f"({', '.join(parameters)}){returns}"
+    return short if len(short) < 100 else "(\n    " + ",\n    ".join(parameters) + f",\n){returns}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    default = "..." if callable(parameter.default) else repr(parameter.default)
+    given = "" if parameter.default is inspect.Parameter.empty else f" = {default}"
+    return f"{parameter.name}: {_kind(parameter.annotation)}{given}"
+
+
+def _kind(annotation: Any) -> str:
+    """Return a type as one writes it: without modules, without pydantic's notes, unions by `|`."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
+    text = re.sub(r"Annotated\[([^\[\]]*), FieldInfo\([^()]*\)\]", r"\1", text)
+    if union := re.fullmatch(r"Union\[(.*)\]", text):
+        return union[1].replace(", ", " | ").replace("NoneType", "None")
+    optional = re.fullmatch(r"Optional\[(.*)\]", text)
+    return f"{optional[1]} | None" if optional else text
+
+
+def _errors() -> Iterator[str]:
+    for name, error in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(error, errors.RingfenceError) and error is not errors.RingfenceError:
+            yield f"| `errors.{name}` | {_first(inspect.getdoc(error) or '')} |"
+
+
+def _first(text: str) -> str:
+    """Return the first paragraph as one table cell."""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
