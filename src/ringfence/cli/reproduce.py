@@ -22,6 +22,7 @@ def reproduce(
 
     try:
         from ringfence.experiments.reproduce import reproduce as run
+        from ringfence.report.reproduced import write_single_page
     except ImportError as missing:
         raise PlanError(
             f"Reproducing needs '{missing.name}', which is not installed: pip install \"ringfence[simulation,report]\"."
@@ -36,7 +37,10 @@ def reproduce(
             quick=quick,
             watch=lambda done, total: bar.update(task, completed=done, total=total),
         )
+    report = write_single_page(page)
     if json:
-        print_json({"experiment": experiment, "page": str(page), "cells": str(out / "cells.csv")})
+        print_json(
+            {"experiment": experiment, "page": str(page), "report": str(report), "cells": str(out / "cells.csv")}
+        )
     else:
-        typer.echo(f"Wrote {page} with its figures, and every cell to {out / 'cells.csv'}.")
+        typer.echo(f"Wrote {page} with its figures, {report} as one file, and every cell to {out / 'cells.csv'}.")

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, Follower, Track
 from ringfence.errors import DoorError, OutputError, PlanError, TrainingError
 
 if TYPE_CHECKING:
     from ringfence.deployment.seam import Exchange
     from ringfence.protocol.plan import Plan
+    from ringfence.server.rounds import Outcome
 
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
 
@@ -51,11 +53,14 @@ def run(
         ),
     ] = 3,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON); by default in the folder.")] = None,
+    figures: Figures = None,
+    track: Track = None,
     json: AsJson = False,
 ) -> None:
     """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
     from ringfence.model import Model
     from ringfence.report.conducted import report
+    from ringfence.report.conducted_page import conducted_report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
 
     out = out or folder / "model.json"
@@ -65,8 +70,15 @@ def run(
     needed = Quorum.parse(quorum)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
+    follower = Follower(report=True, track=track)
+    follower.planned(loaded)
     with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
         task = bar.add_task("rounds", total=loaded.exchanges)
+
+        def watch(outcome: "Outcome") -> None:
+            follower.watch(outcome)
+            bar.advance(task)
+
         try:
             trained = conduct(
                 loaded,
@@ -75,7 +87,7 @@ def run(
                 seconds=seconds,
                 quorum=needed,
                 patience=patience,
-                watch=lambda _: bar.advance(task),
+                watch=watch,
             )
         except TrainingError as stuck:
             raise TrainingError(f"{stuck}{_why(exchange)}") from None
@@ -86,10 +98,12 @@ def run(
     content = report(folder, trained)
     _write(out, model.canonical())
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    page = folder / "report.html"
+    conducted_report(loaded, content, follower.end(content["guarantees"])).write(page, figures=figures)
     if json:
-        print_json({**content, "model": str(out), "report": str(folder / "report.json")})
+        print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
     else:
-        _print(content, out, folder / "report.json")
+        _print(content, out, folder / "report.json", page)
 
 
 def _exchange(
@@ -194,7 +208,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _print(content: dict[str, Any], out: Path, report: Path) -> None:
+def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None:
     print_table(
         ["silo", "records", "rounds", "claimed epsilon", "claimed delta"],
         [
@@ -202,4 +216,4 @@ def _print(content: dict[str, Any], out: Path, report: Path) -> None:
             for name, silo in content["silos"].items()
         ],
     )
-    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}")
+    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")
