@@ -1,0 +1,190 @@
+"""A small HTTP service that trusts no caller: what the silo's agent and the shuffler have in common.
+
+Every reply is a document of the protocol or a constant, and closes its connection. One connection carries one request,
+which must come whole within some seconds and may have no more bytes than the service can use. Who calls is not logged.
+"""
+
+import asyncio
+import hmac
+import logging
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeAlias
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ringfence.errors import RingfenceError
+
+RECEIVE_SECONDS = 30.0
+CONNECTIONS = 32
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def reply(status: int, content: bytes) -> Response:
+    """Answer with a JSON document, and end the connection."""
+    return Response(content, status, {"connection": "close"}, "application/json")
+
+
+class Service:
+    """The ASGI application around a service's routes.
+
+    `sentences` are the constants that it answers with, by status; they must have one for 400, 404, 405, 408, 413, 503
+    and whatever `turned_away` returns, which decides by the request's head alone whether it is let in.
+    """
+
+    def __init__(self, title: str, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None]) -> None:
+        self._sentences = sentences
+        self._turned_away = turned_away
+        self.routes = FastAPI(title=title, docs_url=None, redoc_url=None, redirect_slashes=False)
+
+        async def refuse(_: Request, problem: Exception) -> Response:
+            return self.fixed(getattr(problem, "status_code", 404))
+
+        for status in (404, 405):
+            self.routes.add_exception_handler(status, refuse)
+        self.routes.add_exception_handler(RequestValidationError, refuse)  # it would quote the request
+
+        async def fail(_: Request, problem: Exception) -> Response:
+            return self.fixed(503)
+
+        self.routes.add_exception_handler(Exception, fail)  # it comes through to `__call__` all the same
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check who asks and how; whatever goes wrong behind the door, the caller gets a constant."""
+        if scope["type"] != "http":
+            return
+        begun = False
+
+        async def watched(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            status = self._turned_away(scope)
+            answer = self.routes if status is None else self.fixed(status)
+            await answer(scope, receive, watched)
+        except ClientDisconnect:
+            pass
+        except Exception as problem:
+            complain(problem)
+            if not begun:
+                await self.fixed(503)(scope, receive, send)
+
+    def fixed(self, status: int) -> Response:
+        """Answer with the constant of this status."""
+        return reply(status, f'{{"error":"{self._sentences[status]}"}}'.encode())
+
+
+def shows_token(scope: Scope, token: bytes) -> bool:
+    """Tell whether a request shows the token, once, as a bearer."""
+    shown = [value for name, value in scope["headers"] if name == b"authorization"]
+    return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + token)
+
+
+async def read_body(request: Request, *, small: int, longest: Callable[[], int], seconds: float) -> bytes | int:
+    """Return the body, or the status that says why it is not read to its end.
+
+    Up to `small` bytes are read whatever they are; only for more is `longest` asked how many are allowed.
+    """
+    content = bytearray()
+    limit = small
+    declared = request.headers.get("content-length", "")
+    expected = int(declared) if declared.isdecimal() and declared.isascii() else 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                content += chunk
+                size = max(expected, len(content))
+                if size > limit:
+                    limit = max(small, await run_in_threadpool(longest))
+                    if size > limit:
+                        return 413
+    except TimeoutError:
+        return 408
+    return bytes(content)
+
+
+def complain(problem: Exception) -> None:
+    """Tell the operator what went wrong: in our own words, or by its kind alone, since its text may hold a secret."""
+    text = str(problem) if isinstance(problem, RingfenceError) else f"{type(problem).__name__}. Please report this."
+    print(f"ringfence: a request could not be answered: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the only log)
+
+
+def run(
+    application: Application,
+    listening: socket.socket,
+    ready: Callable[[], None],
+    *,
+    seconds: float = RECEIVE_SECONDS,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+) -> None:
+    """Serve on an open socket until SIGTERM or SIGINT, with TLS if there is a certificate."""
+
+    class Connection(_Connection):
+        receive_seconds = seconds
+
+    for name in ("uvicorn", "uvicorn.error"):  # what they would say is about callers, or a traceback
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    config = uvicorn.Config(
+        application,
+        interface="asgi3",
+        http=Connection,
+        ws="none",
+        loop="asyncio",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS,
+        timeout_graceful_shutdown=30,
+        ssl_certfile=certificate,
+        ssl_keyfile=private_key,
+    )
+    _Server(config, ready).run(sockets=[listening])
+
+
+class _Connection(H11Protocol):
+    """A connection that must bring its request's head in time; `read_body` sees to the rest."""
+
+    receive_seconds = RECEIVE_SECONDS
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(self.receive_seconds, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        request: object = self.cycle
+        if request is None:
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready, and ends in peace when it is told to."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.should_exit = True
