@@ -14,6 +14,7 @@ from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
+from tests.browser import window  # noqa: F401 (a fixture)
 from tests.support import MakePlan
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.

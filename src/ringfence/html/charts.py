@@ -18,6 +18,7 @@ MOST_SERIES = len(COLOURS)
 INK, SOFT, GRID = "#1c2430", "#55606e", "#e1e5ea"
 
 _LEFT, _RIGHT, _TOP, _PLOT, _BELOW, _ROW = 50, 14, 30, 200, 58, 19
+_SMALLEST = 1e-290  # what is closer to 0 counts as 0
 _CHARACTER = 6.6  # how wide a letter of 13 units is, roughly
 
 
@@ -137,11 +138,8 @@ class _Axis:
     def over(
         cls, values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = False
     ) -> "_Axis":
-        low, high = (min(values), max(values)) if values else (0.0, 1.0)
-        if log:
-            ticks = _log_ticks(low, high) if values else (1.0, 10.0)
-        else:
-            ticks = _ticks(min(low, 0.0) if from_zero else low, high)
+        low, high = (min(values), max(values)) if values else (1.0, 10.0)
+        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0) if from_zero else low, high)
         return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
 
     def cut(self, high: float) -> "_Axis":
@@ -152,8 +150,10 @@ class _Axis:
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:
     """Return about five round numbers, the first at or below `low`, the last at or above `high`."""
-    if not high > low:
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    largest = max(abs(low), abs(high))
+    if high - low <= 1e-9 * max(largest, _SMALLEST):  # all the same
+        half = largest / 2 if largest > _SMALLEST else 0.5
+        low, high = low - half, high + half
     raw = (high - low) / 4
     unit = 10.0 ** math.floor(math.log10(raw))
     step = next(unit * nice for nice in (1, 2, 2.5, 5, 10) if unit * nice >= raw * (1 - 1e-9))
@@ -163,6 +163,8 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
 
 def _log_ticks(low: float, high: float) -> tuple[float, ...]:
     """Return round numbers around and between `low` and `high`: powers of ten, with 2 and 5 where there is room."""
+    if high <= low * (1 + 1e-9):  # all the same
+        low, high = low / 2, high * 2
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-12)
     decades = last - first
     steps = (1.0, 2.0, 5.0) if decades <= 2 else (1.0,)
@@ -171,12 +173,13 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
     inside = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
     below = [tick for tick in ticks if tick <= low * (1 + 1e-9)]
     above = [tick for tick in ticks if tick >= high * (1 - 1e-9)]
-    return tuple(sorted({*below[-1:], *inside, *above[:1]})) or (low, high)
+    return tuple(sorted({*below[-1:], *inside, *above[:1]}))
 
 
 def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
     def fits(x: float, *ys: float) -> bool:
-        return all(map(math.isfinite, (x, *ys))) and (x > 0 or not log_x) and (min(ys) > 0 or not log_y)
+        finite = all(map(math.isfinite, (x, *ys)))
+        return finite and (x > _SMALLEST or not log_x) and (min(ys) > _SMALLEST or not log_y)
 
     spread = line.spread or [(y, y) for _, y in line.points]
     kept = [(point, ends) for point, ends in zip(line.points, spread, strict=True) if fits(*point, *ends)]

@@ -3,6 +3,8 @@
     silo.toml      name, data file, schema file, target, and the port if the door is one
     NAME.ledger    everything that was ever allowed and released
     signing.key    Ed25519 private key that signs the silo's certificates
+    operator.token what the operator must enter at the page, made when that is first served
+    plans/         plans that wait for the operator's decision
     agent.lock     held by the one agent that serves the folder
     door.sock      the agent's door, if it is not a port
     door.token     what a courier must show at a port
