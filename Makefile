@@ -5,13 +5,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test packages check clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
-test: check
+test: packages check
 	$(BIN)/pytest -n 2 -q
+
+# The browser that looks at our pages; the tests fail without it.
+packages:
+	.ci/packages
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ringfence.html.markup import Html, Value, tag, together
+from ringfence.html.markup import Html, Value, readable, tag, together
 
 WIDTH = 440
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
@@ -104,8 +104,9 @@ def bar_chart(
                 )
             )  # fmt: skip
     first = bottom + 58
-    parts += [_key(name, first + _ROW * n, COLOURS[n], None, thick=9) for n, name in enumerate(names)]
-    rows = len(names)
+    keys = names if len(names) > 1 else []
+    parts += [_key(name, first + _ROW * n, COLOURS[n], None, thick=9) for n, name in enumerate(keys)]
+    rows = len(keys)
     if any(bar.limit is not None for bar in bars):
         parts += [tag("line", x1=20, x2=20, y1=first + _ROW * rows - 11, y2=first + _ROW * rows + 2, stroke=INK,
                       stroke_width=2), _words(40, first + _ROW * rows, limit_name, fill=INK)]  # fmt: skip
@@ -221,7 +222,7 @@ def _key(label: str, y: float, colour: str, dash: str | None, *, thick: int = 2)
 
 
 def _words(x: float, y: float, text: str, *, anchor: str | None = None, fill: str = SOFT, size: int = 13) -> Html:
-    return tag("text", text, x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size)
+    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size)
 
 
 def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:

@@ -48,7 +48,8 @@ a { color: var(--blue); }
 :focus-visible { outline: 3px solid #2f81c7; outline-offset: 2px; }
 form { margin: 0 0 1rem; }
 .actions { display: flex; flex-wrap: wrap; gap: 0.6rem; align-items: center; }
-.actions form { margin: 0; }
+.actions form, td form { margin: 0; }
+
 label { display: block; font-size: 0.9rem; font-weight: 600; margin-bottom: 0.3rem; }
 input, textarea { width: 100%; font-size: 1rem; padding: 0.55rem 0.65rem; border: 1px solid #7b8694; border-radius: 5px;
   margin-bottom: 0.7rem; }

@@ -236,6 +236,7 @@ def serve(house: House, *, port: int = 0, ready: Callable[[str], None] = lambda 
         raise SiloError(f"{path} cannot be read or written by this user: run this as the folder's owner.") from None
     if len(token) < 32:
         raise SiloError(f"{path} holds no token of 32 characters or more; delete it, and a new one is made.")
+    pending.folder_of(house)
     with house.ledger():
         pass  # one that cannot be trusted is a reason not to begin
     try:

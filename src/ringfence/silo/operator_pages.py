@@ -46,8 +46,8 @@ def home(key: str, state: dict[str, Any], waiting: Pending, *, notice: str = "",
         tag("p", notice, class_="note", role="status") if notice else None,
         tag("p", problem, class_="note warning", role="alert") if problem else None,
         _budget(state),
-        _waiting(key, waiting),
         _running(key, [plan for plan in state["plans"] if plan["state"] == "running"]),
+        _waiting(key, waiting),
         _ended([plan for plan in state["plans"] if plan["state"] != "running"]),
     )
 
