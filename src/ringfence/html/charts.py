@@ -90,7 +90,7 @@ def bar_chart(
             at = top + thick * number
             parts.append(
                 tag(
-                    "rect", x=across.start, y=at, width=_place(max(across(finite) - across.start, 1)), height=thick - 3,
+                    "rect", x=across.start, y=at, width=_place(max(across(finite) - across.start, 0)), height=thick - 3,
                     fill=COLOURS[number], rx=1,
                 )
             )  # fmt: skip
