@@ -13,11 +13,13 @@ from ringfence.errors import OutputError
 from ringfence.planning.prescribe import Wishes
 from ringfence.protocol.losses import Logistic
 from ringfence.report.audited import audit_report
+from ringfence.report.conducted_page import conducted_report
 from ringfence.report.page import Report
 from ringfence.report.reproduced import write_single_page
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
 from tests.report.conftest import AUDIT, HOSTILE, Trained
+from tests.support import MakePlan
 
 
 def words(report: Report) -> str:
@@ -112,6 +114,16 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
+
+
+def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:
+    plan = plan_of()
+    claimed = {"epsilon": 1.0, "delta": 1e-6, "alone_epsilon": 7.5}
+    silos = {"clinic": {"records": 40, "answered": 5, "claimed": claimed}}
+    content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
+    text = words(conducted_report(plan, content, []))
+    assert "epsilon if the shuffler helps the server" in text
+    assert "7.5" in text
 
 
 @pytest.mark.parametrize(("refuted", "title"), [(False, "does not refute"), (True, "refutes the claim")])

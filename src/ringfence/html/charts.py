@@ -18,13 +18,14 @@ MOST_SERIES = len(COLOURS)
 INK, SOFT, GRID = "#1c2430", "#55606e", "#e1e5ea"
 
 _LEFT, _RIGHT, _TOP, _PLOT, _BELOW, _ROW = 50, 14, 30, 200, 58, 19
+_ABOVE, _THICK = 10, 15  # of bars
 _SMALLEST = 1e-290  # what is closer to 0 counts as 0
 _CHARACTER = 6.6  # how wide a letter of 13 units is, roughly
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points; `spread` has the low and high end of each point's error bar. `level` draws no marks."""
+    """A line through points; `spread` has the low and high end of each point's error bar. a `level` has no marks."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -73,45 +74,42 @@ def bar_chart(
     """Draw for every name one horizontal bar per value, called `names`, and a mark at its limit."""
     largest = max((v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)), default=0.0)
     across = _Axis.over([0.0, largest], _LEFT + 46, WIDTH - 62, from_zero=True)
-    thick, gap, above = 15, 13, 10
-    step = thick * len(names) + gap
-    bottom = above + step * len(bars)
-    parts = [
-        tag("line", x1=across(tick), x2=across(tick), y1=above - 4, y2=bottom, stroke=GRID) for tick in across.ticks
-    ]
+    step = _THICK * len(names) + 13
+    bottom = _ABOVE + step * len(bars)
+    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
     parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
     parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", fill=INK))
-    for row, bar in enumerate(bars):
-        top = above + step * row
-        label = bar.label if len(bar.label) <= 13 else bar.label[:12] + "…"
-        parts.append(_words(across.start - 8, top + thick * len(names) / 2 + 4, label, anchor="end", fill=INK))
-        for number, value in enumerate(bar.values):
-            finite = min(value, largest)
-            at = top + thick * number
-            parts.append(
-                tag(
-                    "rect", x=across.start, y=at, width=_place(max(across(finite) - across.start, 0)), height=thick - 3,
-                    fill=COLOURS[number], rx=1,
-                )
-            )  # fmt: skip
-            parts.append(_words(across(finite) + 6, at + 10, _number(value), size=12))
-        if bar.limit is not None and math.isfinite(bar.limit):
-            at_limit = across(bar.limit)
-            parts.append(
-                tag(
-                    "line", x1=at_limit, x2=at_limit, y1=top - 4, y2=top + thick * len(names) + 1, stroke=INK,
-                    stroke_width=2,
-                )
-            )  # fmt: skip
+    parts += [_bars(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
+    keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
     first = bottom + 58
-    keys = names if len(names) > 1 else []
     parts += [_key(name, first + _ROW * n, COLOURS[n], None, thick=9) for n, name in enumerate(keys)]
-    rows = len(keys)
     if any(bar.limit is not None for bar in bars):
-        parts += [tag("line", x1=20, x2=20, y1=first + _ROW * rows - 11, y2=first + _ROW * rows + 2, stroke=INK,
-                      stroke_width=2), _words(40, first + _ROW * rows, limit_name, fill=INK)]  # fmt: skip
-        rows += 1
-    return _sheet(first + _ROW * rows - 12, title, description, parts)
+        parts += [
+            _mark(20, first + _ROW * len(keys) - 11, 13),
+            _words(40, first + _ROW * len(keys), limit_name, fill=INK),
+        ]
+        keys.append(limit_name)
+    return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
+
+
+def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
+    """Draw one name's bars; an infinite one ends where the axis does."""
+    height = _THICK * len(bar.values)
+    label = bar.label if len(bar.label) <= 13 else f"{bar.label[:5]}…{bar.label[-7:]}"  # names may end in a number
+    parts = [_words(across.start - 8, top + height / 2 + 4, label, anchor="end", fill=INK)]
+    for number, value in enumerate(bar.values):
+        end = across(min(value, across.high))
+        at = top + _THICK * number
+        length = _place(end - across.start)
+        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, fill=COLOURS[number], rx=1))
+        parts.append(_words(end + 6, at + 10, _number(value), size=12))
+    if bar.limit is not None and math.isfinite(bar.limit):
+        parts.append(_mark(across(bar.limit), top - 4, height + 5))
+    return together(*parts)
+
+
+def _mark(x: float, y: float, length: float) -> Html:
+    return tag("line", x1=x, x2=x, y1=y, y2=y + length, stroke=INK, stroke_width=2)
 
 
 def figure(chart: Html | None, caption: str) -> Html | None:
@@ -210,7 +208,7 @@ def _line(line: Line, across: _Axis, upward: _Axis, colour: str, dash: str | Non
         "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke=colour, stroke_width=2,
         stroke_dasharray=dash, stroke_linejoin="round",
     )  # fmt: skip
-    few = len(places) <= 24 and not line.level
+    few = len(places) <= (1 if line.level else 24)
     return together(*bars, path, *(tag("circle", cx=x, cy=y, r=2.6, fill=colour) for x, y in places if few))
 
 

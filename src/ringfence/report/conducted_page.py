@@ -50,14 +50,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 figures["budgets"],
                 "What the answers that were used cost, beside what the plan claims for all its rounds.",
             ),
-            table(
-                "Per silo",
-                ["silo", "records", "rounds used", "claimed epsilon", "at delta"],
-                [
-                    (name, s["records"], s["answered"], float(s["claimed"]["epsilon"]), float(s["claimed"]["delta"]))
-                    for name, s in silos.items()
-                ],
-            ),
+            _silos(silos),
         ),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
         _participation(content["rounds"]),
@@ -79,6 +72,18 @@ def _claims(content: Mapping[str, Any]) -> list[Html]:
         ),
         tag("h3", "The words"),
     ]
+
+
+def _silos(silos: Mapping[str, Any]) -> Html:
+    """Show each silo's claims; where a plan trusts a shuffler, also what holds without that trust."""
+    alone = any("alone_epsilon" in silo["claimed"] for silo in silos.values())
+    rows: list[tuple[Value, ...]] = []
+    for name, silo in silos.items():
+        claimed = silo["claimed"]
+        row = (name, silo["records"], silo["answered"], float(claimed["epsilon"]), float(claimed["delta"]))
+        rows.append((*row, claimed.get("alone_epsilon", "")) if alone else row)
+    header = ["silo", "records", "rounds used", "claimed epsilon", "at delta"]
+    return table("Per silo", [*header, "epsilon if the shuffler helps the server"] if alone else header, rows)
 
 
 def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:

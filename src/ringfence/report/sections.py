@@ -7,7 +7,7 @@ from ringfence.html.markup import Html, Value, section, table, tag, together
 from ringfence.protocol.plan import Plan
 from ringfence.tracking import FOLLOWED, Progress
 
-MOST_BARS = 30
+MOST_BARS = 20
 
 WORDS = (
     ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
