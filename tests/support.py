@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence.planning.charges import task_event
+from ringfence.planning.events import BinomialRelease, Event
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, unpack
 from ringfence.protocol.plan import Plan, SiloTerms, Survey
@@ -82,3 +83,9 @@ def charged_when_drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[int]
 
     monkeypatch.setattr(randomness, "draw", watched)
     return seen
+
+
+def shift_in(event: Event) -> float:
+    """Return the shift of a Gaussian event."""
+    assert not isinstance(event, BinomialRelease)
+    return event.shift

@@ -11,7 +11,8 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event as Record
 
 from ringfence.errors import OutputError
-from ringfence.planning.prescribe import Member, Wishes, make_plan, plan_for
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.wishes import Wishes, plan_for
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
 from ringfence.silo.records import Records

@@ -17,7 +17,7 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
-from ringfence.planning.prescribe import Wishes
+from ringfence.planning.wishes import Wishes
 from ringfence.protocol.plan import Plan
 from ringfence.server.rounds import Outcome
 from ringfence.silo.ledger import Ledger

@@ -9,6 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ringfence.errors import RingfenceError
+    from ringfence.estimators import (
+        FederatedHuberRegressor,
+        FederatedLinearRegression,
+        FederatedLinearSVC,
+        FederatedLogisticRegression,
+        FederatedQuantileRegressor,
+    )
     from ringfence.model import Model
     from ringfence.planning.prescribe import Member, make_plan
     from ringfence.protocol.plan import Plan
@@ -22,6 +29,11 @@ __version__ = version("ringfence")
 
 _HOMES = {
     "Budget": "ringfence.silo.ledger",
+    "FederatedHuberRegressor": "ringfence.estimators",
+    "FederatedLinearRegression": "ringfence.estimators",
+    "FederatedLinearSVC": "ringfence.estimators",
+    "FederatedLogisticRegression": "ringfence.estimators",
+    "FederatedQuantileRegressor": "ringfence.estimators",
     "Gate": "ringfence.silo.gate",
     "Ledger": "ringfence.silo.ledger",
     "Member": "ringfence.planning.prescribe",
@@ -39,6 +51,11 @@ _HOMES = {
 
 __all__ = [
     "Budget",
+    "FederatedHuberRegressor",
+    "FederatedLinearRegression",
+    "FederatedLinearSVC",
+    "FederatedLogisticRegression",
+    "FederatedQuantileRegressor",
     "Gate",
     "Ledger",
     "Member",

@@ -10,6 +10,7 @@ __all__ = [
     "DatasetError",
     "DeploymentError",
     "DoorError",
+    "EstimatorError",
     "LedgerBusyError",
     "LedgerDamagedError",
     "LedgerError",
@@ -79,6 +80,13 @@ class TranscriptError(RingfenceError):
     """A run's transcript cannot be continued: it is in use, damaged, or of another plan; name another folder."""
 
 
+class EstimatorError(RingfenceError, ValueError):
+    """An estimator was made or fitted with what it cannot use: correct the argument that is named.
+
+    It is a ValueError too, since that is what scikit-learn's own tools expect of an estimator.
+    """
+
+
 class SweepError(RingfenceError):
     """A sweep cannot run, or its file is not what was asked for: what is in the file stays."""
 
@@ -105,3 +113,7 @@ class DoorError(RingfenceError):
 
 class CertificateError(RingfenceError):
     """A certificate does not show what it says: do not rely on it."""
+
+
+class ShufflerError(RingfenceError):
+    """A shuffler's folder cannot be used, or it does not serve what it is asked for."""

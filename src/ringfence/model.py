@@ -1,4 +1,4 @@
-"""The trained model: weights, and the plan they came from."""
+"""The trained model: weights, the plan they came from, and what the silos were promised for them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from ringfence.errors import MessageError
+from ringfence.errors import MessageError, OutputError
+from ringfence.export import LinearFunction
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, read_csv
 from ringfence.protocol.losses import Softmax
@@ -15,6 +16,7 @@ from ringfence.protocol.messages import Vector, pack, unpack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Categorical, Numeric
+from ringfence.report.statement import SiloGuarantee, Statement
 
 
 class Model(Public):
@@ -28,6 +30,8 @@ class Model(Public):
     weights: Vector
     rounds: Mapping[str, int] = Field(default_factory=dict)
     """How many rounds each silo answered."""
+    guarantees: Mapping[str, SiloGuarantee] = Field(default_factory=dict)
+    """What each silo's ledger showed when the run had ended; none where whoever made the model saw no ledger."""
 
     @model_validator(mode="after")
     def _fits_its_plan(self) -> "Model":
@@ -37,14 +41,30 @@ class Model(Public):
         return self
 
     @classmethod
-    def of(cls, plan: Plan, weights: FloatArray, rounds: Mapping[str, int]) -> "Model":
+    def of(
+        cls,
+        plan: Plan,
+        weights: FloatArray,
+        rounds: Mapping[str, int],
+        guarantees: Mapping[str, SiloGuarantee] | None = None,
+    ) -> "Model":
         """Make a model of learned weights."""
-        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds))
+        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds), guarantees=dict(guarantees or {}))
+
+    @property
+    def statement(self) -> Statement | None:
+        """What the silos' records were promised; None where whoever made the model saw no ledger."""
+        names = [terms.name for terms in self.plan.silos if terms.name in self.guarantees]
+        return Statement(self.plan, {name: self.guarantees[name] for name in names}) if names else None
 
     @property
     def coefficients(self) -> FloatArray:
         """The weights as a matrix: one row per feature of the schema, one column per output."""
         return unpack(self.weights).reshape(self.plan.data.width, self.plan.loss.outputs)
+
+    def linear(self) -> LinearFunction:
+        """Return the model as plain coefficients in the table's own units, to use or export elsewhere."""
+        return LinearFunction.of(self.plan.data, self.plan.loss, self.coefficients)
 
     def scores(self, features: FloatArray) -> FloatArray:
         """Return the linear scores of encoded features."""
@@ -91,7 +111,10 @@ class Model(Public):
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""
-        path.write_bytes(self.canonical())
+        try:
+            path.write_bytes(self.canonical())
+        except OSError as problem:
+            raise OutputError(f"The model could not be written to {path}: {problem.strerror}.") from None
 
     @classmethod
     def load(cls, path: Path) -> "Model":

@@ -36,7 +36,8 @@ class Progress:
     """What everybody may know of a round that is over.
 
     `update_norm` is the length of the averaged answers and `noise_norm` what their noise alone makes of it, the root
-    of its mean square; None where nobody answered, or where correlated noise has no such level. `epsilon` says what
+    of its mean square; None where nobody answered, or where correlated or shuffled noise
+    has no such level. `epsilon` says what
     the answers used so far have cost each followed silo, at its delta in the plan; it is empty between marks.
     """
 
@@ -132,7 +133,7 @@ class Recorder:
 
     def _noise_norm(self, outcome: Outcome) -> float | None:
         """Return √(length·Σ(N/M·p_i·σ_i)²): the averaged answers are those of `server.rounds.mean_update`."""
-        if not outcome.answered or self.plan.correlation:
+        if not outcome.answered or self.plan.correlation or self.plan.shuffle is not None:
             return None
         share = len(self.plan.silos) / len(outcome.answered)
         weights = {terms.name: terms.weight for terms in self.plan.silos}

@@ -16,11 +16,13 @@ from ringfence.errors import ApprovalError, RecordsError, TrainingError
 from ringfence.model import Model
 from ringfence.planning import accountant
 from ringfence.planning.charges import plan_events
+from ringfence.planning.events import as_seen_alone
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.report.statement import SiloGuarantee, Statement
 from ringfence.server import rounds
+from ringfence.server.shuffled import Collect
 from ringfence.server.survey import Findings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
@@ -32,12 +34,13 @@ class Silo:
     """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
 
     `cap` is the most that all runs on this data set together may cost; without one, the operator who starts
-    a run grants what it needs on top of what was spent before.
+    a run grants what it needs on top of what was spent before. `key` signs what goes through a shuffler.
     """
 
     records: Records
     ledger: Path
     cap: Budget | None = None
+    key: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -66,25 +69,29 @@ def train(
     *,
     watch: Callable[[rounds.Outcome], None] = lambda outcome: None,
     peer_to_peer: bool = False,
+    collect: Collect | None = None,
 ) -> Result:
     """Approve the plan at every silo, run its rounds through the gates, and end it.
 
-    With `peer_to_peer` there is no server: every silo takes the steps itself (`ringfence.peers`). Raises
-    ApprovalError, before anything is released anywhere, if a silo's cap does not cover the plan.
+    With `peer_to_peer` there is no server: every silo takes the steps itself (`ringfence.peers`). A plan that trusts
+    a shuffler needs one to `collect` from (`shuffle.local`), and silos with keys. Raises ApprovalError, before anything
+    is released anywhere, if a silo's cap does not cover the plan.
     """
+    if (collect is None) != (plan.shuffle is None) or (peer_to_peer and plan.shuffle is not None):
+        raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
     with ExitStack() as open_files:
         gates: dict[str, Gate] = {}
         ledgers: dict[str, Ledger] = {}
         for name, silo in silos.items():
             ledgers[name] = open_files.enter_context(_ledger(plan, name, silo))
-            gates[name] = Gate(silo.records, ledgers[name])
+            gates[name] = Gate(silo.records, ledgers[name], silo.key)
         try:
             for gate in gates.values():
                 gate.approve(plan)
             if peer_to_peer:
                 trained = peers.run(plan, gates, watch=watch)
             else:
-                trained = rounds.run(plan, _ask(gates), watch=watch)
+                trained = rounds.run(plan, _ask(gates), watch=watch, collect=collect)
         finally:
             # Also after an error or Ctrl-C: what was not asked for must not stay reserved.
             for name, gate in gates.items():
@@ -92,7 +99,7 @@ def train(
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        model = Model.of(plan, trained.weights, answered)
+        model = Model.of(plan, trained.weights, answered, guarantees)
         return Result(model, Statement(plan, guarantees), trained.history, trained.findings)
 
 
@@ -120,7 +127,7 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
     terms = plan.terms(name)
     if terms is None:
         raise ApprovalError(f"Silo '{name}' has no part in this plan.")
-    asked = Budget(terms.epsilon, terms.delta)
+    asked = Budget(terms.epsilon, terms.delta, terms.alone_epsilon)
     if not silo.ledger.exists():
         return Ledger.create(silo.ledger, silo=name, budget=silo.cap or asked)
     ledger = Ledger.open(silo.ledger)
@@ -134,9 +141,11 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
         return ledger
     delta = max(account.budget.delta, terms.delta)
     events = [*account.reserved(without=plan.digest()), *plan_events(plan, terms)]
-    needed = Budget(accountant.epsilon(events, delta), delta)
+    epsilon = max(accountant.epsilon(events, delta), account.budget.epsilon)
+    alone = max(accountant.epsilon(as_seen_alone(events), delta), account.budget.most_alone, epsilon)
+    needed = Budget(epsilon, delta, alone if alone > epsilon else None)
     if not account.budget.covers(needed):
-        ledger.grant(Budget(max(needed.epsilon, account.budget.epsilon), delta))
+        ledger.grant(needed)
     return ledger
 
 
@@ -152,4 +161,6 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
         delta=terms.delta,
         total_epsilon=account.spent(),
         total_delta=account.budget.delta,
+        alone_epsilon=accountant.epsilon(as_seen_alone(approved.charged()), terms.delta),
+        total_alone_epsilon=account.spent_alone(),
     )

@@ -1,27 +1,32 @@
 """From one CSV file per silo to a trained model: what `ringfence train` does."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
 from ringfence.planning.events import require_positive, require_probability
 from ringfence.planning.explain import as_data
-from ringfence.planning.prescribe import Member, Proposal, Wishes, propose_for
+from ringfence.planning.prescribe import Member, Proposal
 from ringfence.planning.surveys import make_survey
+from ringfence.planning.wishes import Wishes, propose_for
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Numeric, Schema, load_schema
+from ringfence.protocol.shuffle import Keys
 from ringfence.server.rounds import Outcome
 from ringfence.server.survey import scales
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
 from ringfence.training import Result, Silo, evaluate, split, train
+
+if TYPE_CHECKING:
+    from ringfence.shuffle.local import LocalShuffler
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Request:
     tests: Mapping[str, Path] = field(default_factory=dict)
     seed: int | None = None
     ledgers: Path | None = None
-    cap: tuple[float, float] | None = None
+    cap: tuple[float, ...] | None = None
     peer_to_peer: bool = False
 
 
@@ -136,12 +141,6 @@ def train_files(
             held_out = load_records(request.tests[name], schema)
         if held_out is not None:
             tests[name] = (held_out.features, held_out.targets)
-    proposal = propose_for(request.wishes, schema, {name: len(part) for name, part in training.items()})
-    planned(proposal.plan)
-    silos = {
-        name: Silo(training[name], (request.ledgers or path.parent) / f"{name}.ledger", cap)
-        for name, path in paths.items()
-    }
     losses: dict[int, float] = {}
 
     def observe(outcome: Outcome) -> None:
@@ -149,8 +148,23 @@ def train_files(
             losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
         watch(outcome)
 
-    marked = marks(proposal.plan)
-    result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer)
+    sizes = {name: len(part) for name, part in training.items()}
+    with _shuffler(request.wishes, paths) as shuffler:
+        wishes = request.wishes if shuffler is None else replace(request.wishes, keys=shuffler.keys)
+        proposal = propose_for(wishes, schema, sizes)
+        planned(proposal.plan)
+        marked = marks(proposal.plan)
+        silos = {
+            name: Silo(
+                training[name],
+                (request.ledgers or path.parent) / f"{name}.ledger",
+                cap,
+                None if shuffler is None else shuffler.silos[name],
+            )
+            for name, path in paths.items()
+        }
+        collect = None if shuffler is None else shuffler.collect(proposal.plan)
+        result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
     return Outcomes(proposal, result, evaluate(result.model, tests) if tests else None, losses)
 
 
@@ -160,6 +174,10 @@ def what_if(wishes: Wishes, plan: Plan) -> dict[float, Proposal]:
     Numbers only: no record is looked at. A factor for which there is no plan is left out.
     """
     sizes = {terms.name: terms.records for terms in plan.silos}
+    if plan.shuffle is not None:
+        keys = {terms.name: terms.key for terms in plan.silos if terms.key is not None}
+        pinned = Keys(server=plan.shuffle.server_key, shuffler=plan.shuffle.shuffler_key, silos=keys)
+        wishes = replace(wishes, keys=pinned)
     proposals: dict[float, Proposal] = {}
     for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
         budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in wishes.budgets.items()}
@@ -175,8 +193,23 @@ def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, tuple[Fl
     return float(np.mean(np.concatenate(values)))
 
 
-def _cap(epsilon: float, delta: float) -> Budget:
-    return Budget(require_positive("the cap's epsilon", epsilon), require_probability("the cap's delta", delta))
+def _shuffler(wishes: Wishes, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":
+    """Return a shuffler of this process if the wishes trust one: whoever trains on all files runs all parties."""
+    if wishes.trust != "shuffler":
+        return nullcontext()
+    if wishes.keys is not None:
+        raise PlanError("Whoever trains on all files makes all keys anew: leave the keys out.")
+    try:
+        from ringfence.shuffle.local import local_shuffler
+    except ModuleNotFoundError as missing:
+        raise TrainingError(
+            f"Sealing needs the module '{missing.name}', which is not installed: install ringfence[deployment]."
+        ) from None
+    return local_shuffler(silos)
+
+
+def _cap(epsilon: float, delta: float, alone: float | None = None) -> Budget:
+    return Budget(require_positive("the cap's epsilon", epsilon), require_probability("the cap's delta", delta), alone)
 
 
 def silo_paths(files: Sequence[Path]) -> dict[str, Path]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.planning.prescribe import Wishes
+from ringfence.planning.wishes import Wishes
 from ringfence.workflow import Request, train_files
 from tests.cli.conftest import Federation, Ringfence, check_one_sentence
 

@@ -30,9 +30,11 @@ def words(text: str) -> str:
 def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
         "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "verify",
-        "tour", "schema", "schema draft", "server", "server run", "server start", "federation", "federation init",
+        "tour", "schema", "schema draft", "server", "server run", "server start", "server key", "federation",
+        "federation init", "shuffler", "shuffler init", "shuffler add", "shuffler serve", "shuffler status",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
-        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier",
+        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "model",
+        "model export", "model statement",
     }  # fmt: skip
 
 
@@ -54,7 +56,8 @@ def test_every_command_has_help_that_explains_every_option(ringfence: Ringfence,
 def test_the_shared_options_are_offered_by_both_commands_and_name_every_algorithm(command: str) -> None:
     options = {option: p for p in COMMANDS[command].params for option in p.opts}
     assert {"--algorithm", "--risk", "--max-rounds", "--sampling", "--correlation", "--average", "--survey", "--loss",
-            "--quantile", "--margin", "--distance", "--ridge", "--available"} <= set(options)  # fmt: skip
+            "--quantile", "--margin", "--distance", "--ridge", "--available", "--trust", "--keys", "--quorum",
+            "--bits"} <= set(options)  # fmt: skip
     assert all(name in options["--algorithm"].help for name in METHODS)
 
 
@@ -67,7 +70,7 @@ def same_but_for_its_name(plan: dict[str, Any]) -> dict[str, Any]:
     [
         (
             ["--risk", "empirical", "--max-rounds", "100", "--quantile", "0.5", "--correlation", "0", "--ridge", "0",
-             "--weights", "records", "--average", "weighted", "--delta", "1e-6",
+             "--weights", "records", "--average", "weighted", "--delta", "1e-6", "--trust", "nobody",
              "--budget", f"south=1,{1 / 3000**2!r}"],
             [],
         ),

@@ -15,7 +15,8 @@ from ringfence.deployment.nvflare import engine, federation, policy
 from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import RECORDS, SILOS, TARGET, Ground
 from ringfence.errors import DeploymentError
-from ringfence.silo.decisions import approve_plan, read_plan
+from ringfence.protocol.plan import load_plan
+from ringfence.silo.decisions import approve_plan
 from ringfence.silo.house import House
 from ringfence.silo.summary import summarise
 
@@ -60,14 +61,14 @@ def new_run(ground: Ground, name: str, *, rounds: int, options: tuple[str, ...] 
     ground.family.run(["plan", "--schema", ground.schema, "--target", TARGET, *sizes, "--epsilon", "0.25",
                        "--delta", "1e-7", "--rounds", str(rounds), "--out", ground.plan])  # fmt: skip
     for site in ground.sites:
-        approve_plan(House.open(site.folder), read_plan(ground.plan))
+        approve_plan(House.open(site.folder), load_plan(ground.plan))
     command: list[str | Path] = ["server", "run", ground.plan, "--folder", ground.folder / name, "--engine", "nvflare"]
     return ground.family.start(name, [*command, "--kit", ground.admin, *options])
 
 
 def charged(ground: Ground, silo: str, plan: Path) -> int:
     """Return how many rounds of the plan the silo's own ledger shows."""
-    digest = read_plan(plan).digest()
+    digest = load_plan(plan).digest()
     summary = summarise(ground.folder / "silos" / silo / f"{silo}.ledger")
     return int(next(p["charged"] for p in summary["plans"] if p["plan"] == digest))
 
@@ -99,7 +100,7 @@ def script(content: str, *arguments: str | Path) -> str:
 def test_a_run_of_twelve_rounds_trains_a_model_and_every_ledger_shows_twelve(ground: Ground) -> None:
     printed = ground.family.run(ground.server_run())
     report = json.loads((ground.folder / "run" / "report.json").read_text())
-    exchanges = read_plan(ground.plan).exchanges  # a survey may come before the rounds
+    exchanges = load_plan(ground.plan).exchanges  # a survey may come before the rounds
     assert exchanges >= 12
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
     assert [charged(ground, silo, ground.plan) for silo in SILOS] == [exchanges] * 3
@@ -113,7 +114,7 @@ def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: G
     ground.family.kill("courier of north")
     ground.start_courier(ground.sites[0])
     report = finish(ground, "fifty", run)
-    exchanges = read_plan(ground.plan).exchanges
+    exchanges = load_plan(ground.plan).exchanges
     assert exchanges >= 50
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
     assert [charged(ground, silo, ground.plan) for silo in SILOS] == [exchanges] * 3
@@ -125,7 +126,7 @@ def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
     ground.family.kill("engine server")
     ground.start_server()
     report = finish(ground, "survivor", run)
-    exchanges = read_plan(ground.plan).exchanges
+    exchanges = load_plan(ground.plan).exchanges
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, exchanges)
     assert "submitting it again" in (ground.folder / "survivor.log").read_text()
 

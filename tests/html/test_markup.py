@@ -60,9 +60,11 @@ def test_a_table_escapes_its_cells_and_names_itself() -> None:
 
 
 def test_an_outline_turns_margins_into_headings_lists_and_prose() -> None:
-    text = "What\n\n  - one\n  - two\n\n  In words: a\n  b.\n\nWhy\n\n  only this\n\nThe end <b>."
+    text = (
+        "What\n\n  - one\n    more\n  - two\n\n  In words: a\n  b:\n  - c\n    d\n\nWhy\n\n  only this\n\nThe end <b>."
+    )
     assert outline(text) == (
-        "<h3>What</h3><ul><li>one</li><li>two</li></ul><p>In words: a b.</p>"
+        "<h3>What</h3><ul><li>one more</li><li>two</li></ul><p>In words: a b:</p><ul><li>c d</li></ul>"
         "<h3>Why</h3><ul><li>only this</li></ul><p>The end &lt;b&gt;.</p>"
     )
 

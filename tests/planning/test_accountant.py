@@ -11,13 +11,17 @@ from hypothesis import strategies as st
 from ringfence.errors import AccountingError
 from ringfence.planning import accountant
 from ringfence.planning.events import (
+    BinomialRelease,
     DisjointBatchRelease,
     Event,
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    as_seen_alone,
 )
+from ringfence.planning.shuffling import binomial_shift
 from tests.planning.accountant_suite import DELTA, AccountantSuite
+from tests.support import shift_in
 
 
 class TestFullBatch(AccountantSuite):
@@ -149,7 +153,7 @@ def test_no_record_loses_more_than_is_reported(events: list[tuple[Event, int]]) 
     losses = []
     for spring, autumn in itertools.product(range(3), range(3)):  # every way in which a record can lie
         membership = {"spring": spring, "autumn": autumn}
-        losses.append(sum(Fraction(event.shift) ** 2 * count for event, count in events if seen(event, membership)))
+        losses.append(sum(Fraction(shift_in(event)) ** 2 * count for event, count in events if seen(event, membership)))
     assert max(losses) <= Fraction(reported) ** 2 <= max(losses) * (1 + Fraction(1, 10**12))
 
 
@@ -267,3 +271,94 @@ def test_any_fixed_size_run_costs_less_than_a_full_batch_run_of_the_same_shift(
     batch = max(1, min(records - 1, round(share * records)))
     cost = accountant.epsilon([(FixedSizeRelease(records, batch, shift), count)], delta)
     assert cost <= accountant.epsilon([(GaussianRelease(shift), count)], delta) * (1 + 1e-4)
+
+
+# -- counts from a shuffler --
+
+SLACK = 1e-8
+
+
+def counts(trials: int = 20_000, own: int | None = None, partition: str = "", part: int = 0) -> BinomialRelease:
+    """Counts of three coordinates that a record moves by four levels."""
+    return BinomialRelease(4.0, trials, trials // 2 if own is None else own, 3, SLACK, partition, part)
+
+
+def shift_of_counts(trials: int) -> float:
+    return binomial_shift(reach=4.0, trials=trials, dimension=3, slack=SLACK)
+
+
+def test_counts_are_a_gaussian_release_and_a_share_of_delta() -> None:
+    shift = shift_of_counts(20_000)
+    one: list[tuple[Event, int]] = [(counts(), 1)]
+    as_gaussian: list[tuple[Event, int]] = [(GaussianRelease(shift), 1)]
+    assert accountant.epsilon(one, DELTA) == pytest.approx(accountant.epsilon(as_gaussian, DELTA - SLACK), rel=1e-9)
+    assert accountant.delta(one, 0.5) == pytest.approx(accountant.delta(as_gaussian, 0.5) + SLACK, rel=1e-9)
+    assert accountant.epsilon(one, DELTA) > accountant.epsilon(as_gaussian, DELTA)
+    assert accountant.as_one_gaussian(one) is None, "not one: there is the share"
+
+
+def test_counts_compose_with_each_other_and_with_gaussian_releases() -> None:
+    together: list[tuple[Event, int]] = [(counts(), 5), (counts(30_000), 2), (GaussianRelease(0.2), 3)]
+    shift = math.sqrt(5 * shift_of_counts(20_000) ** 2 + 2 * shift_of_counts(30_000) ** 2 + 3 * 0.2**2)
+    expected = accountant.epsilon([(GaussianRelease(shift), 1)], DELTA - 7 * SLACK)
+    assert accountant.epsilon(together, DELTA) == pytest.approx(expected, rel=1e-9)
+    one_by_one = [(event, 1) for event, count in together for _ in range(count)]
+    assert accountant.epsilon(one_by_one[::-1], DELTA) == accountant.epsilon(together, DELTA)
+
+
+def test_counts_compose_with_sampled_batches_and_are_not_free() -> None:
+    sampled: list[tuple[Event, int]] = [(FixedSizeRelease(1000, 50, 0.5), 10)]
+    both = accountant.epsilon([*sampled, (counts(), 4)], DELTA)
+    assert both > accountant.epsilon(sampled, DELTA)
+    assert both > accountant.epsilon([(counts(), 4)], DELTA)
+    expected = accountant.epsilon([*sampled, (GaussianRelease(2 * shift_of_counts(20_000)), 1)], DELTA - 4 * SLACK)
+    assert both == pytest.approx(expected, rel=1e-6)
+
+
+def test_counts_of_disjoint_parts_cost_as_much_as_the_dearest_part() -> None:
+    parts: list[tuple[Event, int]] = [(counts(20_000 * (1 + part), None, "pass", part), 1) for part in range(4)]
+    dearest: list[tuple[Event, int]] = [(counts(), 1)]
+    assert accountant.epsilon(parts, DELTA) == accountant.epsilon(dearest, DELTA)
+    assert accountant.delta(parts, 0.3) == accountant.delta(dearest, 0.3)
+    twice: list[tuple[Event, int]] = [(counts(partition="pass", part=1), 2)]
+    assert accountant.epsilon(twice, DELTA) == accountant.epsilon([(counts(), 2)], DELTA), "the same records again"
+    two_passes: list[tuple[Event, int]] = [(counts(partition=name), 1) for name in ("one", "two")]
+    assert accountant.epsilon(two_passes, DELTA) == accountant.epsilon([(counts(), 2)], DELTA)
+    mixed_kinds: list[tuple[Event, int]] = [(counts(partition="pass"), 1), (DisjointBatchRelease("pass", 0, 0.3), 1)]
+    shift = math.hypot(shift_of_counts(20_000), 0.3)
+    assert accountant.epsilon(mixed_kinds, DELTA) == pytest.approx(
+        accountant.epsilon([(GaussianRelease(shift), 1)], DELTA - SLACK), rel=1e-9
+    )
+
+
+def test_when_the_shares_of_delta_use_it_up_nothing_is_claimed() -> None:
+    enough = int(DELTA / SLACK) - 1
+    assert accountant.epsilon([(counts(), enough)], DELTA) < math.inf
+    assert accountant.epsilon([(counts(), enough + 1)], DELTA) == math.inf
+    assert accountant.epsilon([(counts(), 10**9)], DELTA) == math.inf
+    assert accountant.delta([(counts(), 10**9)], 1.0) == 1.0
+
+
+def test_where_nothing_is_proved_of_counts_nothing_is_claimed() -> None:
+    few: list[tuple[Event, int]] = [(counts(8), 1)]
+    assert accountant.epsilon(few, DELTA) == math.inf
+    assert accountant.delta(few, 10.0) == 1.0
+    sampled: tuple[Event, int] = (PoissonRelease(0.1, 0.5), 3)
+    assert accountant.epsilon([*few, sampled], DELTA) == math.inf
+    assert accountant.delta([*few, sampled], 10.0) == 1.0
+    assert accountant.epsilon([(counts(8), 0)], DELTA) == 0.0, "nor charged where nothing was released"
+
+
+def test_mixing_is_relied_on_up_to_an_epsilon_of_60_and_one_s_own_coins_beyond() -> None:
+    many: list[tuple[Event, int]] = [(BinomialRelease(4.0, 20_000, 19_999, 3, 1e-12), 50_000)]
+    assert accountant.epsilon(many, DELTA) == math.inf
+    assert accountant.delta(many, 60.5) == 1.0
+    assert 60 < accountant.epsilon(as_seen_alone(many), DELTA) < math.inf
+
+
+@settings(max_examples=50, deadline=None)
+@given(own=st.integers(100, 10_000), times=st.integers(2, 10), rounds=st.integers(1, 20))
+def test_as_many_coins_of_others_as_of_one_s_own_make_the_cost_smaller(own: int, times: int, rounds: int) -> None:
+    events: list[tuple[Event, int]] = [(counts(times * own, own), rounds), (GaussianRelease(0.1), 1)]
+    shuffled, alone = accountant.epsilon(events, DELTA), accountant.epsilon(as_seen_alone(events), DELTA)
+    assert shuffled < alone or alone == math.inf

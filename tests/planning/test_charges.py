@@ -6,15 +6,26 @@ from typing import Any
 
 import pytest
 
+from ringfence.errors import AccountingError
 from ringfence.planning import accountant, correlation
 from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
+from ringfence.planning.events import (
+    BinomialRelease,
+    DisjointBatchRelease,
+    Event,
+    FixedSizeRelease,
+    GaussianRelease,
+    PoissonRelease,
+    as_seen_alone,
+)
 from ringfence.planning.prescribe import Member, make_plan
 from ringfence.protocol.algorithms import Localized, Phase
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import survey_sensitivity, task
 from ringfence.protocol.schema import Schema
-from tests.support import about_moments
+from ringfence.protocol.shuffle import Keys
+from tests.shuffle.mixed import make_mixed, schema_of
+from tests.support import about_moments, shift_in
 
 PHASES = Localized(smoothness=1.0, phases=tuple(Phase(rounds=r, penalty=0.1) for r in (4, 1, 7)))
 KINDS: dict[str, dict[str, Any]] = {
@@ -75,7 +86,7 @@ def test_a_full_round_s_shift_is_twice_the_clip_over_records_and_noise(schema: S
     for terms in plan.silos:
         ((event, count),) = plan_events(plan, terms)
         assert count == 12
-        assert event.shift == pytest.approx(2 * plan.clip / (terms.records * terms.sigma), rel=1e-6)
+        assert shift_in(event) == pytest.approx(2 * plan.clip / (terms.records * terms.sigma), rel=1e-6)
 
 
 def test_correlated_rounds_pay_for_every_row_that_a_record_moves(schema: Schema) -> None:
@@ -84,8 +95,8 @@ def test_correlated_rounds_pay_for_every_row_that_a_record_moves(schema: Schema)
         ((event, count),) = plan_events(plan, terms)
         assert count == 1
         alone = 2 * plan.clip / (terms.batch * terms.sigma)
-        assert event.shift == pytest.approx(alone * correlation.column_norm(0.4, 12), rel=1e-6)
-        assert event.shift > 1.2 * alone
+        assert shift_in(event) == pytest.approx(alone * correlation.column_norm(0.4, 12), rel=1e-6)
+        assert shift_in(event) > 1.2 * alone
 
 
 def test_every_part_belongs_to_the_plan_s_own_partition(schema: Schema) -> None:
@@ -115,13 +126,13 @@ def test_a_survey_s_shift_is_its_sensitivity_over_its_noise(schema: Schema) -> N
         for terms in asked.silos:
             survey, _ = plan_events(asked, terms)
             exact = survey_sensitivity(asked, terms.records) / (terms.survey_sigma or math.nan)
-            assert exact <= survey[0].shift <= exact * (1 + 1e-6)
+            assert exact <= shift_in(survey[0]) <= exact * (1 + 1e-6)
 
 
 def test_every_phase_costs_about_as_much_and_none_more_than_is_claimed(schema: Schema) -> None:
     plan = plan_for(schema, "phased")
     for terms in plan.silos:
-        shifts = [math.sqrt(count) * event.shift for event, count in plan_events(plan, terms)]
+        shifts = [math.sqrt(count) * shift_in(event) for event, count in plan_events(plan, terms)]
         assert shifts == pytest.approx([shifts[0]] * 3, rel=1e-5)
         assert accountant.as_one_gaussian(plan_events(plan, terms)) == pytest.approx(max(shifts), rel=1e-9)
 
@@ -135,3 +146,58 @@ def test_less_noise_costs_more_in_every_kind(schema: Schema) -> None:
             assert accountant.epsilon(plan_events(plan, quieter), 1e-6) > accountant.epsilon(
                 plan_events(plan, terms), 1e-6
             )
+
+
+# -- through a shuffler --
+
+
+@pytest.fixture(scope="module")
+def mixed() -> dict[str, Plan]:
+    """Plans of three silos of different sizes, two of which are enough, by sampling."""
+    keys = Keys(server="5e" * 32, shuffler="5f" * 32, silos=dict.fromkeys(("big", "mid", "small"), "a0" * 32))
+    sizes = {"big": 300, "mid": 200, "small": 120}
+    return {
+        sampling: make_mixed(schema_of(3), keys, sizes, quorum=2, sampling=sampling, epsilon=2.0)
+        for sampling in ("full", "one-pass")
+    }
+
+
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+def test_what_goes_through_a_shuffler_costs_what_its_rounds_cost_in_both_views(
+    mixed: dict[str, Plan], sampling: str
+) -> None:
+    plan = mixed[sampling]
+    for terms in plan.silos:
+        assert terms.alone_epsilon is not None
+        for view, claimed in ((list, terms.epsilon), (as_seen_alone, terms.alone_epsilon)):
+            at_once = accountant.epsilon(view(plan_events(plan, terms)), terms.delta)
+            one_by_one = accountant.epsilon(view(all_rounds(plan, terms)), terms.delta)
+            assert at_once == pytest.approx(one_by_one, rel=1e-9)
+            assert at_once <= claimed
+
+
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+def test_a_silo_counts_on_its_own_coins_and_those_of_the_smallest_others(mixed: dict[str, Plan], sampling: str) -> None:
+    plan = mixed[sampling]
+    shuffle = plan.shuffle
+    assert shuffle is not None
+    parts = {"full": 1, "one-pass": 3}[sampling]
+    for name, own, other in (("big", 300, 120), ("mid", 200, 120), ("small", 120, 200)):
+        terms = plan.terms(name)
+        assert terms is not None
+        event = task_event(plan, terms, task(plan, terms, 1, 1))
+        assert isinstance(event, BinomialRelease)
+        assert event.own == shuffle.coins * (own // parts)
+        assert event.trials == shuffle.coins * (own // parts + other // parts)
+        assert event.reach == pytest.approx(shuffle.levels, rel=1e-9)
+        assert event.reach > shuffle.levels, "rounding errors included"
+        assert (event.dimension, event.slack) == (plan.dimension, shuffle.slack)
+        assert (event.partition, event.part) == ((plan.digest(), 1) if sampling == "one-pass" else ("", 0))
+
+
+def test_too_few_shares_cost_nothing_because_they_are_refused(mixed: dict[str, Plan]) -> None:
+    plan = mixed["full"]
+    assert plan.shuffle is not None
+    fewer = plan.model_copy(update={"shuffle": plan.shuffle.model_copy(update={"shares": plan.shuffle.shares - 1})})
+    with pytest.raises(AccountingError, match="more shares"):
+        plan_events(fewer, plan.silos[0])

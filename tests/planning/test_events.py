@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 from ringfence.errors import AccountingError
 from ringfence.planning import accountant
 from ringfence.planning.events import (
+    BinomialRelease,
     DisjointBatchRelease,
     Event,
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    as_seen_alone,
     event_from_dict,
     per_round_event,
     run_events,
     shift_of,
 )
 from ringfence.protocol.plan import Sampling
+from tests.support import shift_in
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +38,23 @@ events = st.one_of(
     st.builds(lambda a, b, shift: FixedSizeRelease(max(a, b), min(a, b), shift), sizes, sizes, shifts),
     st.builds(PoissonRelease, st.floats(0, 1, exclude_min=True), shifts),
     st.builds(DisjointBatchRelease, st.text(min_size=1), st.integers(0, 10**12), shifts),
+    st.builds(
+        lambda reach, own, others, dimension, slack, partition, part: BinomialRelease(
+            reach, own + others, own, dimension, slack, partition, part
+        ),
+        shifts,
+        sizes,
+        st.integers(0, 10**12),
+        sizes,
+        st.floats(0, 1, exclude_min=True, exclude_max=True),
+        st.text(),
+        st.integers(0, 10**12),
+    ),
 )
+COUNTS = {
+    "kind": "binomial", "reach": 4.0, "trials": 100, "own": 40, "dimension": 3, "slack": 1e-9, "partition": "",
+    "part": 0,
+}  # fmt: skip
 ROUND = {"records": 100, "batch": 10, "clip": 2.0, "sigma": 0.5}
 
 
@@ -75,6 +94,25 @@ def test_an_event_survives_a_ledger_row(event: Event) -> None:
         {"kind": "disjoint-batch", "partition": "pass", "part": True, "shift": 1.0},
         {"kind": "disjoint-batch", "partition": "pass", "part": "0", "shift": 1.0},
         {"kind": "disjoint-batch", "partition": "pass", "part": 0, "shift": 0.0},
+        {"kind": "binomial"},
+        {name: value for name, value in COUNTS.items() if name != "part"},
+        COUNTS | {"reach": 0.0},
+        COUNTS | {"reach": math.inf},
+        COUNTS | {"trials": 0},
+        COUNTS | {"trials": 30},
+        COUNTS | {"trials": 100.0},
+        COUNTS | {"own": 0},
+        COUNTS | {"own": 101},
+        COUNTS | {"own": True},
+        COUNTS | {"dimension": 0},
+        COUNTS | {"slack": 0.0},
+        COUNTS | {"slack": 1.0},
+        COUNTS | {"slack": 1},
+        COUNTS | {"partition": None},
+        COUNTS | {"partition": 7},
+        COUNTS | {"part": -1},
+        COUNTS | {"part": 0.5},
+        COUNTS | {"shift": 1.0},
         {1: 2, "kind": "gaussian"},
         "gaussian",
         None,
@@ -83,6 +121,19 @@ def test_an_event_survives_a_ledger_row(event: Event) -> None:
 def test_a_damaged_row_is_refused(data: object) -> None:
     with pytest.raises(AccountingError):
         event_from_dict(data)
+
+
+def test_counts_seen_alone_have_the_silo_s_own_coins_and_everything_else_looks_the_same_to_all() -> None:
+    counts = event_from_dict(COUNTS)
+    assert isinstance(counts, BinomialRelease)
+    assert counts.is_mixed
+    others: list[tuple[Event, int]] = [(GaussianRelease(1.0), 2), (DisjointBatchRelease("pass", 1, 0.5), 1)]
+    [(alone, count), *unchanged] = as_seen_alone([(counts, 5), *others])
+    assert (alone, count) == (BinomialRelease(4.0, 40, 40, 3, 1e-9), 5)
+    assert isinstance(alone, BinomialRelease)
+    assert not alone.is_mixed
+    assert unchanged == others
+    assert as_seen_alone([(alone, 1)]) == [(alone, 1)]
 
 
 def test_every_kind_of_event_has_its_own_name() -> None:
@@ -101,7 +152,7 @@ def test_every_kind_of_event_has_its_own_name() -> None:
 def test_a_round_moves_by_two_clips_over_the_batch_in_units_of_the_noise(sampling: str, event: type[Event]) -> None:
     release = per_round_event(sampling, **ROUND, partition="pass")  # type: ignore[arg-type]
     assert isinstance(release, event)
-    assert release.shift == pytest.approx(2 * 2.0 / (10 * 0.5), rel=1e-8)
+    assert shift_in(release) == pytest.approx(2 * 2.0 / (10 * 0.5), rel=1e-8)
 
 
 def test_every_sampling_that_a_plan_may_name_has_its_own_event() -> None:
@@ -129,7 +180,7 @@ def test_a_full_batch_round_is_a_gaussian_release() -> None:
     for sampling in ("full", "fixed", "poisson"):
         release = per_round_event(sampling, records=100, batch=100, clip=2.0, sigma=0.5)
         assert isinstance(release, GaussianRelease)
-        assert release.shift == pytest.approx(2 * 2.0 / (100 * 0.5), rel=1e-6)
+        assert shift_in(release) == pytest.approx(2 * 2.0 / (100 * 0.5), rel=1e-6)
 
 
 @pytest.mark.parametrize("sampling", ["full", "poisson"])
@@ -139,7 +190,7 @@ def test_the_shift_covers_grid_rounding_and_summation(sampling: str) -> None:
     event = per_round_event(sampling, records=n, batch=batch, clip=1.0, sigma=1.0, dimension=d)
     widths = 2 if sampling == "poisson" else 1  # each neighbour's own half of the shift covers two roundings
     expected = 2 / batch * (1 + (n + d) * n * 2.0**-51) + widths * math.sqrt(d) * 2.0**-30
-    assert event.shift == pytest.approx(expected, rel=1e-15)
+    assert shift_in(event) == pytest.approx(expected, rel=1e-15)
 
 
 def clipped_sum(terms: Floats) -> Floats:

@@ -12,12 +12,14 @@ from ringfence.errors import AccountingError, PlanError, RingfenceError
 from ringfence.planning import accountant, defaults
 from ringfence.planning.charges import plan_events
 from ringfence.planning.planner import METHODS, SHARES
-from ringfence.planning.prescribe import Member, Proposal, Wishes, make_plan, plan_for, propose, propose_for
+from ringfence.planning.prescribe import Member, Proposal, make_plan, propose
+from ringfence.planning.wishes import Wishes, plan_for, propose_for
 from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Stage
 from ringfence.protocol.domain import Ball, Box, WholeSpace
 from ringfence.protocol.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, NonSmooth, Pinball, Squared
 from ringfence.protocol.plan import Participation, Plan, Sampling
 from ringfence.protocol.schema import Schema, parse_schema
+from tests.support import shift_in
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 EVEN = [Member(f"silo {i}", 400, 2.0, 1e-6) for i in range(4)]
@@ -98,7 +100,7 @@ def test_a_surveyed_plan_spends_every_budget_on_survey_and_rounds_together(schem
         if sampling in ("full", "one-pass"):  # where the whole is one Gaussian release too
             whole = accountant.as_one_gaussian(plan_events(proposal.plan, terms))
             assert whole is not None
-            assert (survey[0].shift / whole) ** 2 == pytest.approx(proposal.choice.survey, rel=1e-5)
+            assert (shift_in(survey[0]) / whole) ** 2 == pytest.approx(proposal.choice.survey, rel=1e-5)
 
 
 @pytest.mark.parametrize("theta", [0.2, 0.5, 0.9])

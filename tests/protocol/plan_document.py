@@ -44,6 +44,8 @@ DOCUMENT: dict[str, Any] = {
     "ridge": 0.01,
     "participation": {"silos": 1, "probability": None},
     "adjacency": "replace-one",
+    "trust": "nobody",
+    "shuffle": None,
     "silos": [
         {
             "name": "north",
@@ -54,6 +56,8 @@ DOCUMENT: dict[str, Any] = {
             "delta": 1e-6,
             "weight": 0.5,
             "survey_sigma": None,
+            "alone_epsilon": None,
+            "key": None,
         },
         {
             "name": "süd",
@@ -64,6 +68,8 @@ DOCUMENT: dict[str, Any] = {
             "delta": 1e-7,
             "weight": 0.5,
             "survey_sigma": None,
+            "alone_epsilon": None,
+            "key": None,
         },
     ],
 }
@@ -92,6 +98,27 @@ STAGES: Edits = {
         "penalty": 0.1,
         "average": "weighted",
     }
+}
+SHUFFLED: Edits = {
+    "sampling": "full",
+    "participation.silos": 2,
+    "trust": "shuffler",
+    "shuffle": {
+        "levels": 6,
+        "coins": 25,
+        "quorum": 2,
+        "slack": 1e-9,
+        "shares": 100,
+        "block": 8,
+        "width": 2,
+        "server_key": "5e" * 32,
+        "shuffler_key": "5f" * 32,
+    },
+    # 2L/g · √(K b)/2 / K
+    "silos.0": DOCUMENT["silos"][0]
+    | {"batch": 40, "sigma": 0.25 * (25 / 40) ** 0.5, "weight": 0.4, "alone_epsilon": 3.0, "key": "a0" * 32},
+    "silos.1": DOCUMENT["silos"][1]
+    | {"batch": 60, "sigma": 0.25 * (25 / 60) ** 0.5, "weight": 0.6, "alone_epsilon": 4.0, "key": "a1" * 32},
 }
 """Edits that make the document one of each other kind."""
 

@@ -15,6 +15,7 @@ from tests.protocol.plan_document import (
     DOCUMENT,
     LOCALIZED,
     ONE_PASS,
+    SHUFFLED,
     STAGES,
     SURVEY,
     Edits,
@@ -33,7 +34,9 @@ def shuffled(value: Any, order: random.Random) -> Any:
     return [shuffled(inner, order) for inner in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("edits", [{}, ACCELERATED, STAGES, LOCALIZED, SURVEY | ONE_PASS | {"correlation": 0.5}])
+@pytest.mark.parametrize(
+    "edits", [{}, ACCELERATED, STAGES, LOCALIZED, SHUFFLED, SURVEY | ONE_PASS | {"correlation": 0.5}]
+)
 def test_a_plan_survives_its_canonical_bytes(edits: Edits) -> None:
     plan = parse(edited(edits))
     assert json.loads(plan.canonical()) == edited(edits)
@@ -78,14 +81,23 @@ def test_defaults_that_are_written_out_do_not_change_the_digest() -> None:
     written = edited({"ridge": 0.0, "participation": {"silos": None, "probability": None}, "data.radius": None})
     written["algorithm"] = {"name": "minibatch-sgd", "step": 0.1, "momentum": 0.0, "skip": 0, "growth": 1.0}
     short["algorithm"] = {"name": "minibatch-sgd", "step": 0.1}
-    for path in ("format", "ridge", "participation", "adjacency", "correlation", "survey"):
+    for path in ("format", "ridge", "participation", "adjacency", "correlation", "survey", "trust", "shuffle"):
         del short[path]
     del short["data"]["radius"]
     for silo in short["silos"]:
-        del silo["survey_sigma"]
+        for path in ("survey_sigma", "alone_epsilon", "key"):
+            del silo[path]
     assert parse(short).digest() == parse(written).digest()
 
 
+THREE = SHUFFLED | {  # the third like the second
+    "silos": [
+        SHUFFLED["silos.0"] | {"weight": 0.25},
+        SHUFFLED["silos.1"] | {"weight": 0.375},
+        SHUFFLED["silos.1"] | {"weight": 0.375, "name": "west"},
+    ],
+    "participation.silos": 3,
+}
 CHANGES: list[Edits] = [
     {"run": "trial-2"},
     {"data.columns.age.lower": 1.0},
@@ -172,6 +184,20 @@ CHANGES: list[Edits] = [
     LOCALIZED | {"algorithm.phases.0.rounds": 2, "algorithm.phases.1.rounds": 3},
     LOCALIZED | {"algorithm.phases.1.penalty": 0.9},
     LOCALIZED | {"algorithm.average": "tail"},
+    SHUFFLED,
+    SHUFFLED
+    | {"shuffle.levels": 12, "silos.0.sigma": 0.125 * (25 / 40) ** 0.5, "silos.1.sigma": 0.125 * (25 / 60) ** 0.5},
+    SHUFFLED | {"shuffle.coins": 100, "silos.0.sigma": 0.5 * (25 / 40) ** 0.5, "silos.1.sigma": 0.5 * (25 / 60) ** 0.5},
+    THREE,
+    THREE | {"shuffle.quorum": 3},
+    SHUFFLED | {"shuffle.slack": 2e-9},
+    SHUFFLED | {"shuffle.shares": 101},
+    SHUFFLED | {"shuffle.block": 9},
+    SHUFFLED | {"shuffle.width": 3},
+    SHUFFLED | {"shuffle.server_key": "6e" * 32},
+    SHUFFLED | {"shuffle.shuffler_key": "6f" * 32},
+    *[SHUFFLED | {f"silos.{silo}.alone_epsilon": 5.0} for silo in range(2)],
+    *[SHUFFLED | {f"silos.{silo}.key": "b0" * 32} for silo in range(2)],
 ]
 FIXED = {"format", "adjacency"}
 """Fields that have one allowed value so far."""
@@ -190,7 +216,7 @@ def test_the_changes_tried_above_cover_every_field_of_a_plan() -> None:
     tried = {path for edits in CHANGES for path in edits}
     missed = {
         leaf
-        for edits in ({}, SURVEY, ACCELERATED, STAGES, LOCALIZED)
+        for edits in ({}, SURVEY, ACCELERATED, STAGES, LOCALIZED, SHUFFLED)
         for leaf in leaves(json.loads(parse(edited(edits)).canonical()))
         if leaf not in FIXED and not any(leaf == path or leaf.startswith(path + ".") for path in tried)
     }

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from ringfence import workflow
-from ringfence.planning.prescribe import Member, Wishes, make_plan
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.wishes import Wishes
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.schema import Schema
 from ringfence.report.audited import audit_report

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringfence.errors import OutputError
-from ringfence.planning.prescribe import Wishes
+from ringfence.planning.wishes import Wishes
 from ringfence.protocol.losses import Logistic
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted_page import conducted_report

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.protocol.messages import Answer, RoundRequest
+from ringfence.serving import RECEIVE_SECONDS
 from ringfence.silo import agent, mechanism
 from ringfence.silo.gate import Gate
 from ringfence.silo.house import House
@@ -67,9 +68,12 @@ def main() -> None:
     given = options.parse_args()
     if given.point != "none":
         arm(given.point, given.round)
-    if given.seconds is not None:
-        agent.RECEIVE_SECONDS = given.seconds
-    agent.serve(House.open(given.folder), port=given.port, ready=lambda where: print(f"is served at {where}"))
+    agent.serve(
+        House.open(given.folder),
+        port=given.port,
+        ready=lambda where: print(f"is served at {where}"),
+        receive_seconds=RECEIVE_SECONDS if given.seconds is None else given.seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ from ringfence.protocol.certificate import Certificate
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.report.verify import verify
-from ringfence.silo.certificate import certify, public_key
+from ringfence.silo.certificate import certify
 from ringfence.silo.chain import GENESIS, entry_hash
 from ringfence.silo.decisions import approve_plan, end_plan, set_budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.house import House
 from ringfence.silo.ledger import Budget
+from ringfence.silo.sealed import public_key
 from tests.silo.agents import make_house
 from tests.support import MakePlan, ask
 
@@ -67,7 +68,7 @@ def test_a_certificate_of_any_kind_of_plan_passes_and_states_what_the_ledger_doe
     with house.ledger() as ledger:
         assert finding.epsilon == pytest.approx(ledger.account().spent(), rel=1e-9)
     assert finding.charged == finding.released == len(released) == 3
-    assert (finding.silo, finding.plans, finding.budget) == ("clinic", 1, (2.0, 1e-6))
+    assert (finding.silo, finding.plans, finding.budget) == ("clinic", 1, (2.0, 1e-6, 2.0))
     assert "What is not proved" in finding.text()
 
 

@@ -27,7 +27,7 @@ from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.mechanism import Block, Draws
 from ringfence.silo.records import Records
-from tests.support import ask, ask_all, vector, watch_draws
+from tests.support import ask, ask_all, shift_in, vector, watch_draws
 
 FALSE_ALARM = 1e-6
 ROUNDS = 20
@@ -263,7 +263,7 @@ def test_replacing_a_record_moves_all_rows_together_by_no_more_than_is_charged(
                 for block, own in zip(blocks, (records, Records(schema, features, targets)), strict=True):
                     mechanism.release(plan, work, weights, own, Draws(chosen, np.zeros(4)), block)
             moved = float(np.linalg.norm(np.array(blocks[0].rows) - np.array(blocks[1].rows)))
-            assert moved <= event.shift * terms.sigma
+            assert moved <= shift_in(event) * terms.sigma
             farthest = max(farthest, moved)
     # Records of the first batch move every row; two opposite gradients at the clip would reach the bound.
-    assert farthest > 0.3 * event.shift * terms.sigma
+    assert farthest > 0.3 * shift_in(event) * terms.sigma

@@ -11,7 +11,7 @@ import pytest
 
 from ringfence.planning import accountant
 from ringfence.planning.charges import task_event
-from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, parse_answer
+from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.silo.gate import Gate
@@ -39,12 +39,12 @@ def start(folder: Path, point: str, rounds: list[int]) -> "subprocess.Popen[byte
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
-def sent(output: bytes) -> list[NoisyUpdate | Refusal]:
+def sent(output: bytes) -> list[Answer]:
     lines = output.split(b"\n")
     return [parse_answer(line) for line in lines[:-1]]  # what follows the last newline never arrived whole
 
 
-def check_that_ledger_covers(folder: Path, plan: Plan, answers: list[NoisyUpdate | Refusal]) -> None:
+def check_that_ledger_covers(folder: Path, plan: Plan, answers: list[Answer]) -> None:
     updates = {(a.round, a.vector) for a in answers if isinstance(a, NoisyUpdate)}
     rounds = {round for round, _ in updates}
     assert len(updates) == len(rounds), "a round was answered with two different vectors"
@@ -81,7 +81,7 @@ def test_a_silo_killed_at_any_step_of_a_round_can_only_have_over_charged(
 
 def test_a_silo_killed_from_outside_at_random_moments_can_only_have_over_charged(tmp_path: Path, plan: Plan) -> None:
     random = np.random.default_rng()
-    answers: list[NoisyUpdate | Refusal] = []
+    answers: list[Answer] = []
     for attempt in range(6):
         process = start(tmp_path, "none", list(range(30 * attempt, 30 * attempt + 30)))
         assert process.stdout is not None

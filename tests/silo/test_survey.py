@@ -21,7 +21,17 @@ from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.mechanism import Draws, grid_exponent
 from ringfence.silo.records import Records
-from tests.support import MakePlan, about_moments, ask, ask_all, charged_when_drawn, refusal, vector, watch_draws
+from tests.support import (
+    MakePlan,
+    about_moments,
+    ask,
+    ask_all,
+    charged_when_drawn,
+    refusal,
+    shift_in,
+    vector,
+    watch_draws,
+)
 
 Statistic = Literal["curvature", "moments"]
 STATISTICS: list[Statistic] = ["curvature", "moments"]
@@ -71,7 +81,7 @@ def test_a_survey_is_charged_by_its_sensitivity_before_it_is_drawn(
     assert isinstance(event, GaussianRelease)
     exact = survey_sensitivity(plan, 40) / (plan.silos[0].survey_sigma or math.nan)
     assert count == 1
-    assert exact <= event.shift <= exact * (1 + 1e-6)
+    assert exact <= shift_in(event) <= exact * (1 + 1e-6)
 
 
 def test_a_repeated_survey_gets_the_stored_bytes_and_costs_nothing(
@@ -234,7 +244,7 @@ def test_no_replaced_record_moves_a_survey_further_than_it_is_charged_for_and_so
                 answers.append(statistic_of(plan, features, targets))
         moved = np.linalg.norm(np.array(answers)[:, None] - np.array(answers)[None], axis=2)
         farthest = max(farthest, float(moved.max()))
-    assert farthest <= event.shift * work_sigma(plan)
+    assert farthest <= shift_in(event) * work_sigma(plan)
     assert farthest <= sensitivity * (1 + 1e-6)
     # Moments add up what mean, squares and target can do each for itself; no pair of records does it all at once.
     assert farthest >= {"curvature": 0.999, "moments": 0.84}[statistic] * sensitivity

@@ -19,8 +19,9 @@ def account(
     batch: Annotated[int | None, typer.Option(help="Records per round, K, unless sampling is full.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise of the averaged gradient, per coordinate.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
-    noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact, or a closed form of the paper: "
-                                       "theorem, practical, one-pass, local-sgd.")] = "exact",
+    noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
+                                       "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
+                                       "for each of --records, those of all silos.")] = "exact",
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
@@ -65,7 +66,7 @@ def plan(
     alone.
     """
     from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
-    from ringfence.planning.prescribe import propose_for
+    from ringfence.planning.wishes import propose_for
     from ringfence.protocol.schema import load_schema
 
     require_folder(out)

@@ -30,6 +30,12 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
         f"Budget epsilon {budget['epsilon']:.4g} at delta {budget['delta']:.2g}; spent {summary['spent']:.4g}, "
         f"reserved for running plans {summary['reserved']:.4g}, left {summary['left']:.4g}."
     )
+    if any(plan["trust"] == "shuffler" for plan in summary["plans"]):
+        typer.echo(
+            "Against a server that works together with the shuffler: budget epsilon "
+            f"{budget.get('alone', budget['epsilon']):.4g}, spent {summary['spent_alone']:.4g}, left "
+            f"{summary['left_alone']:.4g}."
+        )
     if summary["plans"]:
         print_table(
             ["plan", "approved", "state", "rounds", "epsilon", "delta", "first release", "last release"],

@@ -14,9 +14,11 @@ from ringfence.cli import (
     federation,
     join,
     ledger,
+    model,
     reproduce,
     schema,
     server,
+    shuffler,
     silo,
     survey,
     tour,
@@ -39,12 +41,14 @@ app.command()(bounds.bounds)
 app.command()(survey.survey)
 app.command()(training.train)
 app.command()(training.predict)
+app.add_typer(model.app, name="model")
 app.command()(ledger.ledger)
 app.command()(demo.demo)
 app.command()(reproduce.reproduce)
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.command()(verify.verify)
+app.add_typer(shuffler.app, name="shuffler")
 app.add_typer(silo.app, name="silo")
 silo.app.command()(join.join)
 silo.app.command()(join.courier)

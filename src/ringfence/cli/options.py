@@ -11,7 +11,7 @@ import typer
 from ringfence.errors import PlanError
 
 if TYPE_CHECKING:
-    from ringfence.planning.prescribe import Wishes
+    from ringfence.planning.wishes import Wishes
 
 Value = TypeVar("Value")
 
@@ -78,10 +78,26 @@ def wishes(
     available: Annotated[
         int | None, typer.Option(help="How many silos are asked in a round; all if not given.")
     ] = None,
+    trust: Annotated[
+        str,
+        typer.Option(
+            help="Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not work together with the server."
+        ),
+    ] = "nobody",
+    keys: Annotated[
+        Path | None, typer.Option(help="Public keys of server, shuffler and silos (TOML), for a plan with a shuffler.")
+    ] = None,
+    quorum: Annotated[
+        int | None, typer.Option(help="The fewest silos that a shuffler lets out together; all that are asked.")
+    ] = None,
+    bits: Annotated[
+        int | None, typer.Option(help="The most bits per record of the shuffled sum; by default 140 per weight.")
+    ] = None,
 ) -> "Wishes":
     """Put the options that describe a plan together."""
     from ringfence.planning.events import require_count
-    from ringfence.planning.prescribe import Wishes
+    from ringfence.planning.wishes import Wishes
+    from ringfence.protocol.shuffle import load_keys
 
     if batch is not None:
         require_count("batch", batch)
@@ -109,6 +125,10 @@ def wishes(
         ridge=ridge,
         weights=weights,
         available=available,
+        trust=trust,
+        keys=None if keys is None else load_keys(keys),
+        quorum=quorum,
+        bits=bits,
     )
 
 
@@ -138,18 +158,20 @@ def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, float]]:
     budgets: dict[str, tuple[float, float]] = {}
     for option in options:
         name, _, value = option.rpartition("=")
-        budget = _budget(value)
-        if budget is None:
+        budget = _numbers(value)
+        if budget is None or len(budget) != 2:
             raise PlanError(f"'{option}' is not of the form NAME=EPS,DELTA, like clinic=0.5,1e-6.")
         _put(budgets, name, budget)
     return budgets
 
 
-def parse_cap(option: str | None) -> tuple[float, float] | None:
-    """Read an EPS,DELTA option."""
-    cap = None if option is None else _budget(option)
-    if option is not None and cap is None:
-        raise PlanError(f"The cap '{option}' is not of the form EPS,DELTA, like 4,1e-6.")
+def parse_cap(option: str | None) -> tuple[float, ...] | None:
+    """Read an EPS,DELTA option, or EPS,DELTA,ALONE."""
+    if option is None:
+        return None
+    cap = _numbers(option)
+    if cap is None or len(cap) not in (2, 3):
+        raise PlanError(f"The cap '{option}' is not of the form EPS,DELTA, like 4,1e-6, or EPS,DELTA,ALONE.")
     return cap
 
 
@@ -175,12 +197,11 @@ def parse_sizes(options: Sequence[str]) -> dict[str, int]:
     return sizes
 
 
-def _budget(text: str) -> tuple[float, float] | None:
+def _numbers(text: str) -> tuple[float, ...] | None:
     try:
-        epsilon, delta = (float(part) for part in text.split(","))
+        return tuple(float(part) for part in text.split(","))
     except ValueError:
         return None
-    return epsilon, delta
 
 
 def _put(values: dict[str, Value], name: str, value: Value) -> None:

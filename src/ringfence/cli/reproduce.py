@@ -9,7 +9,7 @@ from ringfence.cli.output import AsJson, print_json, progress
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="mnist, insurance, obesity or algorithms.")],
+    experiment: Annotated[str, typer.Argument(help="mnist, insurance, obesity, algorithms or shuffle.")],
     out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data sets; else RINGFENCE_DATA, cache, download.")

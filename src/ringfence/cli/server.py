@@ -12,12 +12,13 @@ import typer
 
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, Follower, Track
-from ringfence.errors import DoorError, OutputError, PlanError, TrainingError
+from ringfence.errors import DoorError, OutputError, TrainingError
 
 if TYPE_CHECKING:
     from ringfence.deployment.seam import Exchange
     from ringfence.protocol.plan import Plan
     from ringfence.server.rounds import Outcome
+    from ringfence.server.shuffled import Collect
 
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
 
@@ -52,6 +53,16 @@ def run(
             help="How often a round without a quorum is asked again; missed rounds until a silo is not waited for."
         ),
     ] = 3,
+    shuffler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="The shuffler: https://HOST:PORT, or http://127.0.0.1:PORT.")
+    ] = None,
+    shuffler_token: Annotated[Path | None, typer.Option(help="The shuffler's token, a file.")] = None,
+    shuffler_certificate: Annotated[
+        Path | None, typer.Option(help="Certificates that the shuffler's may be signed by (PEM); the system's.")
+    ] = None,
+    key: Annotated[
+        Path | None, typer.Option(help="The server's private key, made by `ringfence server key`, for a shuffler.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON); by default in the folder.")] = None,
     figures: Figures = None,
     track: Track = None,
@@ -59,6 +70,7 @@ def run(
 ) -> None:
     """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
     from ringfence.model import Model
+    from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import report
     from ringfence.report.conducted_page import conducted_report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
@@ -66,10 +78,11 @@ def run(
     out = out or folder / "model.json"
     if out.parent != folder:
         require_folder(out)
-    loaded = _plan(plan)
+    loaded = load_plan(plan)
     needed = Quorum.parse(quorum)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
+    collect = _collect(loaded, shuffler, shuffler_token, shuffler_certificate, key, seconds)
     follower = Follower(report=True, track=track)
     follower.planned(loaded)
     with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
@@ -88,6 +101,7 @@ def run(
                 quorum=needed,
                 patience=patience,
                 watch=watch,
+                collect=collect,
             )
         except TrainingError as stuck:
             raise TrainingError(f"{stuck}{_why(exchange)}") from None
@@ -104,6 +118,37 @@ def run(
         print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
     else:
         _print(content, out, folder / "report.json", page)
+
+
+@app.command()
+def key(
+    out: Annotated[Path, typer.Option(help="Write the private key here; a key that is there already is kept.")],
+    json: AsJson = False,
+) -> None:
+    """Make the key that silos seal their messages to, for plans that trust a shuffler; or show an existing one's."""
+    from ringfence.deployment.mixing import make_key
+
+    public = make_key(out)
+    if json:
+        print_json({"key": str(out), "public_key": public})
+    else:
+        typer.echo(f"{out} holds the server's private key. Its public key, for plans, is {public}.")
+
+
+def _collect(
+    plan: "Plan", address: str | None, token: Path | None, certificate: Path | None, key: Path | None, seconds: float
+) -> "Collect | None":
+    """Return the way to the shuffler, if the plan has one."""
+    if plan.shuffle is None:
+        if (address, token, certificate, key) != (None, None, None, None):
+            raise TrainingError("The plan trusts no shuffler: leave out the shuffler's options and the key.")
+        return None
+    if address is None or token is None or key is None:
+        raise TrainingError("The plan trusts a shuffler: give --shuffler, --shuffler-token and --key.")
+    from ringfence.deployment.mixing import collector
+    from ringfence.deployment.shuffling import ShufflerClient
+
+    return collector(plan, ShufflerClient.read(address, token, certificate=certificate), key, seconds)
 
 
 def _exchange(
@@ -184,16 +229,6 @@ def _file_of_doors(path: Path) -> dict[str, str]:
 def _beside(path: Path, place: str) -> str:
     kind, where = ("unix:", place.removeprefix("unix:")) if place.startswith("unix:") else ("", place)
     return f"{kind}{path.parent / where}"
-
-
-def _plan(path: Path) -> "Plan":
-    from ringfence.protocol.plan import Plan
-
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
-    return Plan.parse(content, error=PlanError)
 
 
 def _write(path: Path, content: bytes) -> None:

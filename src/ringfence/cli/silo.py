@@ -21,6 +21,13 @@ Which = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option(help="The most that all releases from the data may cost together: epsilon.")]
 Delta = Annotated[float, typer.Option(help="The delta at which all releases are counted.")]
+Alone = Annotated[
+    float | None,
+    typer.Option(
+        help="The most epsilon of plans that trust a shuffler, against a server that works together with it; by "
+        "default no more than --epsilon."
+    ),
+]
 Port = Annotated[
     int | None, typer.Option(help="Serve on this port of 127.0.0.1, token required; by default on a Unix socket.")
 ]
@@ -35,6 +42,7 @@ def init(
     target: Target,
     epsilon: Epsilon,
     delta: Delta,
+    alone: Alone = None,
     port: Port = None,
     courier_group: Annotated[
         str | None,
@@ -49,9 +57,10 @@ def init(
     settings = make_settings(
         name=name, data_file=str(data), schema_file=str(schema), target=target, port=port, courier_group=courier_group
     )
-    house = House.create(folder, settings, Budget(epsilon, delta))
+    granted = Budget(epsilon, delta, alone)
+    house = House.create(folder, settings, granted)
     if json:
-        print_json({"silo": name, "folder": str(house.folder), "budget": {"epsilon": epsilon, "delta": delta}})
+        print_json({"silo": name, "folder": str(house.folder), "budget": granted.as_data()})
     else:
         typer.echo(
             f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
@@ -90,9 +99,10 @@ def page(
 @app.command()
 def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     """Say in plain words what a plan would reveal, to whom and at what cost; approve nothing."""
-    from ringfence.silo.decisions import read_plan, review_plan
+    from ringfence.protocol.plan import load_plan
+    from ringfence.silo.decisions import review_plan
 
-    result = review_plan(_open(folder), read_plan(plan))
+    result = review_plan(_open(folder), load_plan(plan))
     if json:
         print_json(result.data())
     else:
@@ -102,9 +112,10 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
 @app.command()
 def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     """Let a plan's rounds be answered, and reserve their cost from the budget."""
-    from ringfence.silo.decisions import approve_plan, read_plan
+    from ringfence.protocol.plan import load_plan
+    from ringfence.silo.decisions import approve_plan
 
-    result = approve_plan(_open(folder), read_plan(plan))
+    result = approve_plan(_open(folder), load_plan(plan))
     if json:
         print_json({"approved": result.plan.digest(), **result.data()})
     else:
@@ -138,16 +149,18 @@ def _end(folder: Path, which: str, json: bool, *, revoke: bool) -> None:
 
 
 @app.command()
-def budget(folder: Folder, epsilon: Epsilon, delta: Delta, json: AsJson = False) -> None:
+def budget(folder: Folder, epsilon: Epsilon, delta: Delta, alone: Alone = None, json: AsJson = False) -> None:
     """Set the data's total budget; after a lowering every running plan waits until it is approved again."""
     from ringfence.silo.decisions import set_budget
     from ringfence.silo.ledger import Budget
 
-    set_budget(_open(folder), Budget(epsilon, delta))
+    granted = Budget(epsilon, delta, alone)
+    set_budget(_open(folder), granted)
     if json:
-        print_json({"budget": {"epsilon": epsilon, "delta": delta}})
+        print_json({"budget": granted.as_data()})
     else:
-        typer.echo(f"The budget is now epsilon {epsilon:g} at delta {delta:g}.")
+        without = "" if alone is None else f", and {alone:g} against a server that works together with a shuffler"
+        typer.echo(f"The budget is now epsilon {epsilon:g} at delta {delta:g}{without}.")
 
 
 @app.command()

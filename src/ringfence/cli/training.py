@@ -28,7 +28,11 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
     ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
     cap: Annotated[
-        str | None, typer.Option(metavar="EPS,DELTA", help="Refuse if all runs together exceed this.")
+        str | None,
+        typer.Option(
+            metavar="EPS,DELTA[,ALONE]",
+            help="Refuse if all runs together exceed this; ALONE is the epsilon allowed without the shuffler.",
+        ),
     ] = None,
     peer_to_peer: Annotated[
         bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
@@ -80,7 +84,7 @@ def train(
         from ringfence.report.trained import train_report
 
         proposals = workflow.what_if(wishes, outcome.proposal.plan)
-        made = train_report(outcome, rounds, what_if=proposals, cap=request.cap and request.cap[0])
+        made = train_report(outcome, rounds, what_if=proposals, cap=request.cap[0] if request.cap else None)
         made.write(page, figures=figures)
     if json:
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})

@@ -5,7 +5,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ringfence.errors import PlanError
-from ringfence.experiments import algorithms, curves, figures
+from ringfence.experiments import algorithms, curves, figures, shuffle
 from ringfence.experiments.curves import Point, Problem
 from ringfence.experiments.insurance import INSURANCE
 from ringfence.experiments.mnist import MNIST
@@ -17,6 +17,8 @@ from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import read_rows
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (MNIST, INSURANCE, OBESITY)}
+COMPARISONS = {algorithms.NAME: algorithms.reproduce, shuffle.NAME: shuffle.reproduce}
+"""What has a page of its own kind."""
 PRIVATE = ("ringfence", "untuned", "paper", "local")
 NOT_PRIVATE = ("local non-private", "minibatch non-private", "optimum")
 NO_EPSILON = 0.0
@@ -38,10 +40,10 @@ def reproduce(
 
     `quick` runs two trials of the first panel at two epsilons: a rehearsal of everything, not a result.
     """
-    if name == algorithms.NAME:
-        return algorithms.reproduce(out, data_dir=data_dir, quick=quick, watch=watch)
+    if name in COMPARISONS:
+        return COMPARISONS[name](out, data_dir=data_dir, quick=quick, watch=watch)
     if name not in EXPERIMENTS:
-        names = ", ".join((*EXPERIMENTS, algorithms.NAME))
+        names = ", ".join((*EXPERIMENTS, *COMPARISONS))
         raise PlanError(f"There is no experiment '{name}'; choose one of {names}.")
     experiment = EXPERIMENTS[name]
     out.mkdir(parents=True, exist_ok=True)

@@ -71,22 +71,35 @@ def section(heading: str, *children: Value, class_: str | None = None) -> Html:
 def outline(text: str) -> Html:
     """Return plain text as our statements and reviews are laid out: headings at the margin, what they say indented.
 
-    Blocks are separated by empty lines. The first one under a heading is a list, an item per line; others are prose.
+    Blocks are separated by empty lines. The first one under a heading is a list, an item per line; others are prose,
+    with a list where lines begin with a dash. Lines that are indented further go on with the one before.
     """
     blocks = [block.split("\n") for block in readable(text).split("\n\n")]
     parts: list[Html] = []
     begins_list = False
     for place, block in enumerate(blocks):
-        lines = [line.strip().removeprefix("- ") for line in block]
         if len(block) == 1 and not block[0].startswith(" ") and place + 1 < len(blocks):
-            parts.append(tag("h3", lines[0]))
+            parts.append(tag("h3", block[0]))
             begins_list = True
-        elif begins_list:
-            parts.append(bullets(lines))
-            begins_list = False
         else:
-            parts.append(tag("p", " ".join(lines)))
+            parts += _block(block, is_list=begins_list)
+            begins_list = False
     return together(*parts)
+
+
+def _block(lines: Sequence[str], *, is_list: bool) -> list[Html]:
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    prose: list[str] = []
+    items: list[str] = []
+    for line in lines:
+        words = line.strip()
+        if words.startswith("- ") or (is_list and len(line) - len(line.lstrip()) <= margin):
+            items.append(words.removeprefix("- "))
+        elif items:
+            items[-1] += f" {words}"
+        else:
+            prose.append(words)
+    return [*([tag("p", " ".join(prose))] if prose else []), *([bullets(items)] if items else [])]
 
 
 STYLE_DIGEST = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()

@@ -3,17 +3,19 @@
 Full-batch, one-pass and phased releases compose exactly: Gaussian releases with shifts μ_1, μ_2, ... are together one
 Gaussian release with shift √(μ_1² + μ_2² + ...) (Dong, Roth & Su 2019, Corollary 3.3). Sampled batches compose as
 privacy-loss distributions (``pld``): tight to about four digits of ε, and cautious by more only where a record takes
-part so rarely (rates below 1e-4) that δ is comparable to that. Compose events, never (ε, δ) pairs: that is what makes
-the sum tight.
+part so rarely (rates below 1e-4) that δ is comparable to that. Counts from a shuffler are each a Gaussian release plus
+a share of δ, which add up (``shuffling``). Compose events, never (ε, δ) pairs: that is what makes the sum tight.
 """
 
 import math
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import assert_never, get_args
 
 from ringfence.errors import AccountingError
 from ringfence.planning import pld
 from ringfence.planning.events import (
+    BinomialRelease,
     DisjointBatchRelease,
     Event,
     Events,
@@ -31,6 +33,7 @@ from ringfence.planning.profiles import (
     gaussian_delta,
     gaussian_epsilon,
 )
+from ringfence.planning.shuffling import binomial_shift
 
 __all__ = ["as_one_gaussian", "delta", "epsilon"]
 
@@ -42,6 +45,42 @@ one as the least of these is only more cautious; nothing is claimed for a larger
 """
 
 
+LARGEST_MIXED = 60.0
+"""No larger epsilon is claimed where shares were mixed.
+
+What mixing lets out beside the total is within total variation distance `charges.MIXED` = 2⁻¹⁶⁰ of nothing, which adds
+(1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
+"""
+
+_MIXING = 1e-22
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """What events come to: profiles that compose, and δ that was set aside."""
+
+    parts: list[pld.Part]
+    slack: float
+    mixed: bool
+    """Whether something relies on mixed shares."""
+
+    @property
+    def shift(self) -> float | None:
+        """The shift if the parts are one Gaussian release; 0 if there are none."""
+        match self.parts:
+            case []:
+                return 0.0
+            case [(GaussianProfile(shift), 1)]:
+                return shift
+            case _:
+                return None
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether anything can be proved: a Gaussian release alone needs no numerical composition."""
+        return self.shift is not None or all(profile.shift <= LARGEST_SHIFT for profile, _ in self.parts)
+
+
 def epsilon(events: Events, delta: float) -> float:
     """Return the ε that all ``events`` together cost at ``delta``; infinity if none can be proved.
 
@@ -50,48 +89,42 @@ def epsilon(events: Events, delta: float) -> float:
     - delta outside (0, 1): AccountingError
     """
     require_probability("delta", delta)
-    match _parts(events):
-        case []:
-            return 0.0
-        case [(GaussianProfile(shift), 1)]:
-            return gaussian_epsilon(shift, delta)
-        case parts:
-            return pld.epsilon_bound(parts, delta) if _in_range(parts) else math.inf
+    composed = _compose(events)
+    left = delta - composed.slack * (1 + 2.0**-40)
+    if not composed.parts:
+        return 0.0
+    if left <= 0 or not composed.is_in_range:
+        return math.inf
+    shift = composed.shift
+    result = pld.epsilon_bound(composed.parts, left) if shift is None else gaussian_epsilon(shift, left)
+    return math.inf if composed.mixed and result > LARGEST_MIXED else result
 
 
 def delta(events: Events, epsilon: float) -> float:
     """Return the δ that all ``events`` together cost at ``epsilon``, which may be 0; no events cost 0.0."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, float | int) or not 0 <= epsilon < math.inf:
         raise AccountingError(f"epsilon must be a finite number of at least 0, but is {epsilon!r}.")
-    match _parts(events):
-        case []:
-            return 0.0
-        case [(GaussianProfile(shift), 1)]:
-            return gaussian_delta(shift, epsilon)
-        case parts:
-            return pld.delta_bound(parts, epsilon) if _in_range(parts) else 1.0
+    composed = _compose(events)
+    if not composed.parts:
+        return 0.0
+    if not composed.is_in_range or (composed.mixed and epsilon > LARGEST_MIXED):
+        return 1.0
+    shift = composed.shift
+    found = pld.delta_bound(composed.parts, epsilon) if shift is None else gaussian_delta(shift, epsilon)
+    return min(1.0, found + composed.slack)
 
 
 def as_one_gaussian(events: Events) -> float | None:
     """Return the shift of the single Gaussian release that ``events`` amount to; 0.0 for no events.
 
-    None if a sampled batch is among them: such a composition is no Gaussian release.
+    None if a sampled batch is among them, or counts from a shuffler: such a composition is no Gaussian release.
     """
-    match _parts(events):
-        case []:
-            return 0.0
-        case [(GaussianProfile(shift), 1)]:
-            return shift
-        case _:
-            return None
+    composed = _compose(events)
+    return None if composed.slack else composed.shift
 
 
-def _in_range(parts: list[pld.Part]) -> bool:
-    return all(profile.shift <= LARGEST_SHIFT for profile, _ in parts)
-
-
-def _parts(events: Events) -> list[pld.Part]:
-    """Return the sampled releases with their counts, and all others as one Gaussian release.
+def _compose(events: Events) -> _Composed:
+    """Return the sampled releases with their counts, all others as one Gaussian release, and the slack.
 
     The result does not depend on the events' order or grouping.
     """
@@ -105,7 +138,9 @@ def _parts(events: Events) -> list[pld.Part]:
         counts[event] += require_count("the count of an event", count, least=0)
 
     gaussian: list[float] = []
+    slacks: list[float] = []
     divided: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    divided_slacks: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     sampled: Counter[Profile] = Counter()
     for event, count in counts.items():
         if count == 0:
@@ -115,6 +150,12 @@ def _parts(events: Events) -> list[pld.Part]:
                 gaussian.append(math.sqrt(count) * shift)
             case DisjointBatchRelease(partition, part, shift):
                 divided[partition][part].append(math.sqrt(count) * shift)
+            case BinomialRelease():
+                whole = not event.partition
+                slack_list = slacks if whole else divided_slacks[event.partition][event.part]
+                slack_list.append(count * (event.slack + (_MIXING if event.is_mixed else 0.0)))
+                shift_list = gaussian if whole else divided[event.partition][event.part]
+                shift_list.append(math.sqrt(count) * _binomial_shift(event))
             case FixedSizeRelease(records, batch, shift) if batch < records:
                 sampled[FixedSizeProfile(max(batch / records, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
             case PoissonRelease(rate, shift) if rate < 1:
@@ -130,4 +171,10 @@ def _parts(events: Events) -> list[pld.Part]:
     together = math.hypot(*sorted(gaussian)) * (1 + 2.0**-49)  # more than the roots' and sums' rounding errors
     if together:
         parts.append((GaussianProfile(max(together, SMALLEST_SHIFT) if sampled else together), 1))
-    return parts
+    slacks += [max(map(math.fsum, by_part.values())) for by_part in divided_slacks.values()]
+    mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event in counts)
+    return _Composed(parts, math.fsum(slacks), mixed)
+
+
+def _binomial_shift(event: BinomialRelease) -> float:
+    return binomial_shift(reach=event.reach, trials=event.trials, dimension=event.dimension, slack=event.slack)

@@ -7,23 +7,26 @@ how far replacing one record can move the release, 2L/(Kσ) for an average over 
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import ClassVar, get_args
 
 from ringfence.errors import AccountingError
 
 __all__ = [
+    "BinomialRelease",
     "DisjointBatchRelease",
     "Event",
     "Events",
     "FixedSizeRelease",
     "GaussianRelease",
     "PoissonRelease",
+    "as_seen_alone",
     "event_from_dict",
     "per_round_event",
     "require_count",
     "require_positive",
     "require_probability",
+    "rounding_of",
     "run_events",
     "shift_of",
 ]
@@ -143,11 +146,64 @@ class DisjointBatchRelease(_Release):
         require_positive("shift", self.shift)
 
 
-Event = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease
+@dataclass(frozen=True)
+class BinomialRelease(_Release):
+    """Counts with fair coins, of which only the total over several silos leaves a shuffler (`shuffling`).
+
+    Replacing one record moves the total by at most ``reach`` in l2 norm before it is rounded. Every one of
+    ``dimension`` coordinates carries ``trials`` coins, ``own`` of them the silo's own; ``slack`` is the part of δ that
+    one release sets aside. ``partition`` and ``part`` are as in `DisjointBatchRelease`; without a partition every
+    record takes part.
+
+    Whoever sees the silo's own counts (a server that works together with the shuffler, or with all other silos) is
+    stopped by its own coins alone: `as_seen_alone` describes that view.
+    """
+
+    kind: ClassVar[str] = "binomial"
+    reach: float
+    trials: int
+    own: int
+    dimension: int
+    slack: float
+    partition: str = ""
+    part: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive("reach", self.reach)
+        require_count("trials", self.trials)
+        require_count("own", self.own)
+        require_count("dimension", self.dimension)
+        require_probability("slack", self.slack)
+        require_count("part", self.part, least=0)
+        if self.own > self.trials:
+            raise AccountingError(f"A silo's own {self.own} coins cannot be more than the {self.trials} of all silos.")
+        if not isinstance(self.partition, str):
+            raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the cost counts on coins of other silos, and so on shares that hide which are whose."""
+        return self.trials > self.own
+
+
+Event = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease | BinomialRelease
 """One release by a silo."""
+
 
 Events = Iterable[tuple[Event, int]]
 """A composition: each event with how many times it happened. Order and grouping do not matter."""
+
+
+def as_seen_alone(events: Events) -> list[tuple[Event, int]]:
+    """Return the releases as somebody sees them who can tell the silo's own messages from others': less well hidden.
+
+    That is a server that works together with the shuffler. What did not go through a shuffler looks the same to all.
+    """
+    return [
+        (replace(event, trials=event.own) if isinstance(event, BinomialRelease) else event, count)
+        for event, count in events
+    ]
+
 
 _KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 
@@ -187,17 +243,25 @@ def shift_of(*, sensitivity: float, sigma: float, summed: int, dimension: int = 
     d, rows = require_count("dimension", dimension), require_count("rows", rows)
     if rows > n:
         raise AccountingError(f"{rows} rows need at least as many records, but only {n} are summed; lower the rows.")
-    # Adding up n terms of norm s errs by about n 2⁻⁵³ · ns in l2, and clipping adds d 2⁻⁵³ relative to each norm; both
-    # happen for either neighbour, and 2⁻⁵¹ leaves room for a factor of two. It also covers the sum over earlier rows:
-    # with K records of norm s/(2‖c‖) in each, row k errs by rows 2⁻⁵³ Σc · Ks/(2‖c‖), where Σc ≤ √rows ‖c‖; all rows
-    # of both neighbours together by rows 2⁻⁵³ · rows K s, where rows ≤ n and rows K ≤ n.
-    rounding = 1 + (n + d) * n * 2.0**-51
+    # It also covers the sum over earlier rows: with K records of norm s/(2‖c‖) in each, row k errs by
+    # rows 2⁻⁵³ Σc · Ks/(2‖c‖), where Σc ≤ √rows ‖c‖; all rows of both neighbours together by rows 2⁻⁵³ · rows K s,
+    # where rows ≤ n and rows K ≤ n.
+    rounding = rounding_of(n, d)
     # A vector is rounded to a grid of width at most 2⁻³⁰σ: half a width per coordinate, row and neighbour.
     grid = math.sqrt(rows) * math.sqrt(d) * 2.0**-30
     shift = s / sigma * rounding + grid
     if not shift < math.inf:
         raise AccountingError(f"Noise of standard deviation {sigma!r} is too small to account for; raise sigma.")
     return shift
+
+
+def rounding_of(summed: int, dimension: int) -> float:
+    """Return by how much more than in exact arithmetic a sum in double precision may move, as a factor.
+
+    Adding up n terms of norm s errs by about n 2⁻⁵³ · ns in l2, and clipping adds d 2⁻⁵³ relative to each norm; both
+    happen for either neighbour, and 2⁻⁵¹ leaves room for a factor of two.
+    """
+    return 1 + (summed + dimension) * summed * 2.0**-51
 
 
 def per_round_event(

@@ -101,6 +101,12 @@ def _uncovered(plan: Plan) -> list[str]:
                 "phases of silos that differ",
                 plan.sampling == "phased" and len({(t.records, t.weight) for t in plan.silos}) > 1,
             ),
+            (
+                "silos of different sizes that take turns at the shuffler",
+                plan.shuffle is not None
+                and plan.participation.silos not in (None, len(plan.silos))
+                and len({terms.batch for terms in plan.silos}) > 1,
+            ),
             # Cut gradients of several outputs need not be the gradient of any convex loss.
             ("clipped gradients of several outputs", plan.loss.outputs > 1 and plan.clip < plan.constants.lipschitz),
         )

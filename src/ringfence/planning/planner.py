@@ -40,7 +40,9 @@ class Setting:
     `clip` is L; `smoothness` is β of a record's loss, without the ridge; `shifts` are the Gaussian shifts that the
     silos' budgets allow, μ of (ε_i, δ_i); `available` is M, the harmonic mean of the silos that answer in a round;
     `width` is the number of features, `dimension` that of weights. `loudness` is how much more noise sampled batches
-    need than full ones, and `batch_share` the share K/n of the records they take.
+    need than full ones, and `batch_share` the share K/n of the records they take. `mixed` is how many records the
+    smallest batch holds that a shuffler lets out, of all records of its silos; None without a shuffler. `mixing_cost`
+    is how much more noise its coins are, in standard deviations, than a Gaussian release of the same cost.
     """
 
     dimension: int
@@ -56,10 +58,19 @@ class Setting:
     available: float
     loudness: float = 1.0
     batch_share: float = 1.0
+    mixed: int | None = None
+    mixing_cost: float = 1.1
 
     @cached_property
     def unit_noise(self) -> float:
-        """E‖noise‖² of the server's average after one full-batch round: d·(N/M)·Σ (p_i·2L/(n_iμ_i))²."""
+        """E‖noise‖² of the server's average after one full-batch round: d·(N/M)·Σ (p_i·2L/(n_iμ_i))².
+
+        Through a shuffler all silos make one noise together: a batch of the least size m₀ has that of a Gaussian
+        release, a larger one of m records √(m/m₀) times as much on its sum: d·(2L/μ)²/(m·m₀), with the least μ.
+        """
+        if self.mixed is not None:
+            batch = sum(self.records) * self.available / len(self.records)
+            return self.dimension * (self.mixing_cost * 2 * self.clip / min(self.shifts)) ** 2 / (batch * self.mixed)
         terms = zip(self.weights, self.records, self.shifts, strict=True)
         total = math.fsum((p * 2 * self.clip / (n * mu)) ** 2 for p, n, mu in terms)
         return self.dimension * len(self.records) / self.available * total * self.loudness**2
@@ -89,6 +100,9 @@ class Setting:
     def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round that has its own ⌊n_i/R⌋ records and the whole budget; against the population's gradient."""
         N = len(self.records)
+        if self.mixed is not None:
+            batch = sum(self.records) * self.available / N / rounds
+            return self.unit_noise * rounds**2 / spared + self.clip**2 / batch + self.absence
         total = 0.0
         for p, n, mu in zip(self.weights, self.records, self.shifts, strict=True):
             batch = n // rounds

@@ -5,16 +5,16 @@ No private record is looked at here, so nothing is spent on choosing parameters.
 
 import math
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from ringfence.errors import PlanError
-from ringfence.planning import calibrate, certificates, conversions, defaults, prescriptions
+from ringfence.planning import calibrate, certificates, conversions, defaults, mixing, prescriptions
 from ringfence.planning.charges import plan_events
 from ringfence.planning.events import Event
 from ringfence.planning.planner import Choice, Risk, Setting, choose, risk_of
@@ -29,7 +29,7 @@ from ringfence.protocol.schema import Schema
 
 Kinked = TypeVar("Kinked", bound=NonSmooth)
 
-__all__ = ["Member", "Proposal", "Wishes", "make_plan", "plan_for", "propose", "propose_for"]
+__all__ = ["Member", "Proposal", "make_plan", "propose", "told_clearly"]
 
 
 @dataclass(frozen=True)
@@ -50,33 +50,6 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a person may say about a plan; None means: choose for me."""
-
-    epsilon: float
-    delta: float | None = None
-    budgets: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    algorithm: str | None = None
-    risk: str = "empirical"
-    rounds: int | None = None
-    most_rounds: int | None = None
-    loss: str | None = None
-    quantile: float = 0.5
-    margin: float | None = None
-    sampling: str | None = None
-    batch: int | None = None
-    clip: float | None = None
-    distance: float | None = None
-    step: float | None = None
-    average: str | None = None
-    correlation: float = 0.0
-    survey: bool | None = None
-    ridge: float = 0.0
-    weights: str = "records"
-    available: int | None = None
-
-
-@dataclass(frozen=True)
 class Proposal:
     """A plan, why it is as it is, and what else was considered; `choice` is None where the user chose it all.
 
@@ -87,52 +60,6 @@ class Proposal:
     choice: Choice | None
     distance: float
     alternatives: tuple[Choice, ...] = ()
-
-
-def plan_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Plan:
-    """Make the plan that the wishes describe, for silos of the given sizes."""
-    return propose_for(wishes, schema, sizes).plan
-
-
-def propose_for(wishes: Wishes, schema: Schema, sizes: Mapping[str, int]) -> Proposal:
-    """Make the plan that the wishes describe, and say what it was chosen from."""
-    _require_one_of("Silos count by", wishes.weights, ("records", "equal"))
-    _require_one_of("Sampling is", wishes.sampling, get_args(Sampling))
-    _require_one_of("A certificate's risk is", wishes.risk, get_args(Risk))
-    _require_one_of("The model is", wishes.average, get_args(Average))
-    members = []
-    for name, records in sizes.items():
-        epsilon, delta = wishes.budgets.get(name, (wishes.epsilon, wishes.delta))
-        weight = 1.0 / len(sizes) if wishes.weights == "equal" else None
-        members.append(Member(name, records, epsilon, delta, wishes.batch, weight))
-    algorithm: AlgorithmSpec | str | None = wishes.algorithm
-    rounds = wishes.rounds
-    if wishes.step is not None:
-        if algorithm not in (None, "minibatch-sgd"):
-            raise PlanError(f"A step is for minibatch-sgd; {algorithm} has its own schedule: leave the step out.")
-        rounds = defaults.ROUNDS if rounds is None else rounds
-        with told_clearly():
-            algorithm = MinibatchSGD(step=wishes.step, skip=max(0, 3 * rounds // 4))
-    with told_clearly():
-        participation = Participation(silos=wishes.available)
-    chosen: Any = wishes  # its texts were checked above
-    return propose(
-        schema,
-        members,
-        loss=_named_loss(wishes, schema),
-        clip=wishes.clip,
-        distance=wishes.distance,
-        sampling=chosen.sampling,
-        rounds=rounds,
-        most_rounds=wishes.most_rounds,
-        algorithm=algorithm,
-        risk=chosen.risk,
-        average=chosen.average,
-        correlation=wishes.correlation,
-        survey=wishes.survey,
-        ridge=wishes.ridge,
-        participation=participation,
-    )
 
 
 def make_plan(data: Schema, members: Sequence[Member], **wishes: Any) -> Plan:
@@ -158,6 +85,7 @@ def propose(
     survey: bool | None = None,
     ridge: float = 0.0,
     participation: Participation | None = None,
+    shuffler: mixing.Mixing | None = None,
     run: str | None = None,
 ) -> Proposal:
     """Choose everything that is not given, calibrate every silo's noise to its budget, and return the plan.
@@ -173,47 +101,57 @@ def propose(
         domain = domain or Ball(radius=defaults.DOMAIN_REACH * distance)
     participation = participation or Participation()
     limit = rounds or most_rounds or defaults.ROUNDS
-    setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation)
+    quorum = None if shuffler is None else mixing.least_quorum(shuffler, len(members), participation)
+    if quorum is not None:
+        _require_mixable(members, sampling, survey, correlation)
+        sampling = sampling or "full"
+        survey = False
+    setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation, quorum)
     if isinstance(loss, NonSmooth) and loss.width == 0 and not isinstance(algorithm, MinibatchSGD):
         loss = _smoothed(loss, data, setting, members, limit)
-        setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation)
-    if algorithm is None or isinstance(algorithm, str):
-        choice, alternatives = choose(
-            setting,
-            limit=limit,
-            exactly=rounds is not None,
-            method=algorithm,
-            sampling=sampling,
-            risk=risk,
-            survey=survey,
-        )
-    else:
-        choice = _as_asked(algorithm, sampling, rounds or _own_rounds(algorithm) or limit, survey)
-        alternatives = []
-    draft = {
-        "run": run or secrets.token_hex(8),
-        "data": data,
-        "loss": loss,
-        "clip": clip,
-        "domain": domain,
-        "sampling": choice.sampling,
-        "rounds": choice.rounds,
-        "algorithm": _averaging(choice.algorithm, average, choice.rounds),
-        "correlation": correlation,
-        "survey": Survey() if choice.survey else None,
-        "ridge": ridge,
-        "participation": participation,
-    }
-    with told_clearly():
-        plan = _calibrated(draft, members, setting, choice)
-    return Proposal(plan, choice if alternatives else None, distance, tuple(alternatives))
+        setting = _setting(data, members, loss, clip, distance, domain, sampling, limit, ridge, participation, quorum)
 
+    def made(setting: Setting) -> Proposal:
+        if algorithm is None or isinstance(algorithm, str):
+            choice, alternatives = choose(
+                setting,
+                limit=limit,
+                exactly=rounds is not None,
+                method=algorithm,
+                sampling=sampling,
+                risk=risk,
+                survey=survey,
+            )
+        else:
+            choice = _as_asked(algorithm, sampling, rounds or _own_rounds(algorithm) or limit, survey)
+            alternatives = []
+        draft = {
+            "run": run or secrets.token_hex(8),
+            "data": data,
+            "loss": loss,
+            "clip": clip,
+            "domain": domain,
+            "sampling": choice.sampling,
+            "rounds": choice.rounds,
+            "algorithm": _averaging(choice.algorithm, average, choice.rounds),
+            "correlation": correlation,
+            "survey": Survey() if choice.survey else None,
+            "ridge": ridge,
+            "participation": participation,
+        }
+        with told_clearly():
+            if shuffler is not None and quorum is not None:
+                plan = mixing.with_shuffler(draft, _uncalibrated(members, setting, choice), shuffler, quorum)
+            else:
+                plan = _calibrated(draft, members, setting, choice)
+        return Proposal(plan, choice if alternatives else None, distance, tuple(alternatives))
 
-def _named_loss(wishes: Wishes, schema: Schema) -> Loss | None:
-    if wishes.loss is None:
-        return None
-    with told_clearly():
-        return defaults.loss_named(wishes.loss, schema, quantile=wishes.quantile, margin=wishes.margin)
+    proposal = made(setting)
+    # Coins come in whole numbers: where they are more noise than was counted on, the choice is made anew with that.
+    while (costs := mixing.cost(proposal.plan, setting)) > setting.mixing_cost:
+        setting = replace(setting, mixing_cost=1.01 * costs)
+        proposal = made(setting)
+    return proposal
 
 
 def _as_asked(algorithm: AlgorithmSpec, sampling: Sampling | None, rounds: int, survey: bool | None) -> Choice:
@@ -249,6 +187,7 @@ def _setting(
     rounds: int,
     ridge: float,
     participation: Participation,
+    quorum: int | None,
 ) -> Setting:
     if not members:
         raise PlanError("A plan needs at least one silo.")
@@ -279,6 +218,7 @@ def _setting(
         available=min(available, silos),
         loudness=loudness,
         batch_share=batch_share,
+        mixed=None if quorum is None else mixing.mixed_records([member.records for member in members], quorum),
     )
 
 
@@ -331,8 +271,8 @@ def _weights(members: Sequence[Member]) -> tuple[float, ...]:
     return tuple(count / total for count in counts)
 
 
-def _calibrated(draft: dict[str, Any], members: Sequence[Member], setting: Setting, choice: Choice) -> Plan:
-    """Find every silo's least noise, by the events that its gate will charge, and put the plan together."""
+def _uncalibrated(members: Sequence[Member], setting: Setting, choice: Choice) -> list[SiloTerms]:
+    """Return the silos' terms with a first guess at their noise."""
     terms = []
     for member, weight, shift in zip(members, setting.weights, setting.shifts, strict=True):
         batch = _batch(member, choice.sampling, choice.rounds)
@@ -348,6 +288,23 @@ def _calibrated(draft: dict[str, Any], members: Sequence[Member], setting: Setti
                 weight=weight,
             )
         )
+    return terms
+
+
+def _require_mixable(
+    members: Sequence[Member], sampling: Sampling | None, survey: bool | None, correlation: float
+) -> None:
+    if sampling not in (None, "full", "one-pass") or survey or correlation:
+        raise PlanError(
+            "Through a shuffler go full and one-pass sampling, without a survey or correlated noise: leave these out."
+        )
+    if any(member.weight is not None for member in members):
+        raise PlanError("Only totals leave a shuffler, so silos weigh as many records as take part: name no weights.")
+
+
+def _calibrated(draft: dict[str, Any], members: Sequence[Member], setting: Setting, choice: Choice) -> Plan:
+    """Find every silo's least noise, by the events that its gate will charge, and put the plan together."""
+    terms = _uncalibrated(members, setting, choice)
     plan = Plan(**{**draft, "survey": None}, silos=tuple(terms))
     if choice.survey:
         sigmas = [
@@ -390,11 +347,6 @@ def _require_numbers(clip: float, distance: float, ridge: float, rounds: int | N
     for count in (rounds, most_rounds):
         if count is not None and count < 1:
             raise PlanError(f"A plan needs at least one round, but {count} were asked for.")
-
-
-def _require_one_of(what: str, value: str | None, allowed: Sequence[str]) -> None:
-    if value is not None and value not in allowed:
-        raise PlanError(f"{what} one of {', '.join(allowed)}, not '{value}'.")
 
 
 def _batch(member: Member, sampling: Sampling, rounds: int) -> int:

@@ -1,7 +1,10 @@
 """The accountant's questions in one place: noise to privacy, privacy to noise, and the paper's formulas."""
 
+import math
+
 from ringfence.errors import AccountingError
 from ringfence.planning import accountant, calibrate, paper
+from ringfence.planning.amplification import shuffled_gaussian_noise
 from ringfence.planning.events import run_events
 
 
@@ -20,8 +23,11 @@ def answer_question(
     """Return epsilon for the given sigma, or sigma for the given epsilon, with the question beside it.
 
     Exactly one of `sigma` and `epsilon` is given. `noise` may name a closed form of the paper instead of the
-    exact calibration; the answer's epsilon is then the true one.
+    exact calibration; the answer's epsilon is then the true one. Or it is "shuffled": each of `records`, of all silos
+    together, sends its own Gaussian message through a shuffler.
     """
+    if noise == "shuffled":
+        return _shuffled(records, rounds, sampling, clip, delta, epsilon)
     if sampling == "full":
         if batch not in (None, records):
             raise AccountingError("Full sampling uses all records: leave the batch out, or choose another sampling.")
@@ -61,4 +67,23 @@ def answer_question(
         "batch": formula.batch,
         "rounds": formula.rounds,
         **answer,
+    }
+
+
+def _shuffled(
+    messages: int, rounds: int, sampling: str, clip: float, delta: float, epsilon: float | None
+) -> dict[str, float | int | str | None]:
+    if epsilon is None or sampling != "full":
+        raise AccountingError("Shuffled messages turn --epsilon into noise, with every record in every round.")
+    sigma = shuffled_gaussian_noise(messages=messages, rounds=rounds, epsilon=epsilon, delta=delta, clip=clip)
+    return {
+        "epsilon": epsilon,
+        "sigma": sigma,
+        "sigma_of_mean": sigma / math.sqrt(messages),
+        "noise": "shuffled",
+        "messages": messages,
+        "rounds": rounds,
+        "delta": delta,
+        "clip": clip,
+        "adjacency": "replace-one",
     }

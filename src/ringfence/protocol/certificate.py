@@ -30,7 +30,10 @@ class CertifiedEntry(Public):
 
 
 class Certificate(Public):
-    """All entries of a silo's ledger, what they come to, and the silo's Ed25519 signature under it all."""
+    """All entries of a silo's ledger, what they come to, and the silo's Ed25519 signature under it all.
+
+    `alone_epsilon` is what they come to against a server that works together with the shuffler of plans that trust one.
+    """
 
     format: Literal["ringfence certificate 1"] = "ringfence certificate 1"
     silo: SiloName
@@ -38,6 +41,7 @@ class Certificate(Public):
     entries: tuple[CertifiedEntry, ...] = Field(min_length=1)
     head: Hash
     epsilon: float = Field(ge=0)
+    alone_epsilon: float = Field(ge=0)
     delta: float = Field(gt=0, lt=1)
     charged: int = Field(ge=0)
     released: int = Field(ge=0)

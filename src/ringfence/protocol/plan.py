@@ -6,15 +6,18 @@ so that they cannot disagree; no later message can change any of them.
 
 import math
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from ringfence.errors import PlanError
 from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage
 from ringfence.protocol.domain import Domain
 from ringfence.protocol.losses import Constants, Loss
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.shuffle import LABEL_BYTES, Key, Shuffle
 
 Sampling: TypeAlias = Literal["full", "fixed", "poisson", "one-pass", "phased"]
 """Which of a silo's records take part in a round.
@@ -23,6 +26,9 @@ full: all of them. fixed: a fresh set of `batch` distinct records. poisson: each
 probability batch / records. one-pass: the next `batch` records of a fixed partition, each record once. phased:
 all records of the phase's part of a fixed partition; `batch` is the size of the first and largest part.
 """
+
+Trust: TypeAlias = Literal["nobody", "shuffler"]
+"""Whom a silo's guarantee relies on, beside the silo itself."""
 
 SiloName: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
 
@@ -34,6 +40,10 @@ class SiloTerms(Public):
     gradient. `epsilon` and `delta` are the guarantee for all rounds of the plan together; the silo proves
     it again with its own accountant before it approves. `weight` is the silo's public share of the
     objective, `survey_sigma` the noise on its answer to the plan's survey, if there is one.
+
+    With a shuffler, (epsilon, delta) is the guarantee against the server, `alone_epsilon` the one, at the same delta,
+    against a server that works together with the shuffler or with all other silos: the silo's own noise alone. `sigma`
+    is then the standard deviation of the silo's own coins, and `key` checks its signatures.
     """
 
     name: SiloName
@@ -44,6 +54,8 @@ class SiloTerms(Public):
     delta: float = Field(gt=0, lt=1)
     weight: float = Field(gt=0, le=1)
     survey_sigma: float | None = Field(default=None, gt=0)
+    alone_epsilon: float | None = Field(default=None, gt=0)
+    key: Key | None = None
 
 
 class Participation(Public):
@@ -83,6 +95,9 @@ class Plan(Public):
     server adds its gradient, since no record is in it. `correlation` θ lets the noise of a one-pass run cancel
     in part over the rounds (`planning.correlation`); 0 means independent noise. A `survey` takes a round of its
     own, number 0, before the rounds. `run` sets apart two runs that agree in all else.
+
+    `trust` says whom the guarantees rely on beside the silo itself: nobody; or a shuffler that does not work together
+    with the server, and honest noise of the other silos (`shuffle`).
     """
 
     format: Literal[1] = 1
@@ -99,6 +114,8 @@ class Plan(Public):
     ridge: float = Field(default=0.0, ge=0)
     participation: Participation = Participation()
     adjacency: Literal["replace-one"] = "replace-one"
+    trust: Trust = "nobody"
+    shuffle: Shuffle | None = None
     silos: tuple[SiloTerms, ...] = Field(min_length=1, max_length=100_000)
 
     @model_validator(mode="after")
@@ -119,7 +136,36 @@ class Plan(Public):
                 for phase in range(len(self.algorithm.phases)):
                     self._check_grid(terms.name, terms.sigma * self.algorithm.noise(terms.records, phase), self.clip)
             self._check_survey(terms)
+        self._check_trust()
         return self
+
+    def _check_trust(self) -> None:
+        shuffle = self.shuffle
+        if (shuffle is not None) != (self.trust == "shuffler"):
+            raise ValueError("a plan says how it shuffles if, and only if, it trusts a shuffler")
+        if shuffle is None:
+            if any(terms.key is not None or terms.alone_epsilon is not None for terms in self.silos):
+                raise ValueError("a silo's key and its epsilon alone belong to plans that trust a shuffler")
+            return
+        if self.sampling not in ("full", "one-pass") or self.correlation or self.survey is not None:
+            raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
+        most = self.participation.silos or len(self.silos)
+        if self.participation.probability is not None or not 2 <= shuffle.quorum <= most:
+            raise ValueError("the shuffler's quorum must be at least 2 silos and at most as many as a round asks")
+        total = sum(terms.batch for terms in self.silos)
+        for terms in self.silos:
+            if terms.key is None or terms.alone_epsilon is None:
+                raise ValueError(f"silo '{terms.name}' needs a key and the epsilon of its noise alone")
+            if not math.isclose(terms.weight, terms.batch / total, rel_tol=1e-9):
+                raise ValueError("only totals leave the shuffler, so silos weigh as many records as take part")
+            if not math.isclose(terms.sigma, shuffle_sigma(shuffle, self.clip, terms.batch), rel_tol=1e-9):
+                raise ValueError(f"the noise of silo '{terms.name}' is not that of its coins")
+        if total * (shuffle.levels + shuffle.coins) >= 256**shuffle.width:
+            raise ValueError("the counts of all silos together do not fit the width of their shares")
+        if shuffle.blocks(self.numbers) > 256**LABEL_BYTES:
+            raise ValueError("there are more blocks of weights than a message can number: make the blocks longer")
+        if shuffle.server_key == shuffle.shuffler_key:
+            raise ValueError("server and shuffler need two keys: whoever held both would read every silo's own counts")
 
     def _check_algorithm(self) -> None:
         spec = self.algorithm
@@ -207,6 +253,11 @@ class Plan(Public):
         return 0 if self.survey is None else 1
 
     @property
+    def numbers(self) -> int:
+        """How many numbers a silo's shares carry: a count per weight, and how many records they are of."""
+        return self.dimension + 1
+
+    @property
     def exchanges(self) -> int:
         """Rounds of messages in all."""
         return self.preliminaries + self.rounds
@@ -224,3 +275,16 @@ class Plan(Public):
     def digest(self) -> str:
         """Return the plan's name in messages and ledgers; computed once, since a plan never changes."""
         return self._digest
+
+
+def load_plan(path: Path) -> Plan:
+    """Read a plan's file, as `ringfence plan --out` writes it."""
+    try:
+        return Plan.parse(path.read_bytes(), error=PlanError)
+    except OSError as problem:
+        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
+
+
+def shuffle_sigma(shuffle: Shuffle, clip: float, batch: int) -> float:
+    """Return the standard deviation, per coordinate, of one silo's coins in its average over `batch` records."""
+    return 2 * clip / shuffle.levels * math.sqrt(batch * shuffle.coins) / 2 / batch

@@ -1,12 +1,31 @@
 """The base of every public document, and how its validation errors read."""
 
+import base64
+import binascii
 import hashlib
 import json
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ringfence.errors import RingfenceError
+
+
+def _is_canonical_base64(text: str) -> str:
+    try:
+        content = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64") from None
+    if base64.b64encode(content).decode() != text:
+        raise ValueError("not in canonical base64")
+    return text
+
+
+Base64: TypeAlias = Annotated[str, AfterValidator(_is_canonical_base64)]
+"""Bytes as text, written the one way in which equal bytes give equal text."""
+
+Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 in hexadecimal."""
 
 
 class Public(BaseModel):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.rounds import Outcome, Trained
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
@@ -11,6 +12,11 @@ from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
 NOTE = (
     "The guarantees are those that the plan claims. A silo that follows it gives them by its own noise, and proves "
     "them by its own ledger, which the server cannot see."
+)
+SHUFFLED_NOTE = (
+    "The guarantees are those that the plan claims. Silos that follow it give them by the noise that they make "
+    "together, as long as the shuffler does not work together with the server; each silo's own noise alone gives "
+    "alone_epsilon. They prove it by their ledgers, which the server cannot see."
 )
 
 
@@ -26,12 +32,12 @@ def report(folder: Path, trained: Trained) -> dict[str, Any]:
         "run": plan.run,
         "begun": header.time,
         "ended": rounds[-1]["closed"] if rounds else header.time,
-        "guarantees": NOTE,
+        "guarantees": NOTE if plan.shuffle is None else SHUFFLED_NOTE,
         "silos": {
             terms.name: {
                 "records": terms.records,
                 "answered": answered[terms.name],
-                "claimed": {"epsilon": terms.epsilon, "delta": terms.delta, "adjacency": plan.adjacency},
+                "claimed": _claimed(plan, terms),
             }
             for terms in plan.silos
         },
@@ -43,6 +49,11 @@ def report(folder: Path, trained: Trained) -> dict[str, Any]:
             "noise": trained.findings.noise,
         }
     return content
+
+
+def _claimed(plan: Plan, terms: SiloTerms) -> dict[str, Any]:
+    claimed = {"epsilon": terms.epsilon, "delta": terms.delta, "adjacency": plan.adjacency, "trust": plan.trust}
+    return claimed if terms.alone_epsilon is None else {**claimed, "alone_epsilon": terms.alone_epsilon}
 
 
 def _rounds(entries: Iterable[Entry], history: Iterable[Outcome]) -> list[dict[str, Any]]:

@@ -92,6 +92,13 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
                 for name, silo in statement.silos.items()
             ],
         ),
+        table(
+            "If the shuffler works together with the server: each silo's own noise alone",
+            ["silo", "epsilon", "epsilon of all runs"],
+            [(name, silo.alone_epsilon, silo.total_alone_epsilon) for name, silo in statement.silos.items()],
+        )
+        if statement.plan.shuffle is not None
+        else None,
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from ringfence.errors import CertificateError, RingfenceError
 from ringfence.planning import accountant
 from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import Event
+from ringfence.planning.events import Event, as_seen_alone
 from ringfence.protocol.certificate import Certificate, CertifiedEntry
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
@@ -32,6 +32,14 @@ _NO_PAYLOAD = hashlib.sha256(b"").hexdigest()
 _PAYLOADS = ("approved", "released")
 _ROUNDING = 1e-9
 """Two machines' arithmetic may differ in the last digits; a forger gains nothing from that."""
+
+
+class Grant(NamedTuple):
+    """A budget: `alone` is the epsilon against a server that works together with the shuffler."""
+
+    epsilon: float
+    delta: float
+    alone: float
 
 
 @dataclass(frozen=True)
@@ -45,14 +53,15 @@ class Finding:
     charged: int
     released: int
     epsilon: float
+    alone_epsilon: float
     delta: float
-    budget: tuple[float, float]
+    budget: Grant
     public_key: str
     key_was_given: bool
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
-        return {"valid": True, **vars(self), "budget": {"epsilon": self.budget[0], "delta": self.budget[1]}}
+        return {"valid": True, **vars(self), "budget": self.budget._asdict()}
 
     def text(self) -> str:
         """Return the finding as its reader needs it: what is proved, and what is not."""
@@ -77,8 +86,9 @@ class Finding:
                 f"  - All of them together are differentially private at epsilon = {self.epsilon:.6g}, delta = "
                 f"{self.delta:.3g}, for each record, against replacing it. This was computed again from the plans "
                 "alone.",
+                *self._without_shuffler(),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
-                f"{self.budget[0]:.6g} at delta {self.budget[1]:.3g}.",
+                f"{self.budget.epsilon:.6g} at delta {self.budget.delta:.3g}.",
                 "",
                 "What is not proved",
                 "",
@@ -88,6 +98,14 @@ class Finding:
                 "  - That there is no newer certificate: this one is about its date of issue.",
             ]
         )
+
+    def _without_shuffler(self) -> list[str]:
+        if self.alone_epsilon <= self.epsilon * (1 + _ROUNDING):
+            return []
+        return [
+            "  - That counts on shufflers that do not work together with the server, and on the noise of other silos. "
+            f"Without these the silo's own noise gives epsilon = {self.alone_epsilon:.6g} at the same delta."
+        ]
 
 
 def verify_file(path: Path, *, key: str | None = None) -> Finding:
@@ -123,7 +141,8 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
         charged=history.charges,
         released=history.releases,
         epsilon=history.spent(),
-        delta=history.budget[1],
+        alone_epsilon=history.spent_alone(),
+        delta=history.budget.delta,
         budget=history.budget,
         public_key=certificate.public_key,
         key_was_given=key is not None,
@@ -152,13 +171,16 @@ def _check_totals(certificate: Certificate, history: "_History") -> None:
             f"The certificate counts {certificate.charged} charges and {certificate.released} releases, but its "
             f"entries are {history.charges} and {history.releases}."
         )
-    if certificate.delta != history.budget[1]:
+    if certificate.delta != history.budget.delta:
         raise CertificateError("The certificate's delta is not the one of the budget in its entries.")
-    true_epsilon = history.spent()
-    if not math.isclose(certificate.epsilon, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
-        raise CertificateError(
-            f"The certificate states epsilon {certificate.epsilon:.6g}, but its charges come to {true_epsilon:.6g}."
-        )
+    for stated, true_epsilon in (
+        (certificate.epsilon, history.spent()),
+        (certificate.alone_epsilon, history.spent_alone()),
+    ):
+        if not math.isclose(stated, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
+            raise CertificateError(
+                f"The certificate states epsilon {stated:.6g}, but its charges come to {true_epsilon:.6g}."
+            )
 
 
 def _check_signature(certificate: Certificate, key: str | None) -> None:
@@ -213,18 +235,25 @@ class _History:
     def __init__(self, silo: str) -> None:
         self._silo = silo
         self._opened = False
-        self.budget = (0.0, 0.0)
+        self.budget = Grant(0.0, 0.0, 0.0)
         self.plans: dict[str, _Followed] = {}
         self.charges = self.releases = 0
 
     def spent(self) -> float:
         """Return the epsilon of all charges, at the budget's delta."""
+        return accountant.epsilon(self._charged(), self.budget.delta)
+
+    def spent_alone(self) -> float:
+        """Return the same against a server that works together with the shuffler."""
+        return accountant.epsilon(as_seen_alone(self._charged()), self.budget.delta)
+
+    def _charged(self) -> list[tuple[Event, int]]:
         events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
-        return accountant.epsilon(list(events.items()), self.budget[1])
+        return list(events.items())
 
     def check_opened(self) -> None:
         """Raise unless the ledger was opened and given a budget."""
-        if not self._opened or self.budget[1] == 0:
+        if not self._opened or self.budget.delta == 0:
             raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
 
     def follow(self, entry: CertifiedEntry) -> None:
@@ -242,7 +271,8 @@ class _History:
                     raise CertificateError("the ledger is another silo's, or counts by another adjacency.")
                 self._opened = True
             case "budget":
-                self._grant(float(body["epsilon"]), float(body["delta"]))
+                epsilon = float(body["epsilon"])
+                self._grant(Grant(epsilon, float(body["delta"]), float(body.get("alone", epsilon))))
             case "approved":
                 self._approve(entry, body)
             case "charged":
@@ -256,13 +286,13 @@ class _History:
             case _:
                 raise KeyError(entry.kind)
 
-    def _grant(self, epsilon: float, delta: float) -> None:
-        if not (0 < epsilon < math.inf and 0 < delta < 1):
+    def _grant(self, granted: Grant) -> None:
+        if not (0 < granted.epsilon <= granted.alone < math.inf and 0 < granted.delta < 1):
             raise CertificateError("it is no budget.")
-        if epsilon < self.budget[0] or delta < self.budget[1]:
+        if any(new < old for new, old in zip(granted, self.budget, strict=True)):
             for followed in self.plans.values():
                 followed.covered = False
-        self.budget = (epsilon, delta)
+        self.budget = granted
 
     def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:
         plan = entry.plan
@@ -276,8 +306,10 @@ class _History:
             raise CertificateError("what it reserved is not what the plan costs.")
         digest = plan.digest()
         others = [event for other, followed in self.plans.items() if other != digest for event in followed.reserved()]
-        if accountant.epsilon([*others, *events], self.budget[1]) > self.budget[0] * (1 + _ROUNDING):
-            raise CertificateError("with this plan, more was promised than the budget of that time.")
+        together = [*others, *events]
+        for seen, allowed in ((together, self.budget.epsilon), (as_seen_alone(together), self.budget.alone)):
+            if accountant.epsilon(seen, self.budget.delta) > allowed * (1 + _ROUNDING):
+                raise CertificateError("with this plan, more was promised than the budget of that time.")
         before = self.plans.get(digest)
         self.plans[digest] = _Followed(
             plan, terms, charged=before.charged if before else {}, released=before.released if before else set()

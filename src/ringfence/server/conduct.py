@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.errors import MessageError, TrainingError, TranscriptError
-from ringfence.protocol.messages import Answer, Reason, Refusal, parse_answer
+from ringfence.protocol.messages import Answer, Reason, Refusal, SealedUpdate, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import survey_length
 from ringfence.server.rounds import Outcome, Session, Trained
-from ringfence.server.transcript import Answered, Asked, Closed, Entry, Header, Transcript, read
+from ringfence.server.shuffled import Collect, Totals
+from ringfence.server.transcript import Answered, Asked, Closed, Entry, Header, Mixed, Transcript, read
 
 Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
 """What `deployment.seam.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
@@ -65,6 +66,7 @@ class Run:
         self.session = Session(header.plan, np.random.default_rng(header.seed))
         self.is_open = False
         self.answers: dict[str, Answer | None] = {}
+        self.totals: Totals | None = None
         self.outcome: Outcome | None = None
 
     def apply(self, entry: Entry) -> None:
@@ -81,10 +83,12 @@ class Run:
         elif isinstance(entry, Answered):
             if not self.has_update(entry.silo):  # an update stands; anything else may be bettered
                 self.answers[entry.silo] = _parse(entry.answer())
+        elif isinstance(entry, Mixed):
+            self.totals = Totals.unpacked(entry.silos, entry.totals)
         else:
-            self.outcome = session.receive(self.answers)
+            self.outcome = session.receive(self.answers, self.totals)
             self._require_same(entry.answered == self.outcome.answered)
-            self.is_open, self.answers = False, {}
+            self.is_open, self.answers, self.totals = False, {}, None
 
     def fingerprint(self) -> str:
         """Return the digest of what this round asks."""
@@ -92,7 +96,7 @@ class Run:
 
     def has_update(self, silo: str) -> bool:
         """Tell whether the open round holds a usable update of that silo."""
-        return self.session.vector(silo, self.answers.get(silo)) is not None
+        return self.session.can_use(silo, self.answers.get(silo))
 
     def updates(self) -> int:
         """Return how many usable updates the open round holds."""
@@ -126,14 +130,23 @@ def conduct(
     quorum: Quorum = Quorum(),  # noqa: B008 (frozen)
     patience: int = 3,
     watch: Callable[[Outcome], None] = lambda outcome: None,
+    collect: Collect | None = None,
 ) -> Trained:
     """Begin the plan's run in the folder, or go on with it, and return the model.
 
     A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
     are silent are asked again, `patience` times; then TrainingError, and the same call goes on later. A silo that
     was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
-    answers again. `watch` sees every round that is over, those of earlier calls included.
+    answers again. `watch` sees every round that is over, those of earlier calls included. A plan that trusts a
+    shuffler needs `collect`, and at least its own quorum.
     """
+    if (collect is None) != (plan.shuffle is None):
+        raise TrainingError(
+            "A plan that trusts a shuffler needs one, and no other plan does: give the shuffler's address, or another "
+            "plan."
+        )
+    if plan.shuffle is not None:
+        quorum = Quorum(max(quorum.count, plan.shuffle.quorum), quorum.share)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("A round needs a positive number of seconds, and the patience is 0 or more tries.")
     with Transcript.open(folder, plan) as transcript:
@@ -142,7 +155,7 @@ def conduct(
             run.apply(entry)
             if isinstance(entry, Closed) and run.outcome is not None:
                 watch(run.outcome)
-        server = _Server(run, transcript, exchange, seconds, quorum, patience)
+        server = _Server(run, transcript, exchange, seconds, quorum, patience, collect)
         while not run.session.finished:
             watch(server.round())
         return run.session.result()
@@ -152,9 +165,17 @@ class _Server:
     """Conducts one round after the other."""
 
     def __init__(
-        self, run: Run, transcript: Transcript, exchange: Send, seconds: float, quorum: Quorum, patience: int
+        self,
+        run: Run,
+        transcript: Transcript,
+        exchange: Send,
+        seconds: float,
+        quorum: Quorum,
+        patience: int,
+        collect: Collect | None,
     ) -> None:
         self._run = run
+        self._collect = collect
         self._transcript = transcript
         self._exchange = exchange
         self._seconds = seconds
@@ -181,13 +202,39 @@ class _Server:
                 raise TrainingError(self._stuck(tries))
             tries += 1
             self._ask(reachable, self._seconds, pause=True)
+        if self._collect is not None and run.totals is None:
+            self._mix(self._collect)
         with self._lock:  # what comes later is too late
-            answered = tuple(name for name in session.asked() if run.has_update(name))
+            unmixed = self._collect is not None and run.totals is None
+            answered = () if unmixed else tuple(name for name in session.asked() if run.has_update(name))
             self._write(Closed(round=session.round, answered=answered))
         assert run.outcome is not None  # noqa: S101 (the round was closed)
         for name in run.outcome.answered:
             self._missed[name] = 0
         return run.outcome
+
+    def _mix(self, collect: Collect) -> None:
+        """Have the shuffler mix what the silos sent, and write down what it lets out.
+
+        Where so many silos have lost the round that the rest are below the plan's quorum, it never will: the round is
+        passed without a step.
+        """
+        run, round = self._run, self._run.session.round
+        shuffle = run.session.plan.shuffle
+        if shuffle is None or run.updates() < shuffle.quorum:
+            return
+        with self._lock:
+            sealed = [answer for answer in run.answers.values() if isinstance(answer, SealedUpdate)]
+        totals = collect(round, sealed) if sealed else None
+        if totals is None and sealed:
+            raise TrainingError(
+                f"The shuffler has not let out round {round}: fewer than {self._quorum.of(len(run.session.asked()))} "
+                "silos' messages have reached it. Nothing is lost: run the same command again, which goes on with "
+                "this round."
+            )
+        if totals is not None:
+            with self._lock:
+                self._write(Mixed.of(round, totals))
 
     def _first_try(self) -> None:
         asked = self._run.session.asked()
@@ -277,8 +324,10 @@ def _parse(content: bytes) -> Answer | None:
 
 def _longest_answer(plan: Plan) -> int:
     """Return how long an honest answer can be: what is longer is not kept, or a hostile silo could fill the disk."""
-    numbers = max(plan.dimension, survey_length(plan))
-    return 4 * (8 * numbers // 3 + 1) + 4096
+    content = 8 * max(plan.dimension, survey_length(plan))
+    if plan.shuffle is not None:
+        content = plan.shuffle.envelope_bytes(plan.numbers)
+    return 4 * (content // 3 + 1) + 4096
 
 
 def rounds_answered(plan: Plan, history: Iterable[Outcome]) -> dict[str, int]:

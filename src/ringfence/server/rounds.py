@@ -8,10 +8,11 @@ import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
+from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, SealedUpdate, unpack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import survey_length
 from ringfence.server.algorithms import algorithm_of
+from ringfence.server.shuffled import Collect, Totals, mean_gradient
 from ringfence.server.survey import Findings, findings, smoothness
 
 Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
@@ -82,30 +83,34 @@ class Session:
         weights = start if self._surveys else self._algorithm.query(self._settings, self._state, self._step)
         return RoundRequest.at(self._digest, self.round, weights)
 
-    def vector(self, silo: str, answer: Answer | None) -> FloatArray | None:
-        """Return what this round would take from that answer of the silo: nothing if it is not usable now."""
-        length = survey_length(self.plan) if self._surveys else self.plan.dimension
-        return _usable(length, self.request(), silo, answer)
+    def can_use(self, silo: str, answer: Answer | None) -> bool:
+        """Tell whether this round can use that answer of the silo."""
+        if self.plan.shuffle is not None:
+            return isinstance(answer, SealedUpdate) and _belongs(answer, self.request(), silo)
+        return self._vector(silo, answer) is not None
 
-    def receive(self, answers: Mapping[str, Answer | None]) -> Outcome:
-        """Use what came back, and go on to the next round; None stands for bytes that were no message of ours."""
+    def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> Outcome:
+        """Use what came back, and go on to the next round; None stands for bytes that were no message of ours.
+
+        Through a shuffler the silos' answers say only who took part, and `totals` what came of it.
+        """
         request, asked = self.request(), self.asked()
-        length = survey_length(self.plan) if self._surveys else self.plan.dimension
-        usable = {name: _usable(length, request, name, answers.get(name)) for name in asked}
-        updates = {name: vector for name, vector in usable.items() if vector is not None}
+        updates = tuple(name for name in asked if self.can_use(name, answers.get(name)))
         refusals = {
             name: answer.reason
             for name in asked
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        mean = mean_update(self.plan, updates) if updates else None
         weights = None if self._surveys else unpack(request.weights)
-        if mean is not None:
-            self._use(mean, tuple(updates))
+        mean = self._mean({name: answers.get(name) for name in updates}, totals)
+        if mean is None:
+            updates = ()
+        else:
+            self._use(mean, updates)
         outcome = Outcome(
             self.round,
-            tuple(updates),
+            updates,
             {name: reason.value for name, reason in refusals.items()},
             tuple(name for name in asked if name in answers and name not in updates and name not in refusals),
             None if mean is None else float(np.linalg.norm(mean)),
@@ -136,6 +141,16 @@ class Session:
     def _step(self) -> int:
         return self.round - self.plan.preliminaries
 
+    def _vector(self, silo: str, answer: Answer | None) -> FloatArray | None:
+        length = survey_length(self.plan) if self._surveys else self.plan.dimension
+        return _usable(length, self.request(), silo, answer)
+
+    def _mean(self, updates: Mapping[str, Answer | None], totals: Totals | None) -> FloatArray | None:
+        if self.plan.shuffle is not None:
+            return None if totals is None else mean_gradient(self.plan, self.plan.shuffle, totals)
+        vectors = {name: self._vector(name, answer) for name, answer in updates.items()}
+        return mean_update(self.plan, {name: v for name, v in vectors.items() if v is not None}) if vectors else None
+
     def _use(self, mean: FloatArray, answered: Sequence[str]) -> None:
         if self._surveys:
             self.findings = findings(self.plan, mean, answered)
@@ -151,12 +166,15 @@ def run(
     *,
     choices: np.random.Generator | None = None,
     watch: Callable[[Outcome], None] = lambda outcome: None,
+    collect: Collect | None = None,
 ) -> Trained:
-    """Run the plan's algorithm over all its rounds, with a server that asks."""
+    """Run the plan's algorithm over all its rounds, with a server that asks, and a shuffler to collect from if any."""
     session = Session(plan, choices or np.random.default_rng())
     while not session.finished:
         asked = session.asked()
-        watch(session.receive(ask(session.request(), asked) if asked else {}))
+        answers = ask(session.request(), asked) if asked else {}
+        sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
+        watch(session.receive(answers, collect(session.round, sealed) if collect and sealed else None))
     return session.result()
 
 

@@ -5,6 +5,7 @@ One file of JSON lines, `transcript.jsonl`, that only grows. Its entries, in ord
     run       the plan, whole, and the seed of the choices that it leaves to the server
     asked     a round began: who is asked, and the SHA-256 of what they are asked
     answer    a silo's answer, byte for byte, usable or not, as it arrived
+    mixed     what a shuffler let out of the round: the totals of its silos' numbers
     closed    the round is over, and these silos' answers count
 
 No state of an algorithm stands in it: replayed through a fresh `Session`, it gives the same state bit for bit.
@@ -28,9 +29,9 @@ from typing import Annotated, BinaryIO, Literal, Self, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ringfence.errors import OutputError, TranscriptError
-from ringfence.protocol.messages import Digest
 from ringfence.protocol.plan import Plan, SiloName
-from ringfence.protocol.public import Public
+from ringfence.protocol.public import Base64, Digest, Public
+from ringfence.server.shuffled import Totals
 
 NAME = "transcript.jsonl"
 
@@ -80,6 +81,21 @@ class Answered(Public):
         return base64.b64decode(self.content)
 
 
+class Mixed(Public):
+    """The totals that the round's batch adds up to (`server.shuffled`)."""
+
+    kind: Literal["mixed"] = "mixed"
+    round: _Round
+    silos: int = Field(ge=1)
+    totals: Base64
+    time: str = Field(default_factory=_now)
+
+    @classmethod
+    def of(cls, round: int, totals: Totals) -> Self:
+        """Record what came out."""
+        return cls(round=round, silos=totals.silos, totals=totals.packed())
+
+
 class Closed(Public):
     """A round ended with the answers of these silos."""
 
@@ -89,11 +105,9 @@ class Closed(Public):
     time: str = Field(default_factory=_now)
 
 
-Entry: TypeAlias = Asked | Answered | Closed
+Entry: TypeAlias = Asked | Answered | Mixed | Closed
 
-_ENTRY: TypeAdapter[Header | Asked | Answered | Closed] = TypeAdapter(
-    Annotated[Header | Asked | Answered | Closed, Field(discriminator="kind")]
-)
+_ENTRY: TypeAdapter[Header | Entry] = TypeAdapter(Annotated[Header | Entry, Field(discriminator="kind")])
 
 _BEFORE, _BETWEEN, _AFTER = b'{"check":"', b'","entry":', b"}\n"
 _CHECK = 32

@@ -11,11 +11,7 @@ from ringfence.protocol.certificate import Certificate, CertifiedEntry
 from ringfence.protocol.plan import Plan
 from ringfence.silo.chain import Entry, body_text
 from ringfence.silo.house import House
-
-
-def public_key(private: bytes) -> str:
-    """Return, in hexadecimal, the key that others check the silo's signatures with."""
-    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
+from ringfence.silo.sealed import public_key
 
 
 def export(house: House, out: Path) -> Certificate:
@@ -34,13 +30,14 @@ def certify(house: House) -> Certificate:
     with house.ledger() as ledger:
         account, entries = ledger.look(lambda account: (account, ledger.entries()))
         entries = entries[: account.tail()[0]]  # another process may have added some since
-        epsilon, delta = account.spent(), account.budget.delta
+        epsilon, alone, delta = account.spent(), account.spent_alone(), account.budget.delta
     unsigned = Certificate(
         silo=house.name,
         issued=datetime.now(UTC).isoformat(timespec="seconds"),
         entries=tuple(_certified(entry) for entry in entries),
         head=entries[-1].hash,
         epsilon=epsilon,
+        alone_epsilon=alone,
         delta=delta,
         charged=sum(entry.kind == "charged" for entry in entries),
         released=sum(entry.kind == "released" for entry in entries),

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.errors import ApprovalError, PlanError
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, load_plan
 from ringfence.silo.gate import Gate
 from ringfence.silo.house import House
 from ringfence.silo.ledger import Account, Budget
@@ -14,18 +14,10 @@ from ringfence.silo.summary import summarise
 _SHORTEST = 8
 
 
-def read_plan(path: Path) -> Plan:
-    """Read a plan's file, as `ringfence plan --out` writes it."""
-    try:
-        return Plan.parse(path.read_bytes(), error=PlanError)
-    except OSError as problem:
-        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
-
-
 def review_plan(house: House, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with house.ledger() as ledger:
-        gate = Gate(house.records(), ledger)
+        gate = Gate(house.records(), ledger, house.key())
         try:
             gate.check(plan)
             objection = ""
@@ -37,7 +29,7 @@ def review_plan(house: House, plan: Plan) -> Review:
 def approve_plan(house: House, plan: Plan) -> Review:
     """Let the plan's rounds be answered, and reserve their cost."""
     with house.ledger() as ledger:
-        Gate(house.records(), ledger).approve(plan)
+        Gate(house.records(), ledger, house.key()).approve(plan)
         return review(plan, ledger.account(), "")
 
 
@@ -57,7 +49,7 @@ def set_budget(house: House, budget: Budget) -> None:
 
 def status(house: House) -> dict[str, Any]:
     """Return what stands in the ledger, whether an agent serves the folder, and the key that signs certificates."""
-    from ringfence.silo.certificate import public_key
+    from ringfence.silo.sealed import public_key
 
     return {**summarise(house.ledger_path), "serving": house.is_served(), "public_key": public_key(house.key())}
 
@@ -80,7 +72,7 @@ def _brief(body: dict[str, Any], payload: bytes) -> dict[str, Any]:
 def _find(which: str, account: Account) -> str:
     path = Path(which)
     if path.is_file():
-        return read_plan(path).digest()
+        return load_plan(path).digest()
     found = [digest for digest in account.plans if len(which) >= _SHORTEST and digest.startswith(which.lower())]
     if len(found) != 1:
         raise ApprovalError(

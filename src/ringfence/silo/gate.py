@@ -12,13 +12,24 @@ answer is never drawn again.
 
 import hashlib
 import threading
+from collections.abc import Iterator
 
-from ringfence.errors import ApprovalError, LedgerError
+from ringfence.errors import AccountingError, ApprovalError, LedgerError, PlanError
 from ringfence.planning import accountant
 from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import Event
+from ringfence.planning.events import Event, as_seen_alone
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, pack, unpack
+from ringfence.protocol.messages import (
+    Answer,
+    NoisyUpdate,
+    Reason,
+    Refusal,
+    RoundRequest,
+    SealedUpdate,
+    pack,
+    parse_answer,
+    unpack,
+)
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
@@ -28,11 +39,15 @@ from ringfence.silo.records import Records
 
 
 class Gate:
-    """Answers rounds of approved plans from one data set, and keeps its ledger."""
+    """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    def __init__(self, records: Records, ledger: Ledger) -> None:
+    `key` signs what goes through a shuffler: the 32 bytes of an Ed25519 private key.
+    """
+
+    def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
         self._records = records
         self._ledger = ledger
+        self._key = key
         self._one_at_a_time = threading.Lock()
         self._blocks: dict[str, mechanism.Block] = {}
         self.silo = ledger.account().silo
@@ -58,9 +73,29 @@ class Gate:
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         terms = self._own_terms(plan)
-        events = plan_events(plan, terms)
+        self._check_key(plan, terms)
+        try:
+            events = plan_events(plan, terms)
+        except AccountingError as problem:
+            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan. {problem}") from None
         self._check_claim(terms, events)
         return events
+
+    def _check_key(self, plan: Plan, terms: SiloTerms) -> None:
+        if plan.shuffle is None:
+            return
+        from ringfence.silo.sealed import public_key, require_sealable
+
+        own = None if self._key is None else public_key(self._key)
+        if own != terms.key:
+            raise ApprovalError(
+                f"The plan expects messages that silo '{self.silo}' signs with another key than it has, so the "
+                "shuffler would not take them. Send the plan's author the key that `ringfence silo status` shows."
+            )
+        try:
+            require_sealable(plan.shuffle)
+        except PlanError as problem:
+            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan. {problem}") from None
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
         """Answer no further round of the plan, and give back what it reserved and did not use."""
@@ -94,7 +129,7 @@ class Gate:
         if isinstance(verdict, Reason):
             return self._refusal(request, verdict)
         if isinstance(verdict, bytes):
-            return NoisyUpdate.from_bytes(verdict)
+            return parse_answer(verdict)
         return self._release(request, weights, verdict)
 
     def _judge(
@@ -129,15 +164,26 @@ class Gate:
         answered = sum(charged >= plan.preliminaries for charged in approved.rounds)
         return task(plan, self._own_terms(plan), request.round, answered)
 
-    def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> NoisyUpdate:
+    def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
         plan = self._ledger.account().plans[request.plan].plan
         draws = randomness.draw(plan, self._own_terms(plan), work)
-        block = self._blocks.setdefault(request.plan, mechanism.Block()) if plan.correlation else None
-        vector = mechanism.release(plan, work, weights, self._records, draws, block)
-        update = NoisyUpdate(plan=request.plan, round=request.round, silo=self.silo, vector=pack(vector))
+        update = self._update(plan, request, work, weights, draws)
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
         self._ledger.update(lambda _: (None, [stored]))
         return update
+
+    def _update(
+        self, plan: Plan, request: RoundRequest, work: Task, weights: FloatArray, draws: mechanism.Draws
+    ) -> NoisyUpdate | SealedUpdate:
+        if plan.shuffle is not None:
+            from ringfence.silo.sealed import seal
+
+            assert self._key is not None  # noqa: S101 (the plan was approved with it)
+            numbers = mechanism.counts(plan, plan.shuffle, work, weights, self._records, draws)
+            return seal(plan, plan.shuffle, request.round, self.silo, self._key, numbers)
+        block = self._blocks.setdefault(request.plan, mechanism.Block()) if plan.correlation else None
+        vector = mechanism.release(plan, work, weights, self._records, draws, block)
+        return NoisyUpdate(plan=request.plan, round=request.round, silo=self.silo, vector=pack(vector))
 
     def _refusal(self, request: RoundRequest, reason: Reason) -> Refusal:
         return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason)
@@ -166,19 +212,32 @@ class Gate:
         return ""
 
     def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
-        true_epsilon = accountant.epsilon(events, terms.delta)
-        if true_epsilon > terms.epsilon:
-            raise ApprovalError(
-                f"The plan claims epsilon {terms.epsilon:.6g} at delta {terms.delta:.3g} for silo '{self.silo}', "
-                f"but its noise gives epsilon {true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
-            )
+        """Refuse a plan that claims more than its noise gives, to any observer."""
+        for seen, claimed, against in _views(events, terms.epsilon, terms.alone_epsilon or terms.epsilon):
+            true_epsilon = accountant.epsilon(seen, terms.delta)
+            if true_epsilon > claimed:
+                raise ApprovalError(
+                    f"The plan claims epsilon {claimed:.6g} at delta {terms.delta:.3g} for silo '{self.silo}'{against}"
+                    f", but its noise gives epsilon {true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
+                )
 
     def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
         budget = account.budget
-        total = accountant.epsilon([*account.reserved(without=plan.digest()), *events], budget.delta)
-        if total > budget.epsilon:
-            raise ApprovalError(
-                f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
-                f"{total:.6g} at delta {budget.delta:.3g}, more than its budget of {budget.epsilon:.6g}. Ask for a "
-                "plan with more noise or fewer rounds, end plans that are no longer needed, or grant more."
-            )
+        together = [*account.reserved(without=plan.digest()), *events]
+        for seen, allowed, against in _views(together, budget.epsilon, budget.most_alone):
+            total = accountant.epsilon(seen, budget.delta)
+            if total > allowed:
+                raise ApprovalError(
+                    f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
+                    f"{total:.6g} at delta {budget.delta:.3g}{against}, more than its budget of {allowed:.6g}. Ask for "
+                    "a plan with more noise or fewer rounds, end plans that are no longer needed, or grant more."
+                )
+
+
+def _views(
+    events: list[tuple[Event, int]], shuffled: float, alone: float
+) -> Iterator[tuple[list[tuple[Event, int]], float, str]]:
+    """Yield the events as each kind of observer sees them, what they may cost, and a phrase for the observer."""
+    yield events, shuffled, ""
+    if (seen := as_seen_alone(events)) != events:
+        yield seen, alone, " against a server that works together with the shuffler"

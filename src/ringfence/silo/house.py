@@ -13,7 +13,6 @@
 The folder is closed to other users. A courier of another user is let in by its group, to the last three only.
 """
 
-import fcntl
 import grp
 import json
 import os
@@ -29,6 +28,7 @@ from typing import Self
 from pydantic import Field, ValidationError
 
 from ringfence.errors import LedgerError, SiloError
+from ringfence.private_files import lock_alone, read_key, write_private
 from ringfence.protocol.plan import SiloName
 from ringfence.protocol.public import Public, explain
 from ringfence.protocol.schema import load_schema
@@ -154,13 +154,7 @@ class House:
 
     def key(self) -> bytes:
         """Return the 32 bytes of the silo's Ed25519 private key."""
-        try:
-            key = bytes.fromhex(_read(self.key_path).decode("ascii", errors="replace").strip())
-        except ValueError:
-            key = b""
-        if len(key) != 32:
-            raise SiloError(f"{self.key_path} is not a signing key of 32 bytes in hexadecimal; restore it.")
-        return key
+        return read_key(self.key_path, SiloError)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -184,7 +178,7 @@ class House:
             raise SiloError(f"The folder {self.folder} cannot be served: {problem.strerror}.") from None
         try:
             deadline = time.monotonic() + patience
-            while not _locked(lock):
+            while not lock_alone(lock):
                 if time.monotonic() >= deadline:
                     raise SiloError(
                         f"Another agent serves {self.folder} already; one is enough. Stop it before you start another."
@@ -230,23 +224,6 @@ class House:
         if self._courier_group is not None:
             self._give_to_couriers(path)
             path.chmod(0o660 if path.is_socket() else 0o640)
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that only its owner may read; one that exists is never overwritten."""
-    file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(file, "wb") as opened:
-        opened.write(content + b"\n")
-        opened.flush()
-        os.fsync(file)
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(path: Path) -> bytes:

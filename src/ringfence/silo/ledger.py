@@ -3,7 +3,7 @@
 Its entries, in the order they were made:
 
     opened     whose ledger it is, and under which adjacency it counts
-    budget     the total (epsilon, delta) that all releases together may reach
+    budget     the total (epsilon, delta) that all releases together may reach, also without the shuffler
     approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
     charged    a round of a plan, the weights it was asked for, and its event: written before the release
     released   the same round's answer, byte for byte: written before it is sent
@@ -23,7 +23,13 @@ from typing import Literal, Self, TypeVar
 
 from ringfence.errors import AccountingError, ApprovalError, LedgerDamagedError, PlanError
 from ringfence.planning import accountant
-from ringfence.planning.events import Event, event_from_dict, require_positive, require_probability
+from ringfence.planning.events import (
+    Event,
+    as_seen_alone,
+    event_from_dict,
+    require_positive,
+    require_probability,
+)
 from ringfence.protocol.plan import Plan
 from ringfence.silo.chain import Chain, Draft, Entry
 
@@ -35,14 +41,28 @@ LOGGED_REFUSALS = 10_000
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that all releases from a data set may cost together."""
+    """The most that all releases from a data set may cost together.
+
+    Plans that trust a shuffler cost more against a server that works together with it. `alone` is the most epsilon that
+    the operator takes in that case; None means no more than in any other.
+    """
 
     epsilon: float
     delta: float
+    alone: float | None = None
+
+    @property
+    def most_alone(self) -> float:
+        """The most epsilon against a server that works together with the shuffler."""
+        return self.epsilon if self.alone is None else self.alone
+
+    def as_data(self) -> dict[str, float]:
+        """Return the budget for the ledger and for machines; without `alone` where that says nothing new."""
+        return {"epsilon": self.epsilon, "delta": self.delta, **({} if self.alone is None else {"alone": self.alone})}
 
     def covers(self, other: "Budget") -> bool:
         """Tell whether whatever the other budget allows, this one allows too."""
-        return self.epsilon >= other.epsilon and self.delta >= other.delta
+        return self.epsilon >= other.epsilon and self.delta >= other.delta and self.most_alone >= other.most_alone
 
 
 @dataclass
@@ -103,13 +123,17 @@ class Account:
         """Return the epsilon of everything charged, at the budget's delta."""
         return accountant.epsilon(self.charged(), self.budget.delta)
 
+    def spent_alone(self) -> float:
+        """Return the same against a server that works together with the shuffler of plans that trust one."""
+        return accountant.epsilon(as_seen_alone(self.charged()), self.budget.delta)
+
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account."""
         body = entry.body
         if entry.kind == "opened":
             self.silo = body["silo"]
         elif entry.kind == "budget":
-            self._set_budget(Budget(body["epsilon"], body["delta"]))
+            self._set_budget(Budget(body["epsilon"], body["delta"], body.get("alone")))
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
@@ -254,4 +278,6 @@ class Ledger:
 def _granted(budget: Budget) -> Draft:
     require_positive("epsilon", budget.epsilon)
     require_probability("delta", budget.delta)
-    return Draft("budget", {"epsilon": budget.epsilon, "delta": budget.delta})
+    if budget.alone is not None and require_positive("the epsilon without a shuffler", budget.alone) < budget.epsilon:
+        raise AccountingError("What is allowed without the shuffler cannot be less than what is allowed with it.")
+    return Draft("budget", budget.as_data())

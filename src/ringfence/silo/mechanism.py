@@ -24,6 +24,8 @@ from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import Task
 from ringfence.protocol.schema import Categorical
+from ringfence.protocol.shuffle import Shuffle
+from ringfence.shuffle import vector_sum
 from ringfence.silo.records import Records
 
 GRID_BITS = 30
@@ -43,10 +45,14 @@ class Residuals(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Draws:
-    """A round's randomness: 1 for every record that takes part and 0 for the others; and the noise vector."""
+    """A round's randomness: 1 for every record that takes part and 0 for the others; and the noise vector.
+
+    Through a shuffler the noise is whole numbers, the heads among fair coins, and `rounding` is uniform on [0, 1).
+    """
 
     participation: FloatArray
     noise: FloatArray
+    rounding: FloatArray | None = None
 
 
 def grid_exponent(sigma: float) -> int:
@@ -83,6 +89,25 @@ def release(
     decoded: FloatArray = inverse_coefficients(plan.correlation, len(rows))[::-1] @ np.array(rows)
     block.means, block.rows = means, rows
     return decoded
+
+
+def counts(
+    plan: Plan, shuffle: Shuffle, work: Task, weights: FloatArray, records: Records, draws: Draws
+) -> vector_sum.Counts:
+    """Return what a silo's shares add up to: its summed gradients as counts, coins included, and how many they are of.
+
+    The last number is the public size of the batch, so that the server can tell what a total is a total of.
+    """
+    assert draws.rounding is not None  # noqa: S101 (drawn for this plan)
+    ones = vector_sum.encode(
+        work.batch * _mean_gradient(plan, work, weights, records, draws),
+        vectors=work.batch,
+        clip=plan.clip,
+        levels=shuffle.levels,
+        rounding=draws.rounding,
+        coins=draws.noise.astype(np.int64),
+    )
+    return np.append(ones, work.batch)
 
 
 def _on_grid(vector: FloatArray, sigma: float) -> FloatArray:

@@ -31,8 +31,9 @@ from starlette.responses import Response
 from ringfence import serving
 from ringfence.errors import ApprovalError, RingfenceError, SiloError
 from ringfence.html.markup import POLICY, Html, document
+from ringfence.private_files import write_private
 from ringfence.silo import decisions, operator_pages, pending
-from ringfence.silo.house import House, write_private
+from ringfence.silo.house import House
 
 IDLE_SECONDS = 15 * 60.0
 """After so long without a click, the operator must enter again."""

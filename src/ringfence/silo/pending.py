@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import PlanError, SiloError
-from ringfence.protocol.plan import Plan
-from ringfence.silo.decisions import read_plan
-from ringfence.silo.house import House, write_private
+from ringfence.private_files import write_private
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.silo.house import House
 
 MOST_FILES = 100
 """More files than this are not looked at: an operator decides on a few."""
@@ -42,7 +42,7 @@ def pending(house: House, decided: Container[str]) -> Pending:
     found = Pending({}, {}, {})
     for path in sorted(folder_of(house).glob("*.json"))[:MOST_FILES]:
         try:
-            plan = read_plan(path)
+            plan = load_plan(path)
         except PlanError as problem:
             found.unreadable[path.name] = str(problem)
             continue

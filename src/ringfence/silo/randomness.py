@@ -25,7 +25,29 @@ enable_features("contrib")  # OpenDP's name for measurements whose proofs its ow
 
 def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
     """Draw who takes part and what noise is added, for one round's task."""
-    return Draws(_participation(plan, terms, work), gaussian_noise(work.length, work.sigma))
+    chosen = _participation(plan, terms, work)
+    if plan.shuffle is None:
+        return Draws(chosen, gaussian_noise(work.length, work.sigma))
+    # 53 bits make a number of [0, 1) exactly; that it is no finer is charged for (`charges.counts_rounding`).
+    rounding = np.ldexp((_uniform(work.length) >> np.uint64(11)).astype(np.float64), -53)
+    return Draws(chosen, heads(work.length, work.batch * plan.shuffle.coins).astype(np.float64), rounding)
+
+
+def heads(dimension: int, coins: int) -> NDArray[np.int64]:
+    """Toss so many fair coins per coordinate and count the heads: exactly Bin(coins, 1/2), off random bits."""
+    return np.array([_heads(coins) for _ in range(dimension)], dtype=np.int64)
+
+
+def _heads(coins: int) -> int:
+    total, whole = 0, coins - coins % 8
+    for begin in range(0, whole // 8, _CHUNK):
+        random = os.urandom(min(_CHUNK, whole // 8 - begin))
+        total += int.from_bytes(random, "little").bit_count()
+    return total + (os.urandom(1)[0] & ((1 << (coins - whole)) - 1)).bit_count()
+
+
+_CHUNK = 2**20
+"""Bytes of randomness taken at once."""
 
 
 def gaussian_noise(dimension: int, sigma: float) -> FloatArray:

@@ -6,6 +6,9 @@ A round of S configurations is therefore two products of the (records × feature
 whatever the number of silos and however unequal they are. The sum is the silo's own `clipped_mean` and the
 step the server's own `step`; a test runs a plan through both and through the plain loop with equal draws.
 
+Through a shuffler the silos' coins are one binomial number per coordinate. Their roundings are left out: of the
+variance they are one part in K·b at most, for silos of K records with b coins each.
+
 Nothing here is private: a simulator holds all records and draws seeded noise. It shows what a plan will do.
 """
 
@@ -67,8 +70,9 @@ class Configurations(NamedTuple):
 class Draws(NamedTuple):
     """A round's randomness: which silos answer, which records take part, and the noise of their average.
 
-    `noise` is standard normal: the engine scales it to what the answering silos' noises add up to. `batch` is every
-    silo's divisor in this round, and `loudness` its noise in units of its sigma.
+    `noise` has variance 1 and is normal, or binomial through a shuffler: the engine scales it to what the answering
+    silos' noises add up to. `batch` is every silo's divisor in this round, and `loudness` its noise in units of its
+    sigma.
     """
 
     available: Any
@@ -94,7 +98,7 @@ class LinearLoss(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """What all runs of one compiled program share."""
+    """What all runs of one compiled program share; `coins` is how many each record brings to a shuffler, if any."""
 
     loss: LinearLoss
     domain: Domain
@@ -104,6 +108,7 @@ class Rules:
     algorithm: str = "minibatch-sgd"
     phases: Localized | None = None
     correlation: float = 0.0
+    coins: int | None = None
 
     def __post_init__(self) -> None:
         if self.correlation and self.participation != EVERYBODY:
@@ -125,6 +130,7 @@ class Rules:
             spec.name,
             spec if isinstance(spec, Localized) else None,
             plan.correlation,
+            None if plan.shuffle is None else plan.shuffle.coins,
         )
 
     @property
@@ -199,7 +205,7 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
     def one_round(carry: tuple[Any, Any, Any], round: Any) -> tuple[tuple[Any, Any, Any], None]:
         state, answered, past = carry
         drawn = draw(streams, answered, round)
-        rates = _rates(data, drawn.available)
+        rates = _rates(rules, data, drawn)
         asked = ask(runs.settings, state, round)
         weights: Any = jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1)
         shares = _shares(rules, data, drawn, rates, runs.stream)
@@ -232,7 +238,25 @@ def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round:
     begin, batch, loudness = _task(rules, data, stream.batch, answered, round)
     participation = _participation(rules.sampling, record_key, data, begin, batch)
     noise = jax.random.normal(noise_key, (data.features.shape[1] * rules.loss.outputs,), dtype=data.features.dtype)
+    if rules.coins is not None:
+        noise = standard_binomial(noise, rules.coins, jnp.sum(available * batch))
     return Draws(available, participation, noise, batch, loudness)
+
+
+def standard_binomial(normal: Any, coins: int, records: Any) -> Any:
+    """Turn standard normal numbers into Bin(T, 1/2), T = coins·records, minus its mean, over its deviation √T/2.
+
+    By quantiles: P(Bin ≤ k) = Φ(z) for k + 1/2 = T/2 + (√T/2)(z + (z − z³)/(12T)), up to order 1/T² (Cornish and
+    Fisher, with the correction for whole numbers), so rounding the right side gives k. A test compares it with the
+    exact distribution. JAX's own sampler is no use here: in single precision, and from ten million trials on, its
+    numbers have the wrong variance.
+    """
+    trials = coins * records.astype(normal.dtype)
+    deviation = jnp.sqrt(trials) / 2
+    quantile = deviation * (normal + (normal - normal**3) / (12 * trials))
+    half = (coins * records) % 2 / 2  # whole numbers of heads are so far from T/2, up to whole numbers
+    most = trials / 2
+    return jnp.clip(jnp.round(quantile - half) + half, -most, most) / deviation
 
 
 @partial(jax.jit, static_argnames=("loss",))
@@ -328,11 +352,17 @@ def _clipped_sum(loss: LinearLoss, clip: Any, weights: Any, data: Federation, sh
     return jnp.sum(parts, axis=0)
 
 
-def _rates(data: Federation, available: Any) -> Any:
-    """Return what the server multiplies each silo's update by: N/M times its weight, or 0 if it is not there."""
+def _rates(rules: Rules, data: Federation, drawn: Draws) -> Any:
+    """Return what the server multiplies each silo's update by: N/M times its weight, or 0 if it is not there.
+
+    Through a shuffler it sees but a total, and divides it by the number of records in it.
+    """
+    if rules.coins is not None:
+        mixed = (drawn.available * drawn.batch).astype(data.weights.dtype)
+        return mixed / jnp.sum(mixed, axis=1, keepdims=True)
     silos = len(data.sizes)
-    answering = jnp.maximum(jnp.sum(available, axis=1, keepdims=True), 1)
-    return available * data.weights * (silos / answering)
+    answering = jnp.maximum(jnp.sum(drawn.available, axis=1, keepdims=True), 1)
+    return drawn.available * data.weights * (silos / answering)
 
 
 def _shares(rules: Rules, data: Federation, drawn: Draws, rates: Any, stream: Any) -> Any:

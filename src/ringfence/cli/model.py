@@ -1,0 +1,47 @@
+"""`ringfence model`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringfence.cli.output import require_folder
+from ringfence.errors import OutputError
+
+app = typer.Typer(help="Look into a trained model, or take it elsewhere.", no_args_is_help=True)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+    to: Annotated[str, typer.Option(help="csv: a line per feature, and the intercept; json: one object.")] = "csv",
+    out: Annotated[Path | None, typer.Option(help="Write the coefficients here instead of printing them.")] = None,
+) -> None:
+    """Write plain coefficients in the table's own units, which any other software can use."""
+    from ringfence.model import Model
+
+    if to not in ("csv", "json"):
+        raise OutputError(f"Coefficients are written as csv or json, not as '{to}'.")
+    require_folder(out)
+    linear = Model.load(model).linear()
+    content = linear.to_csv() if to == "csv" else linear.to_json()
+    if out is None:
+        typer.echo(content, nl=False)
+    else:
+        out.write_text(content, encoding="utf-8")
+
+
+@app.command()
+def statement(
+    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+) -> None:
+    """Say what each silo's records were promised for this model."""
+    from ringfence.model import Model
+
+    found = Model.load(model).statement
+    typer.echo(
+        "This model's maker saw no silo's ledger, so the model carries no statement. Each silo's own certificate "
+        "(`ringfence silo certificate`) says what it released."
+        if found is None
+        else found.text()
+    )

@@ -1,0 +1,101 @@
+"""`ringfence shuffler`: the party that mixes what silos send, so that the server cannot tell whose is whose."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringfence.cli.output import AsJson, print_json, print_table
+
+app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ringfence shuffler init`.")]
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
+    json: AsJson = False,
+) -> None:
+    """Make a shuffler's folder: a key that silos seal to, a token for the server, and an empty database."""
+    from ringfence.shuffle.shuffler import Shuffler
+    from ringfence.shuffle.store import Store
+
+    with Store.create(folder) as store:
+        key = Shuffler(store).public_key
+    if json:
+        print_json({"folder": str(folder), "public_key": key})
+    else:
+        typer.echo(
+            f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
+            f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
+            f"`ringfence shuffler serve {folder}`."
+        )
+
+
+@app.command()
+def add(
+    folder: Folder,
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")],
+    json: AsJson = False,
+) -> None:
+    """Serve a plan from now on, also if the folder is being served already."""
+    from ringfence.protocol.plan import load_plan
+    from ringfence.shuffle.shuffler import Shuffler
+
+    content = load_plan(plan)
+    with Shuffler.open(folder) as shuffler:
+        shuffler.add(content)
+    if json:
+        print_json({"added": content.digest()})
+    else:
+        typer.echo(f"Added plan {content.digest()} of {len(content.silos)} silos.")
+
+
+@app.command()
+def serve(
+    folder: Folder,
+    port: Annotated[int, typer.Option(help="Serve on this port; 0 takes a free one.")] = 8790,
+    host: Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")] = (
+        "127.0.0.1"
+    ),
+    certificate: Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")] = None,
+    private_key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.0, help="How long a round waits for silos beyond the quorum, after the first.")
+    ] = 10.0,
+) -> None:
+    """Take silos' envelopes and hand out mixed batches, until stopped; plans added meanwhile are served at once."""
+    from ringfence.shuffle import service
+
+    service.serve(
+        folder,
+        host=host,
+        port=port,
+        seconds=seconds,
+        certificate=certificate,
+        private_key=private_key,
+        ready=lambda where: typer.echo(f"shuffler is served at {where}"),
+    )
+
+
+@app.command()
+def status(folder: Folder, json: AsJson = False) -> None:
+    """Show the key, the plans, and how many silos have deposited in each round."""
+    from ringfence.shuffle.shuffler import Shuffler
+
+    with Shuffler.open(folder) as shuffler:
+        found = shuffler.status()
+    if json:
+        print_json(found)
+        return
+    typer.echo(f"Silos seal to the key {found['public_key']}.")
+    if not found["plans"]:
+        typer.echo(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
+    for plan in found["plans"]:
+        typer.echo(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.")
+        if plan["rounds"]:
+            rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]
+            print_table(["round", "silos", "state"], rows)
+        else:
+            typer.echo("Nothing was deposited yet.")

@@ -1,0 +1,70 @@
+"""The server's key and its way through the shuffler: hand in what silos sealed, fetch the batch, open it."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ringfence.deployment.shuffling import ShufflerClient
+from ringfence.errors import DeploymentError, DoorError, OutputError
+from ringfence.private_files import read_key, write_private
+from ringfence.protocol.messages import SealedUpdate
+from ringfence.protocol.plan import Plan
+from ringfence.server.shuffled import Collect, Totals, read_batch
+from ringfence.shuffle import sealing
+
+_PAUSE = 0.05
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key that only its owner may read, and return its public key; that of an old one again."""
+    if path.exists():
+        return sealing.public_key(read_key(path, DeploymentError))
+    private = sealing.new_key()
+    try:
+        write_private(path, private.hex().encode())
+    except OSError as problem:
+        raise OutputError(
+            f"{path} cannot be written ({problem.strerror}): a key is made once, in a new file."
+        ) from None
+    return sealing.public_key(private)
+
+
+def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float) -> Collect:
+    """Return what the server collects the plan's rounds with, waiting for the shuffler no longer than told.
+
+    What it hands in twice counts once, and what it fetches twice is the same, so a restart only repeats.
+    """
+    shuffle, key = plan.shuffle, read_key(key_file, DeploymentError)
+    if shuffle is None or sealing.public_key(key) != shuffle.server_key:
+        raise DeploymentError(
+            f"The key {key_file} is not the one that the silos of this plan seal to: its messages could not be read."
+        )
+
+    def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
+        batch = client.batch(plan.digest(), round)
+        if batch is None:
+            refused = _deposit(client, updates)
+            batch = _wait(client, plan.digest(), round, seconds)
+            if batch is None and refused:
+                raise refused[0]
+        return None if batch is None else read_batch(plan, shuffle, key, round, batch)
+
+    return collect
+
+
+def _deposit(client: ShufflerClient, updates: Sequence[SealedUpdate]) -> list[DoorError]:
+    """Hand all in; what the shuffler refuses must not keep out the rest, which may be enough."""
+    refused = []
+    for update in updates:
+        try:
+            client.deposit(update.to_bytes())
+        except DoorError as problem:
+            refused.append(problem)
+    return refused
+
+
+def _wait(client: ShufflerClient, plan: str, round: int, seconds: float) -> bytes | None:
+    deadline = time.monotonic() + seconds
+    while (batch := client.batch(plan, round)) is None and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    return batch

@@ -1,0 +1,24 @@
+"""Private linear models with scikit-learn's interface: a whole federation of silos behind `fit`."""
+
+try:
+    from ringfence.estimators.linear import (
+        FederatedHuberRegressor,
+        FederatedLinearRegression,
+        FederatedLinearSVC,
+        FederatedLogisticRegression,
+        FederatedQuantileRegressor,
+    )
+except ModuleNotFoundError as missing:
+    if (missing.name or "").split(".", maxsplit=1)[0] != "sklearn":
+        raise
+    raise ModuleNotFoundError(
+        'The estimators need scikit-learn, which is not installed: pip install "ringfence[estimators]".', name="sklearn"
+    ) from None
+
+__all__ = [
+    "FederatedHuberRegressor",
+    "FederatedLinearRegression",
+    "FederatedLinearSVC",
+    "FederatedLogisticRegression",
+    "FederatedQuantileRegressor",
+]

@@ -1,0 +1,356 @@
+"""What the estimators share: from X, y and silos to a plan, through the gates, to coefficients in X's own units."""
+
+import inspect
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ringfence.errors import EstimatorError
+from ringfence.estimators import tables
+from ringfence.estimators.session import MEMORY
+from ringfence.planning.prescribe import Member, propose
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.encoding import Table, encode_features, encode_target
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import explain
+from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
+from ringfence.report.statement import Statement
+from ringfence.silo.ledger import Budget
+from ringfence.silo.records import Records
+from ringfence.training import Result, Silo, train
+
+Estimator = TypeVar("Estimator", bound=type)
+
+SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What `fit` was given, made sense of: the records, what identifies each, and whose row is whose."""
+
+    records: Records
+    identity: list[bytes]
+    silos: Mapping[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, schema: Schema, table: Table, identity: list[bytes], labels: tables.Labels) -> Self:
+        features = encode_features(schema, table, source=SOURCE)
+        records = Records(schema, features, encode_target(schema, table, source="y"))
+        return cls(records, identity, labels.by_silo(len(records)))
+
+
+class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
+    """A linear model whose records stay in silos. The base of all estimators here; not one by itself.
+
+    Guarantee: all that a silo releases during one `fit` is (epsilon, delta)-differentially private with respect to
+    replacing any one of its rows, whatever the server and the other silos do. The number of rows of each silo, their
+    labels in `silos`, and everything given to the constructor are public.
+
+    Parameters
+    ----------
+    epsilon, delta : a number, one per silo in their order, or a mapping from silo to number
+        Silos are in the order of their tables or, where rows have labels, of the sorted labels.
+        The guarantee of one `fit`. `delta=None` means 1/n², at most 1e-5.
+    bounds : (lower, upper), or a mapping from column to (lower, upper)
+        The range of every feature, from public knowledge: two numbers for all columns, or two sequences with one
+        number per column. Values beyond are clamped in training. There is no default, since a range read from the
+        records would leak them.
+    schema : Schema
+        Instead of `bounds`, for tables with named columns: bounds, categories, scales and the target.
+    algorithm : "auto", or the name of one (`ringfence plan --help` lists them)
+    max_rounds : the most rounds that "auto" may take; 100 by default
+    ridge : (ridge/2)·‖w‖² is added to the objective, in scaled features
+    clip : where a record's gradient is cut; by default a public rule
+    fit_intercept : whether to learn a constant
+    cap : (epsilon, delta)
+        The most that all fits together may cost any record: those of this process, or, with `ledgers`, all that stand
+        in the ledgers. A fit that would exceed it is refused before anything is released. Without a cap, fitting the
+        same records with *other* settings is refused.
+    ledgers : folder of one ledger file per silo, for records that outlive this process
+
+    Attributes
+    ----------
+    coef_, intercept_ : in the units of X, so that X @ coef_.T + intercept_ is the decision function or prediction
+    privacy_ : what each silo's records were promised, by this fit and by all so far; `print` it
+    plan_ : the public plan that every silo approved
+    history_ : who answered in which round
+    model_ : the model as `Model.save` writes it, with plan and statement, free of any record
+    n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+
+    `score` measures on the records that it is given, without noise: it is not private.
+    """
+
+    coef_: FloatArray
+    intercept_: Any  # an array, or for a regressor a float
+
+    def __init__(
+        self,
+        *,
+        epsilon: Any = 1.0,
+        delta: Any = None,
+        bounds: Any = None,
+        schema: Schema | None = None,
+        algorithm: str = "auto",
+        max_rounds: int | None = None,
+        ridge: float = 0.0,
+        clip: float | None = None,
+        fit_intercept: bool = True,
+        cap: Any = None,
+        ledgers: Any = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.schema = schema
+        self.algorithm = algorithm
+        self.max_rounds = max_rounds
+        self.ridge = ridge
+        self.clip = clip
+        self.fit_intercept = fit_intercept
+        self.cap = cap
+        self.ledgers = ledgers
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # real noise has no seed
+        return tags
+
+    def fit(self, X: Any, y: Any, silos: Any = None) -> Self:
+        """Train on the silos' rows through their gates.
+
+        Parameters
+        ----------
+        X : one table (NumPy, pandas), a list of one table per silo, or a mapping from silo to table
+        y : the targets, in the same form
+        silos : a silo's label per row (per table, if X is a list); without it, all rows are one silo's
+        """
+        X, y, labels = tables.join(X, y, silos)
+        if self.ledgers is not None and not Path(self.ledgers).is_dir():
+            raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
+        problem = self._problem(X, y, labels)
+        plan = self._plan(problem)
+        cap = self._cap()
+        totals = MEMORY.charge(
+            plan,
+            {name: (problem.identity[row] for row in rows) for name, rows in problem.silos.items()},
+            settings=self._settings(),
+            cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
+            tuning=cap is not None,
+        )
+        result = self._train(problem, plan, cap)
+        self.plan_ = plan
+        self.history_ = result.history
+        self.model_ = result.model
+        self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals)
+        self._learn()
+        return self
+
+    # What the kinds of estimators differ in.
+
+    @abstractmethod
+    def _loss(self, schema: Schema) -> Loss: ...
+
+    @abstractmethod
+    def _target(self, y: Any) -> tuple[Any, Column]:
+        """Return the target's cells and its public column; only where there is no schema."""
+
+    @abstractmethod
+    def _targets_by_schema(self, y: Any, column: Numeric | Categorical) -> list[str]:
+        """Return the target's cells as text, to be read by the schema."""
+
+    # From arguments to a problem.
+
+    def _problem(self, X: Any, y: Any, labels: tables.Labels) -> _Problem:
+        if self.schema is not None:
+            return self._problem_by_schema(self.schema, X, y, labels)
+        if self.bounds is None:
+            raise EstimatorError(
+                "`bounds` is missing: say between which values every feature lies, as bounds=(lower, upper), from "
+                "public knowledge (a code book, a law, common sense), or give a `schema`. They are not taken from X, "
+                "because bounds read from private records leak them. They need not be tight."
+            )
+        target_name = getattr(y, "name", None)
+        with _hiding_values():
+            X, y = validate_data(self, X, y, dtype=np.float64, **self._check_y())
+        names = self._column_names(X.shape[1])
+        target = target_name if isinstance(target_name, str) else "target"
+        while target in names:
+            target += "_"
+        cells, column = self._target(y)
+        columns: dict[str, Column] = {**self._numeric_columns(names), target: column}
+        try:
+            schema = Schema(columns=columns, target=target, intercept=1.0 if self.fit_intercept else 0.0)
+        except ValidationError as refused:
+            raise EstimatorError(f"No schema can be made of `bounds` and the target: {explain(refused)}.") from None
+        table: Any = {**dict(zip(names, X.T, strict=True)), target: cells}  # numbers need not go through text
+        return _Problem.of(schema, table, list(tables.row_bytes(X)), labels)
+
+    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels) -> _Problem:
+        if self.bounds is not None:
+            raise EstimatorError("Both `bounds` and `schema` are given, which say the same: leave one out.")
+        if not tables.is_frame(X):
+            raise EstimatorError("A `schema` describes columns by name, so X must be a table that names them (pandas).")
+        if y is None:
+            raise EstimatorError("y is missing: estimators here learn from targets, so `fit` needs both X and y.")
+        validate_data(self, X, skip_check_array=True)  # notes the columns' names
+        table = tables.cells(X)
+        identity = list(tables.row_bytes(table))
+        targets = self._targets_by_schema(y, schema.target_column)
+        if len(targets) != len(identity):
+            raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
+        if not self.fit_intercept:
+            schema = schema.model_copy(update={"intercept": 0.0})
+        return _Problem.of(schema, {**table, schema.target: targets}, identity, labels)
+
+    def _check_y(self) -> dict[str, Any]:
+        return {}
+
+    def _column_names(self, count: int) -> list[str]:
+        if hasattr(self, "feature_names_in_"):
+            return [str(name) for name in self.feature_names_in_]
+        return [f"x{place}" for place in range(count)]
+
+    def _numeric_columns(self, names: list[str]) -> dict[str, Column]:
+        if isinstance(self.bounds, Mapping):
+            if set(self.bounds) != set(names):
+                raise EstimatorError(f"`bounds` must name every column of X, and no other: {', '.join(names)}.")
+            pairs = [self.bounds[name] for name in names]
+        else:
+            try:
+                lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), len(names)) for side in self.bounds)
+            except (TypeError, ValueError):
+                raise EstimatorError(
+                    f"`bounds` must be (lower, upper): two numbers, or two sequences of {len(names)} numbers, one per "
+                    "column of X."
+                ) from None
+            pairs = list(zip(lower, upper, strict=True))
+        return {name: interval(f"`bounds` of column '{name}'", pair) for name, pair in zip(names, pairs, strict=True)}
+
+    def _plan(self, problem: _Problem) -> Plan:
+        schema, names = problem.records.schema, list(problem.silos)
+        epsilons = tables.per_silo("epsilon", self.epsilon, names)
+        deltas = tables.per_silo("delta", self.delta, names)
+        members = []
+        for name, rows in problem.silos.items():
+            epsilon = epsilons[name]
+            if epsilon is None or not epsilon > 0:
+                raise EstimatorError(f"The epsilon of silo '{name}' must be a positive number.")
+            members.append(Member(name, len(rows), epsilon, deltas[name]))
+        return propose(
+            schema,
+            members,
+            loss=self._loss(schema),
+            algorithm=None if self.algorithm == "auto" else self.algorithm,
+            most_rounds=self.max_rounds,
+            ridge=float(self.ridge),
+            clip=None if self.clip is None else float(self.clip),
+        ).plan
+
+    def _cap(self) -> Budget | None:
+        if self.cap is None or isinstance(self.cap, Budget):
+            return self.cap
+        try:
+            epsilon, delta = map(float, self.cap)
+        except (TypeError, ValueError):
+            epsilon = delta = 0.0
+        if not (0 < epsilon < np.inf and 0 < delta < 1):
+            raise EstimatorError("`cap` must be (epsilon, delta): a positive number, and one between 0 and 1.")
+        return Budget(epsilon, delta)
+
+    def _settings(self) -> str:
+        """Return what two fits must agree in to be the same question asked again."""
+        settings = {name: value for name, value in self.get_params().items() if name not in ("cap", "ledgers")}
+        return f"{type(self).__name__} {settings!r}"
+
+    def _train(self, problem: _Problem, plan: Plan, cap: Budget | None) -> Result:
+        with ExitStack() as temporary:
+            if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
+                folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
+            else:
+                folder = Path(self.ledgers)
+            silos = {
+                name: Silo(problem.records.take(rows), folder / f"{name}.ledger", cap)
+                for name, rows in problem.silos.items()
+            }
+            return train(plan, silos)
+
+    # From a model to coefficients, and predictions.
+
+    def _learn(self) -> None:
+        linear = self.model_.linear()
+        coefficients = linear.coefficients
+        if self.schema is None:  # a schema sorts its columns by name
+            places = {name: place for place, name in enumerate(linear.features)}
+            coefficients = coefficients[:, [places[name] for name in self._column_names(self.n_features_in_)]]
+        self.coef_ = coefficients
+        self.intercept_ = linear.intercepts
+
+    def _scores(self, X: Any) -> FloatArray:
+        """Return X @ coef_.T + intercept_, one column per output."""
+        check_is_fitted(self)
+        if self.schema is None:
+            with _hiding_values():
+                matrix: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
+        else:
+            if not tables.is_frame(X):
+                raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
+            validate_data(self, X, reset=False, skip_check_array=True)
+            matrix = self.model_.linear().matrix(tables.cells(X), source=SOURCE)
+        scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
+        return scores
+
+
+@contextmanager
+def _hiding_values() -> Iterator[None]:
+    """Let scikit-learn check X and y, but not quote the cell that is no number."""
+    try:
+        yield
+    except ValueError as problem:
+        if "could not convert" not in str(problem):
+            raise
+        raise EstimatorError(
+            "X, or a numeric target, holds text that is not a number. Encode it by a public list of categories "
+            "(OneHotEncoder(categories=[...]), or a `schema`), never by one learned from the records."
+        ) from None
+
+
+def documented(estimator: Estimator) -> Estimator:
+    """Let the class's docstring go on with those of its bases, so that help shows every parameter."""
+    shared = [base.__doc__ for base in estimator.__mro__ if issubclass(base, FederatedLinearModel)]
+    estimator.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in shared if text)
+    return estimator
+
+
+def interval(what: str, pair: Any) -> Numeric:
+    """Return the column of numbers between the two of a pair."""
+    try:
+        lower, upper = map(float, pair)
+        return Numeric(lower=lower, upper=upper)
+    except ValidationError as refused:
+        raise EstimatorError(f"{what}: {explain(refused)}.") from None
+    except (TypeError, ValueError):
+        raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
+
+
+def _with_totals(statement: Statement, totals: Mapping[str, Budget]) -> Statement:
+    silos = {
+        name: replace(
+            guarantee,
+            total_epsilon=totals[name].epsilon,
+            total_delta=totals[name].delta,
+            total_alone_epsilon=totals[name].most_alone,
+        )
+        for name, guarantee in statement.silos.items()
+    }
+    return replace(statement, silos=silos)

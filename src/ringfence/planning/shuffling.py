@@ -1,0 +1,354 @@
+"""What a shuffled sum of vectors costs, and the noise that meets a budget. Every number is on the safe side.
+
+*The mechanism* (P_vec, corrected). m vectors of l2 norm at most L are added up. Every coordinate x becomes
+y = (x + L) g / (2L) with g ``levels``; a party adds up the y of its own records, rounds the sum S at random to
+floor(S + u) with u uniform on [0, 1), and adds Bin(Kb, 1/2) for its K records of b ``coins`` each. The analyst sees,
+per coordinate, only the total of all parties: an integer that holds Bin(T, 1/2) with T = mb ``trials``. Replacing one
+vector moves the exact sums by a ∈ R^d with ‖a‖₂ ≤ ``reach``, which is g in exact arithmetic.
+
+*The claim* (``binomial_shift``). For every two neighbours the totals P, Q satisfy, for every γ ≥ 0,
+
+    H_γ(P‖Q) ≤ H_γ(N(μ,1)‖N(0,1)) + slack,    where H_γ(P‖Q) = sup_A P(A) - γ Q(A) is the hockey-stick divergence.
+
+*Proof.* Write B(k) = P(Bin(T, 1/2) ≥ k), extend it to real arguments by straight lines between the integers, and let
+Z = -Φ⁻¹(B), which rises from -∞ at 0 to ∞ at T+1 and is antisymmetric about (T+1)/2.
+
+(a) *Rounding is interpolation.* Fix the other parties' rounded sums, and one coordinate. floor(S + u) is floor(S) plus
+one with probability S - floor(S), so the total is at least k with probability B(k - S), straight lines included. The
+neighbours are thus real shifts of one curve: with x = k - S, P(total ≥ k) = B(x) and Q(total ≥ k) = B(x + a). This
+uses the rounding's randomness and loses nothing. Let a ≥ 0; otherwise reflect, as coins and rounding are symmetric.
+
+(b) *The best tests are thresholds.* Two roundings whose means differ by a are ordered in likelihood ratio (each lies on
+two neighbouring integers), and adding an independent log-concave variable keeps that order. Hence P/Q rises in k, and
+H_γ(P‖Q) is the maximum over k of B(x) - γ B(x + a).
+
+(c) *One coordinate.* Let t be the last integer with B(t) > slack/d. If B(x) ≤ slack/d, or B(x + a) ≥ 1 - slack/d, then
+B(x) ≤ B(x + a) + slack/d. Otherwise x < t + 1 and, by symmetry, x + a > T - t, so both x and x + a lie within
+``reach`` of [T - t, t + 1]. There the steps Z(k+1) - Z(k) between integers are at most c. Between integers B is linear,
+so Z'' = Z Z'²: Z lies below its chord where Z > 0 and above it where Z < 0, by at most a bend h = max Z Z'²/8. (The
+middle cell, if any, is antisymmetric: its chord passes through its centre, and the same holds in each half.) Since
+x ≤ x + a, only one of the two bends can count against us: Z(x + a) - Z(x) ≤ ca + h. Nor is it more than c'a, where
+c' = max Z', which is better for short steps. With μ(a) either of these, B(x) ≤ Φ(μ(a) + Φ⁻¹(B(x + a))): no more than
+the power of the best test of N(μ(a),1) against N(0,1). With (b), H_γ(P‖Q) ≤ H_γ(N(μ(a),1)‖N(0,1)) + slack/d for every
+γ ≥ 0. And a = 0 costs nothing.
+
+(d) *All coordinates.* They are independent, and H_γ(P₁×P₂‖Q₁×Q₂) = ∫ p₁ H_{γq₁/p₁}(P₂‖Q₂) ≤ H_γ(P₁×G₂‖Q₁×G₂') + δ₂ if
+H_γ(P₂‖Q₂) ≤ H_γ(G₂‖G₂') + δ₂ for every γ ≥ 0: factors can be replaced by Gaussians one at a time, and the slacks add
+up. The product of the Gaussians is one of shift √Σμ(aⱼ)² ≤ min(c ‖a‖₂ + h√d, c' ‖a‖₂) =: μ (triangle inequality).
+
+The same replacement, factor by factor, holds for adaptive rounds: rounds of (μ_r, slack_r) are together no worse than
+N(√Σμ_r², 1) against N(0,1) plus Σ slack_r. Averaging over what was fixed in (a) keeps the bound, H being convex. ∎
+
+How the analyst comes to see only the total is another question: unary bits of all parties, mixed by the shuffler, hide
+everything but their number exactly; additive shares do so up to ``mixing_distance``.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, ndtri
+
+from ringfence.errors import AccountingError
+from ringfence.planning.events import require_count, require_positive, require_probability
+
+__all__ = [
+    "Noise",
+    "binomial_epsilon_closed_form",
+    "binomial_shift",
+    "choose",
+    "least_trials",
+    "mixing_distance",
+    "shares_needed",
+]
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1 + 1e-9  # more than the relative rounding error of a step of Z, which is below 2e-10
+_LARGE = 2**28  # trials beyond which Z is bounded on blocks of integers rather than computed at each
+_BLOCKS = 2**16
+_FURTHEST = 8.0  # standard deviations: the reach beyond which nothing is proved; it would cost more than any budget
+_LEAST_SLACK = 1e-100  # per coordinate: far below any use, and well inside the range of floating point
+_MOST_TRIALS = 2**52
+_MOST_PARTIES = 10_000  # of a mix: the recursion takes the square of this
+
+
+def binomial_shift(*, reach: float, trials: int, dimension: int, slack: float) -> float:
+    """Return μ for which the totals are no worse than N(μ,1) against N(0,1), plus ``slack``; see above.
+
+    ``reach`` bounds how far replacing one vector moves the sums of all coordinates, in l2 norm and in levels.
+    Infinity where nothing is proved: too few ``trials`` for that reach, or for so small a slack.
+    """
+    reach, slack = require_positive("reach", reach), require_probability("slack", slack)
+    trials, dimension = require_count("trials", trials), require_count("dimension", dimension)
+    if trials > _MOST_TRIALS:
+        raise AccountingError(f"trials must be at most 2**52, but is {trials!r}; lower the coins or the levels.")
+    if slack < dimension * _LEAST_SLACK:
+        raise AccountingError(
+            f"slack must be at least {_LEAST_SLACK:g} for each of the {dimension} coordinates, but is {slack!r}."
+        )
+    return _binomial_shift(reach, trials, dimension, slack)
+
+
+@lru_cache(maxsize=4096)
+def _binomial_shift(reach: float, trials: int, dimension: int, slack: float) -> float:
+    return _steps(trials, slack / dimension).shift(reach, dimension)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """How steep Z is: over cells of ``stride`` integers each, from the middle outwards."""
+
+    stride: int
+    inside: int  # cells that hold [(T+1)/2, t+1], where t is the last integer with B(t) > slack
+    steepest: Floats  # by number of cells: the largest step of Z between integers in these cells
+    bend: Floats  # likewise: how far Z is from its chords
+    slope: Floats  # likewise: the largest Z'
+
+    def shift(self, reach: float, dimension: int) -> float:
+        """Return min(c · reach + h√d, c' · reach), with c, h and c' taken over all cells that part (c) needs."""
+        if reach > self.stride * len(self.steepest):  # and do not overflow
+            return math.inf
+        last = self.inside + math.ceil(reach / self.stride) - 1
+        if last >= len(self.steepest):
+            return math.inf
+        by_steps = float(self.steepest[last] * reach + self.bend[last] * math.sqrt(dimension))
+        return min(by_steps, float(self.slope[last] * reach)) * _ROUNDING
+
+
+@lru_cache(maxsize=8)  # a search over reaches comes back to few, of up to 3 MB each
+def _steps(trials: int, slack: float) -> _Steps:
+    """Return the steps of Z for Bin(``trials``, 1/2), as far as a reach of eight standard deviations needs them."""
+    deviation = math.sqrt(trials) / 2
+    tail = math.sqrt(2 * math.log(1 / slack))  # Hoeffding: B((T+1)/2 + tail · deviation) < slack
+    usable = (tail + _FURTHEST) * deviation
+    return _few(trials, slack, usable) if trials <= _LARGE else _many(trials, tail * deviation, usable)
+
+
+def _few(trials: int, slack: float, usable: float) -> _Steps:
+    """Compute Z at every integer from the middle outwards."""
+    first = (trials + 1) // 2
+    # So far out that what is left off is below 1e-17 of B at the end of what is used. Leaving it off lowers B.
+    top = min(trials, first + math.ceil(math.sqrt(usable**2 + 20 * trials)))
+    k = np.arange(first, top, dtype=np.float64)
+    mass = np.cumprod(np.concatenate([[1.0], (trials - k) / (k + 1)]))  # proportional to P(Bin = k), k = first..top
+    mass /= 2 * mass.sum() - (mass[0] if trials % 2 == 0 else 0.0)  # by symmetry the other half weighs as much
+    above = np.cumsum(mass[::-1])[::-1]  # B(k), smallest terms first
+    z = -ndtri(above)
+    steps = np.diff(z)[: math.ceil(usable)]
+    slopes = (mass[:-1] / _density(z[1:]))[: len(steps)]  # Z' is largest at the outer end of a cell
+    bends = slopes**2 * z[1 : len(steps) + 1] / 8
+    inside = max(1, int(np.count_nonzero(above > slack)))
+    return _Steps(1, inside, *(np.maximum.accumulate(each) for each in (steps, bends, slopes)))
+
+
+def _many(trials: int, tail: float, usable: float) -> _Steps:
+    """Bound Z' on blocks: in the block [k₁, k₂] it is at most P(Bin = k₁)/φ(Z(k₂)), and B(k) ≥ Σ size · P(Bin = k₂)."""
+    first = (trials + 1) // 2
+    stride = math.ceil(math.sqrt(usable**2 + 20 * trials) / _BLOCKS)
+    k = first + stride * np.arange(_BLOCKS + 1, dtype=np.float64)
+    u = (2 * k - trials) / trials
+    # Stirling, with the first term of its series: the second is below 1e-25 here.
+    correction = (1 / trials - 1 / k - 1 / (trials - k)) / 12
+    log_mass = -trials * (u * np.arctanh(u) + np.log1p(-u * u) / 2) + correction
+    mass = np.exp(log_mass) / np.sqrt(math.pi * trials / 2 * (1 - u * u))
+    above = stride * np.cumsum(mass[:0:-1])[::-1]  # a lower bound of B at every k but the last
+    z = -ndtri(above)
+    slopes = (mass[: len(z) - 1] / _density(z[1:]))[: math.ceil(usable / stride)]
+    steepest = np.maximum.accumulate(slopes)
+    return _Steps(stride, math.ceil((tail + 1) / stride), steepest, np.zeros(len(slopes)), steepest)
+
+
+def _density(z: Floats) -> Floats:
+    density: Floats = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+    return density
+
+
+def least_trials(*, reach: float, dimension: int, slack: float, shift: float) -> int:
+    """Return the least T, by bisection, with ``binomial_shift(trials=T, ...) <= shift``, which holds as computed."""
+    require_positive("shift", shift)
+
+    def meets(trials: int) -> bool:
+        return binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack) <= shift
+
+    meets(1)  # refuses whatever does not depend on the trials, in its own words
+    guess = (2 * reach / shift) ** 2  # a Gaussian of the same variance, which no binomial undercuts by much
+    fails, enough = 0, max(1, math.ceil(min(guess, 2.0 * _MOST_TRIALS)))
+    while enough <= _MOST_TRIALS and not meets(enough):
+        fails, enough = enough, math.ceil(1.25 * enough)
+    if enough > _MOST_TRIALS:
+        raise AccountingError(
+            f"No number of coins up to 2**52 brings the shift to {shift:g} at a reach of {reach:g} levels; "
+            "lower the levels or the rounds, or allow a larger epsilon."
+        )
+    while enough - fails > 1:
+        middle = (fails + enough) // 2
+        fails, enough = (fails, middle) if meets(middle) else (middle, enough)
+    return enough
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How vectors are encoded, per coordinate: ``levels`` to round to, and ``coins`` to toss for every vector."""
+
+    levels: int
+    coins: int
+
+    def __post_init__(self) -> None:
+        require_count("levels", self.levels)
+        require_count("coins", self.coins)
+
+    def bits_per_vector(self, dimension: int) -> int:
+        """Return how many shuffled bits one vector takes when each counts one: d(g + b)."""
+        return require_count("dimension", dimension) * (self.levels + self.coins)
+
+    def deviation(self, *, vectors: int, clip: float, roundings: int) -> float:
+        """Return the standard deviation per coordinate of the decoded sum of ``vectors`` vectors, at most.
+
+        (2L/g) √(mb/4 + roundings/4), where ``roundings`` counts the parties that round: each adds variance ≤ 1/4.
+        """
+        m, parties = require_count("vectors", vectors), require_count("roundings", roundings)
+        return 2 * require_positive("clip", clip) / self.levels * math.sqrt((m * self.coins + parties) / 4)
+
+
+def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> Noise:
+    """Return the encoding with which a sum of ``vectors`` vectors costs at most ``shift`` (plus ``slack``).
+
+    At most ``bits`` bits per vector; the fewest with a deviation within 1 % of the least. ``inflation`` is the reach
+    per level: 1, and a little more for the rounding of the caller's arithmetic. Coins beyond 64 are tried in steps
+    of 2 %.
+    """
+    m, d, limit = require_count("vectors", vectors), require_count("dimension", dimension), require_count("bits", bits)
+    require_positive("shift", shift)
+    if require_positive("inflation", inflation) < 1:
+        raise AccountingError(f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by a level.")
+    per_coordinate = limit // d
+    candidates: list[Noise] = []
+    coins = 1
+    while coins < per_coordinate:
+        most = per_coordinate - coins
+        levels = _most_levels(most, m * coins, d, shift, slack, inflation)
+        if levels:
+            candidates.append(Noise(levels, coins))
+        if levels == most:  # more coins would leave fewer levels
+            break
+        coins = max(coins + 1, coins * 51 // 50)
+    if not candidates:
+        least = least_trials(reach=inflation, dimension=d, slack=slack, shift=shift)
+        coarsest = Noise(1, -(-least // m))
+        raise AccountingError(
+            f"{limit} bits per vector are too few: {m} vectors of {d} coordinates need at least "
+            f"{coarsest.bits_per_vector(d)} each at this budget; raise the limit of bits, add records, or allow a "
+            "larger epsilon."
+        )
+    finest = min(_noise_to_signal(candidate) for candidate in candidates)
+    good = [candidate for candidate in candidates if _noise_to_signal(candidate) <= 1.01 * finest]
+    return min(good, key=lambda candidate: candidate.bits_per_vector(d))
+
+
+def _most_levels(most: int, trials: int, dimension: int, shift: float, slack: float, inflation: float) -> int:
+    """Return the most levels, up to ``most``, that ``trials`` coins cover; 0 if none. The cost rises in the levels."""
+    fits, fails = 0, most + 1
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        cost = binomial_shift(reach=middle * inflation, trials=trials, dimension=dimension, slack=slack)
+        fits, fails = (middle, fails) if cost <= shift else (fits, middle)
+    return fits
+
+
+def _noise_to_signal(noise: Noise) -> float:
+    return math.sqrt(noise.coins) / noise.levels
+
+
+def binomial_epsilon_closed_form(
+    *, l1: float, l2: float, largest: float, trials: int, dimension: int, delta: float
+) -> float:
+    """Return the ε of the binomial mechanism (p = 1/2) by the closed form of cpSGD (Agarwal et al. 2018).
+
+    For integer vectors whose neighbours differ by at most ``l1``, ``l2`` and ``largest`` in l1, l2 and l∞ norm.
+    Refused unless T/4 ≥ max(23 ln(10d/δ), 2 · largest). A second opinion: ``binomial_shift`` needs less noise.
+    """
+    l1, l2, largest = require_positive("l1", l1), require_positive("l2", l2), require_positive("largest", largest)
+    d, delta = require_count("dimension", dimension), require_probability("delta", delta)
+    variance = require_count("trials", trials) / 4
+    if variance < max(23 * math.log(10 * d / delta), 2 * largest):
+        raise AccountingError(
+            f"The closed form does not cover {trials} trials: it needs at least "
+            f"{math.ceil(4 * max(23 * math.log(10 * d / delta), 2 * largest))}; add trials, or use binomial_shift."
+        )
+    # At p = 1/2: b_p = 1/3, c_p = 7√2/4, d_p = 2/3.
+    gaussian = l2 * math.sqrt(2 * math.log(1.25 / delta) / variance)
+    skew = (l2 * 1.75 * math.sqrt(2 * math.log(10 / delta)) + l1 / 3) / (variance * (1 - delta / 10))
+    ends = largest * 2 / 3 * (math.log(1.25 / delta) + math.log(20 * d / delta) * math.log(10 / delta)) / variance
+    return gaussian + skew + ends
+
+
+def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
+    """Return how far the shuffled shares of a sum are, at most, from a simulation that knows the total alone.
+
+    *Split and mix.* Each of n ``parties`` holds an element of an abelian group G of 2^``bits`` elements and sends k
+    ``shares``, uniform among those that add up to it; a shuffler permutes all nk. The distance is in total variation:
+    two inputs with the same total are at most twice that apart. A vector of d numbers modulo 2^w, shared and shuffled
+    as a whole, is one element of d·w bits. Whoever else puts shares into the mix, honest or not, does no harm: what is
+    seen then is made from the mixed shares of these n and from the others' own.
+
+    *Proof* (after Balle, Bell, Gascón & Nissim 2020, who bound the expectation below in closed form). Let V be the
+    view and U uniform on the |G|^(nk-1) sequences with the right total. By Cauchy-Schwarz the distance is at most
+    ½√(|G|^(nk-1) Pr[V=V'] - 1), V' an independent copy of V. V = V' says that the shares r of the first copy are those
+    of the second in an order σ, a uniform permutation; so r fulfils n sums by its own parties and n by those of the
+    second copy. Draw an edge for each share between its two parties, a bipartite multigraph of 2n vertices. In a
+    connected component of it the shares off a spanning tree are free, and those on it are determined or contradict
+    each other. So with C components at most |G|^(nk-2n+C) of the |G|^(nk-n) equally likely r qualify, each of which
+    meets the second copy with probability |G|^(-(nk-n)): Pr[V=V' | σ] ≤ |G|^(C-nk), and the distance is at most ½√x(n),
+    x(n) = E|G|^(C-1) - 1.
+    All degrees are k, so a component has as many first as second parties. Split off the component of the first party:
+    s of either side, of the (sk)! ways to match its shares some connect it. Bounding these by all,
+
+        x(n) ≤ Σ_{0<s<n} C(n-1, s-1) C(n, s) / C(nk, sk) · |G| (1 + x(n-s)),    x(1) = 0,
+
+    where C(nk, sk) are binomial coefficients. ∎ This falls in k, term by term.
+    """
+    n, k, bits = require_count("parties", parties), require_count("shares", shares), require_count("bits", bits)
+    if n > _MOST_PARTIES:
+        raise AccountingError(
+            f"{n} parties are more than the {_MOST_PARTIES} that are accounted for; let some add up first."
+        )
+    return _mixing_distance(n, k, bits)
+
+
+@lru_cache(maxsize=256)
+def _mixing_distance(n: int, k: int, bits: int) -> float:
+    if n == 1:
+        return 0.0
+    counts = np.arange(n + 1, dtype=np.float64)
+    factorial, matchings = gammaln(counts + 1), gammaln(k * counts + 1)
+    log_group = bits * math.log(2)
+    one_plus = np.zeros(n + 1)  # ln(1 + x(j)), by j
+    log_x = -math.inf
+    for j in range(2, n + 1):
+        s = slice(1, j)  # the parties in the first component; the others, j - s, run backwards
+        # C(j-1, s-1) C(j, s) = C(j, s)² s/j
+        choices = 2 * (factorial[j] - factorial[s] - factorial[j - 1 : 0 : -1]) + np.log(counts[s] / j)
+        fewer = matchings[s] + matchings[j - 1 : 0 : -1] - matchings[j]
+        log_x = float(np.logaddexp.reduce(choices + fewer + one_plus[j - 1 : 0 : -1])) + log_group
+        one_plus[j] = np.logaddexp(0.0, log_x)
+    log_x += 1e-4  # more than the rounding of all these logarithms
+    return min(1.0, math.exp(min(log_x, 2.0) / 2) / 2)
+
+
+def shares_needed(*, parties: int, bits: int, distance: float) -> int:
+    """Return the least number of shares with ``mixing_distance(...) <= distance``."""
+    require_probability("distance", distance)
+
+    def meets(shares: int) -> bool:
+        return mixing_distance(parties=parties, shares=shares, bits=bits) <= distance
+
+    fails, enough = 0, 1
+    while not meets(enough):
+        fails, enough = enough, 2 * enough
+    while enough - fails > 1:
+        middle = (fails + enough) // 2
+        fails, enough = (fails, middle) if meets(middle) else (middle, enough)
+    return enough

@@ -1,0 +1,60 @@
+"""A shuffler and everybody's keys in one process, for whoever runs all parties of a federation at once."""
+
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.protocol.messages import SealedUpdate
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.shuffle import Keys
+from ringfence.server.shuffled import Collect, Totals, read_batch
+from ringfence.shuffle import sealing
+from ringfence.shuffle.shuffler import Shuffler
+from ringfence.shuffle.store import Store
+from ringfence.silo.sealed import public_key
+
+
+@dataclass(frozen=True, repr=False)
+class LocalShuffler:
+    """A real shuffler, and the private keys of server and silos."""
+
+    shuffler: Shuffler
+    server: bytes
+    silos: dict[str, bytes]
+
+    @property
+    def keys(self) -> Keys:
+        """What a plan pins."""
+        return Keys(
+            server=sealing.public_key(self.server),
+            shuffler=self.shuffler.public_key,
+            silos={name: public_key(key) for name, key in self.silos.items()},
+        )
+
+    def collect(self, plan: Plan) -> Collect:
+        """Return what a server of this process collects the plan's rounds with."""
+        shuffle = plan.shuffle
+        if shuffle is None:
+            return lambda round, updates: None
+        self.shuffler.add(plan)
+
+        def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
+            for update in updates:
+                self.shuffler.deposit(update.to_bytes())
+            batch = self.shuffler.release(plan.digest(), round)
+            return read_batch(plan, shuffle, self.server, round, batch) if isinstance(batch, bytes) else None
+
+        return collect
+
+
+@contextmanager
+def local_shuffler(silos: Iterable[str]) -> Iterator[LocalShuffler]:
+    """Make new keys and a shuffler in a temporary folder, which is removed at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ringfence-") as folder,
+        # No deadline: in one process all that will come has come when the server collects.
+        Shuffler(Store.create(Path(folder) / "shuffler"), seconds=0.0) as shuffler,
+    ):
+        yield LocalShuffler(shuffler, sealing.new_key(), {name: sealing.new_key() for name in silos})

@@ -1,0 +1,147 @@
+"""The shuffler's own service: the server hands in silos' envelopes and fetches batches; nobody else gets in.
+
+Whoever calls must show the folder's token. The token keeps strangers out and no more: what a silo has signed and
+sealed needs no trust in who carries it. Off this machine the service speaks TLS only.
+"""
+
+import ipaddress
+import json
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from ringfence.errors import ShufflerError
+from ringfence.serving import RECEIVE_SECONDS, Scope, Service, read_body, reply, run, shows_token
+from ringfence.shuffle.shuffler import SECONDS, Reason, Shuffler, Waiting
+from ringfence.shuffle.store import Store
+
+SMALL_DEPOSIT = 2**20
+"""Bodies up to this many bytes are read whatever they are; longer ones only if a served plan needs them."""
+
+_WAITING, _REFUSED = 202, 422
+
+_SENTENCES = {
+    400: "This is not a request that can be read.",
+    401: "Show the shuffler's token.",
+    404: "There is nothing here.",
+    405: "The shuffler is not used that way.",
+    408: "The request came too slowly.",
+    413: "The request is longer than any served plan needs.",
+    503: "The shuffler cannot answer now; ask again later.",
+}
+
+
+def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECEIVE_SECONDS) -> Service:
+    """Return the service of a shuffler, open to those who show the token."""
+    secret = token.encode()
+
+    def turned_away(scope: Scope) -> int | None:
+        return None if shows_token(scope, secret) else 401
+
+    service = Service("Ringfence shuffler", _SENTENCES, turned_away)
+
+    @service.routes.post("/deposit")
+    async def deposit(request: Request) -> Response:
+        """Take a silo's sealed update."""
+        content = await read_body(
+            request, small=SMALL_DEPOSIT, longest=shuffler.longest_deposit, seconds=receive_seconds
+        )
+        if isinstance(content, int):
+            return service.fixed(content)
+        outcome = await run_in_threadpool(shuffler.deposit, content)
+        return _refusal(outcome) if isinstance(outcome, Reason) else _document(200, {"receipt": outcome.value})
+
+    @service.routes.get("/batch/{plan}/{round}")
+    async def batch(plan: str, round: int) -> Response:
+        """Return a round's batch, or how many silos it waits for."""
+        outcome = await run_in_threadpool(shuffler.release, plan, round)
+        if isinstance(outcome, Reason):
+            return _refusal(outcome)
+        if isinstance(outcome, Waiting):
+            return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
+        return reply(200, outcome)
+
+    @service.routes.get("/health")
+    async def health() -> Response:
+        """Say that the shuffler is there."""
+        return _document(200, {"status": "serving"})
+
+    return service
+
+
+def serve(
+    folder: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    seconds: float = SECONDS,
+    certificate: Path | None = None,
+    private_key: Path | None = None,
+    receive_seconds: float = RECEIVE_SECONDS,
+    ready: Callable[[str], None] = lambda where: None,
+) -> None:
+    """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
+
+    Raises, before anything is served, if the folder cannot be trusted, another process serves it, or the service would
+    be open to a network without TLS.
+    """
+    _check_transport(host, certificate, private_key)
+    with Store(folder) as store, store.alone():
+        service = application(Shuffler(store, seconds=seconds), store.token(), receive_seconds=receive_seconds)
+        with closing(_listen(host, port)) as listening:
+            name = f"[{host}]" if ":" in host else host
+            where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
+            run(
+                service,
+                listening,
+                lambda: ready(where),
+                seconds=receive_seconds,
+                certificate=certificate,
+                private_key=private_key,
+            )
+
+
+def _document(status: int, content: dict[str, str]) -> Response:
+    return reply(status, json.dumps(content, separators=(",", ":")).encode())
+
+
+def _refusal(reason: Reason) -> Response:
+    return _document(_REFUSED, {"refused": reason.value, "error": reason.explanation})
+
+
+def _check_transport(host: str, certificate: Path | None, private_key: Path | None) -> None:
+    if (certificate is None) != (private_key is None):
+        raise ShufflerError("TLS needs both a certificate and its private key: give --certificate and --private-key.")
+    if certificate is None and not _is_loopback(host):
+        raise ShufflerError(
+            f"{host} is not this machine alone, and over a network the token would be there to read: give "
+            "--certificate and --private-key, or serve on 127.0.0.1."
+        )
+    if certificate is not None:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key)
+        except (OSError, ValueError):  # ssl.SSLError is an OSError
+            raise ShufflerError(
+                f"{certificate} and {private_key} are not a certificate and its private key, in PEM, that this user "
+                "may read."
+            ) from None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "there is no such port"
+        raise ShufflerError(f"The shuffler cannot be served at {host}, port {port}: {reason}.") from None

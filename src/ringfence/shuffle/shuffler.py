@@ -1,0 +1,245 @@
+"""The shuffler: it takes silos' envelopes, mixes what is in them, and hands every round's mix out once and for all.
+
+It cannot read a message, since each is sealed to the server. The server cannot tell whose message is whose, since the
+shuffler hands out all messages of a round together, in an order that is uniform among all orders and independent of
+how they came. What it promises, whatever the server, the network and some of the silos do:
+
+- In a batch every silo's messages are there once or not at all, and only what silos of the plan have signed.
+- A batch holds `quorum` silos or more: the noise that the plan counts on.
+- A round has one batch: one set in one order, however often it is fetched and however often the process dies. A second
+  one, with a silo more, would show by comparison what that silo sent.
+- Nothing is kept or printed that says which silos are in a batch. How many is public, and who has handed a deposit in
+  knows of that one by its receipt.
+"""
+
+import base64
+import random
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from ringfence.errors import MessageError, PlanError, ShufflerError
+from ringfence.protocol.messages import SIZE_LIMIT, SealedUpdate
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.shuffle import SEALED_EXTRA, Batch
+from ringfence.shuffle.sealing import cut, open_envelope, public_key, verify
+from ringfence.shuffle.store import Round, Store
+
+PLANS_LIMIT = 1000
+BATCH_LIMIT = 2**29
+"""Longest batch in bytes: it is mixed in memory, and SQLite keeps no more than about 10⁹ bytes in one place."""
+
+SECONDS = 10.0
+"""How long a round waits, after its first deposit, for silos beyond the quorum."""
+
+_FRAME = 4096  # more than a deposit has around its envelope
+
+
+class Receipt(StrEnum):
+    """What a silo may rely on: its messages are on the disk."""
+
+    STORED = "stored"
+    ALREADY_THERE = "already-there"
+
+
+class Reason(StrEnum):
+    """Why a deposit is not taken, or a batch not there. Nothing was stored, and nothing lost."""
+
+    MALFORMED = "malformed"
+    UNKNOWN_PLAN = "unknown-plan"
+    UNKNOWN_SILO = "unknown-silo"
+    ROUND_OUT_OF_RANGE = "round-out-of-range"
+    BAD_SIGNATURE = "bad-signature"
+    WRONG_SIZE = "wrong-size"
+    NOT_FOR_US = "not-for-us"
+    ROUND_RELEASED = "round-released"
+    SECOND_DEPOSIT = "second-deposit"
+
+    @property
+    def explanation(self) -> str:
+        """The reason as a sentence, with what can be done about it."""
+        return _EXPLANATIONS[self]
+
+
+_EXPLANATIONS = {
+    Reason.MALFORMED: "This is not a sealed update; send what the silo answered, byte for byte.",
+    Reason.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
+    Reason.UNKNOWN_SILO: "The plan has no silo of this name.",
+    Reason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    Reason.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
+    Reason.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
+    Reason.NOT_FOR_US: "The envelope does not open: it was sealed to another key, or for another plan, round or silo.",
+    Reason.ROUND_RELEASED: "The round's batch is fixed; nothing is added to it any more.",
+    Reason.SECOND_DEPOSIT: "This silo has deposited other messages in this round already; the first ones count.",
+}
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A batch that is not fixed yet: so many silos have deposited, at least `quorum` must, all that are asked may."""
+
+    silos: int
+    quorum: int
+    asked: int
+
+
+class Shuffler:
+    """The shuffler of one folder. All its methods may be called from several threads."""
+
+    def __init__(self, store: Store, *, seconds: float = SECONDS) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._plans: dict[str, Plan] = {}
+        self.public_key = public_key(store.key)
+        """What silos seal their envelopes to."""
+
+    @classmethod
+    def open(cls, folder: Path, *, seconds: float = SECONDS) -> Self:
+        """Open a folder that `Store.create` has made."""
+        return cls(Store(folder), seconds=seconds)
+
+    def close(self) -> None:
+        """Close the folder's database."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def add(self, plan: Plan) -> None:
+        """Serve the plan from now on; PlanError if it does not travel through this shuffler. Again is fine."""
+        if plan.shuffle is None or plan.shuffle.shuffler_key != self.public_key:
+            raise PlanError(
+                f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
+                "and names that key."
+            )
+        longest = longest_deposit(plan)
+        if longest > SIZE_LIMIT or longest * len(plan.silos) > BATCH_LIMIT:
+            raise PlanError(
+                f"A silo's messages in this plan would take {longest} bytes, of {SIZE_LIMIT} at most, and a batch of "
+                f"them {longest * len(plan.silos)}, of {BATCH_LIMIT} at most; make a plan with fewer weights or shares."
+            )
+        with self._store.transaction():
+            if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
+                raise ShufflerError(f"There are {PLANS_LIMIT} plans here already; set up another folder for more.")
+            self._store.add_plan(plan.digest(), plan.canonical(), longest)
+
+    def deposit(self, content: bytes) -> Receipt | Reason:
+        """Take a silo's sealed update; a receipt means that its messages will be in the round's batch.
+
+        The same update again gets a receipt again, and counts once.
+        """
+        try:
+            update = SealedUpdate.from_bytes(content)
+        except MessageError:
+            return Reason.MALFORMED
+        plan = self._plan(update.plan)
+        if plan is None or plan.shuffle is None:
+            return Reason.UNKNOWN_PLAN
+        terms = plan.terms(update.silo)
+        if terms is None or terms.key is None:
+            return Reason.UNKNOWN_SILO
+        if update.round >= plan.exchanges:
+            return Reason.ROUND_OUT_OF_RANGE
+        signed = SealedUpdate.signed_bytes(update.plan, update.round, update.silo, update.envelope)
+        if not verify(terms.key, signed, update.signature):
+            return Reason.BAD_SIGNATURE
+        envelope = base64.b64decode(update.envelope)
+        if len(envelope) != plan.shuffle.envelope_bytes(plan.numbers):
+            return Reason.WRONG_SIZE
+        try:
+            messages = open_envelope(self._store.key, update.plan, update.round, update.silo, envelope)
+        except MessageError:
+            return Reason.NOT_FOR_US
+        return self._keep(update, signed, cut(messages, plan.shuffle.message_bytes + SEALED_EXTRA))
+
+    def _keep(self, update: SealedUpdate, signed: bytes, messages: list[bytes]) -> Receipt | Reason:
+        with self._store.transaction():
+            found = self._store.round(update.plan, update.round)
+            if found is not None and found.batch is not None:
+                return Reason.ROUND_RELEASED
+            number = self._store.open_round(update.plan, update.round) if found is None else found.number
+            before = self._store.deposited(number, update.silo, signed)
+            if before is not None:
+                return Receipt.ALREADY_THERE if before else Reason.SECOND_DEPOSIT
+            self._store.add_deposit(number, update.silo, signed, messages)
+        return Receipt.STORED
+
+    def release(self, plan: str, round: int) -> bytes | Waiting | Reason:
+        """Return the round's batch, always the same bytes; or say how many silos it waits for.
+
+        It is fixed when all silos that a round asks have deposited, or when at least the plan's quorum have and
+        `seconds` have passed since the first. Below the quorum nothing leaves, and later deposits are welcome.
+        """
+        served = self._plan(plan)
+        if served is None or served.shuffle is None:
+            return Reason.UNKNOWN_PLAN
+        if not 0 <= round < served.exchanges:
+            return Reason.ROUND_OUT_OF_RANGE
+        waiting = Waiting(0, served.shuffle.quorum, asked(served))
+        with self._store.transaction():
+            found = self._store.round(plan, round)
+            if found is None:
+                return waiting
+            if found.batch is not None:
+                return found.batch
+            late = time.time() >= found.opened + self._seconds
+            if found.silos < (waiting.quorum if late else waiting.asked):
+                return Waiting(found.silos, waiting.quorum, waiting.asked)
+            batch = self._mixed(found)
+            self._store.fix(found.number, batch)
+        self._store.forget_traces()
+        return batch
+
+    def _mixed(self, found: Round) -> bytes:
+        messages = self._store.pooled(found.number)
+        random.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
+        joined = base64.b64encode(b"".join(messages)).decode()
+        return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
+
+    def longest_deposit(self) -> int:
+        """Return the most bytes that a deposit of any served plan can have."""
+        with self._store.transaction():
+            return self._store.longest_deposit()
+
+    def status(self) -> dict[str, Any]:
+        """Return the key, and for every plan its rounds: how many silos have deposited, and whether it was released."""
+        with self._store.transaction():
+            plans = [Plan.parse(content, error=PlanError) for content in self._store.plans()]
+            return {"public_key": self.public_key, "plans": [self._plan_status(plan) for plan in plans]}
+
+    def _plan_status(self, plan: Plan) -> dict[str, Any]:
+        rounds = [
+            {"round": found.round, "silos": found.silos, "state": "waiting" if found.batch is None else "released"}
+            for found in self._store.rounds(plan.digest())
+        ]
+        return {
+            "plan": plan.digest(),
+            "run": plan.run,
+            "silos": len(plan.silos),
+            "quorum": plan.shuffle.quorum if plan.shuffle else 0,
+            "rounds": rounds,
+        }
+
+    def _plan(self, digest: str) -> Plan | None:
+        if digest not in self._plans:
+            with self._store.transaction():
+                content = self._store.plan(digest)
+            if content is None:
+                return None
+            self._plans[digest] = Plan.parse(content, error=PlanError)
+        return self._plans[digest]
+
+
+def asked(plan: Plan) -> int:
+    """Return how many silos a round asks: more than that are not waited for."""
+    return plan.participation.silos or len(plan.silos)
+
+
+def longest_deposit(plan: Plan) -> int:
+    """Return the most bytes that a silo's sealed update can have; 0 if the plan has none."""
+    return 0 if plan.shuffle is None else _FRAME + 4 * -(-plan.shuffle.envelope_bytes(plan.numbers) // 3)

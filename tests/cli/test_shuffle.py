@@ -1,0 +1,157 @@
+"""Plans that trust a shuffler, on the command line: trained, planned, keyed, and refused in words."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.errors import PlanError
+from ringfence.protocol.plan import Plan
+from ringfence.shuffle import sealing
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+
+SHUFFLED = ("--trust", "shuffler", "--rounds", "5")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """The public keys of server, shuffler, north and south."""
+    path = tmp_path / "keys.toml"
+    path.write_text(
+        f'server = "{"5e" * 32}"\nshuffler = "{"5f" * 32}"\n[silos]\nnorth = "{"a0" * 32}"\nsouth = "{"a1" * 32}"\n'
+    )
+    return path
+
+
+def parsed(content: Any) -> Plan:
+    return Plan.parse(json.dumps(content).encode(), error=PlanError)
+
+
+def test_training_through_a_shuffler_gives_a_model_and_says_what_both_views_cost(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    report = ringfence_json(*federation.train(*SHUFFLED))
+    assert report["test"]["accuracy"] > 0.8
+    for name, silo in report["silos"].items():
+        assert silo["rounds"] == 5
+        assert silo["epsilon"] <= 2.0 < silo["alone_epsilon"]
+        shown = ringfence_json("ledger", str(federation.folder / f"{name}.ledger"))
+        assert shown["spent"] == silo["total_epsilon"] == silo["epsilon"]
+        assert shown["spent_alone"] == silo["total_alone_epsilon"] == silo["alone_epsilon"]
+
+
+def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_mean(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    done = ringfence(*federation.train(*SHUFFLED))
+    assert done.returncode == 0, done.stderr
+    text = " ".join(done.stdout.split())
+    assert "a server that sees everything that the shuffler lets out" in text
+    assert "The shuffler does not work together with the server." in text
+    assert "At least 3 silos of every round, this one included, add the noise that they promised." in text
+    assert "If the server and the shuffler work together, or the server and all other silos" in text
+    assert "only the silo's own noise protects its records: epsilon = " in text
+    assert "that is weak" in text, "three silos of 240 records at epsilon 2: little is left without the shuffler"
+    assert "without the shuffler epsilon = " in text
+    assert "This holds whatever they know and do" not in text
+
+
+def test_without_a_shuffler_the_statement_promises_the_silo_s_own_noise(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    done = ringfence(*federation.train("--rounds", "2"))
+    assert "each silo adds its own noise before anything leaves it" in done.stdout
+    assert "shuffler" not in done.stdout
+
+
+def test_a_cap_limits_both_views_and_may_allow_more_without_the_shuffler(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    refused = ringfence(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6"))
+    check_one_sentence(refused, "against a server that works together with the shuffler")
+    assert "more than its budget of 2.5" in refused.stderr
+    for path in federation.folder.glob("*.ledger"):
+        path.unlink()
+    report = ringfence_json(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6,20"))
+    assert report["silos"]["north"]["alone_epsilon"] < 20
+
+
+def test_a_second_run_adds_up_in_both_views(federation: Federation, ringfence_json: Json) -> None:
+    first, second = (ringfence_json(*federation.train(*SHUFFLED))["silos"]["north"] for _ in range(2))
+    assert second["total_epsilon"] > first["total_epsilon"]
+    assert second["total_alone_epsilon"] > first["total_alone_epsilon"]
+
+
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+def test_a_plan_pins_everybody_s_keys_and_survives_its_file(
+    federation: Federation, ringfence_json: Json, keys: Path, tmp_path: Path, sampling: str
+) -> None:
+    out = tmp_path / "plan.json"
+    options = ["--trust", "shuffler", "--keys", str(keys), "--sampling", sampling, "--max-rounds", "10"]
+    shown = ringfence_json(*federation.plan(*options, "--bits", "2000", "--out", str(out)))
+    plan = parsed(shown["plan"])
+    assert plan == Plan.parse(out.read_bytes(), error=PlanError)
+    assert plan.shuffle is not None
+    assert (plan.trust, plan.shuffle.quorum, plan.sampling) == ("shuffler", 2, sampling)
+    assert (plan.shuffle.server_key, plan.shuffle.shuffler_key) == ("5e" * 32, "5f" * 32)
+    assert [terms.key for terms in plan.silos] == ["a0" * 32, "a1" * 32]
+    assert plan.dimension * (plan.shuffle.levels + plan.shuffle.coins) <= 2000
+
+
+def test_a_plan_with_a_shuffler_is_explained_in_text(federation: Federation, ringfence: Ringfence, keys: Path) -> None:
+    done = ringfence(*federation.plan("--trust", "shuffler", "--keys", str(keys), "--max-rounds", "10"))
+    assert done.returncode == 0, done.stderr
+    assert "north" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--trust", "shuffler"], "names everybody's public keys"),
+        (["--trust", "shuffler", "--keys", "nowhere.toml"], "could not be read"),
+        (["--trust", "server"], "one of nobody, shuffler, not 'server'"),
+        (["--keys", "KEYS"], "for plans that trust a shuffler"),
+        (["--quorum", "2"], "for plans that trust a shuffler"),
+        (["--bits", "900"], "for plans that trust a shuffler"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--weights", "equal"], "name no weights"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--sampling", "poisson"], "full and one-pass sampling"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--survey"], "without a survey"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "1"], "quorum must be between 2 and"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "3"], "quorum must be between 2 and"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--available", "1"], "quorum must be between 2 and"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--silo", "west=50"], "keys of west are missing"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--bits", "7"], "bits per vector are too few"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_plan_that_cannot_be_made_is_refused_in_a_sentence(
+    federation: Federation, ringfence: Ringfence, keys: Path, options: list[str], says: str
+) -> None:
+    given = [str(keys) if option == "KEYS" else option for option in options]
+    check_one_sentence(ringfence(*federation.plan(*given)), says)
+
+
+def test_training_alone_or_with_keys_of_others_is_refused(
+    federation: Federation, ringfence: Ringfence, keys: Path
+) -> None:
+    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--keys", str(keys))), "leave the keys out")
+    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--peer-to-peer")), "trusts a shuffler needs one")
+    federation.files = federation.files[:1]
+    check_one_sentence(ringfence(*federation.train(*SHUFFLED)), "between 2 and the 1 silos")
+    assert federation.ledgers() == {}, "nothing was approved"
+
+
+def test_the_server_s_key_is_made_once_for_its_owner_s_eyes_only(
+    ringfence: Ringfence, ringfence_json: Json, tmp_path: Path
+) -> None:
+    path = tmp_path / "server.key"
+    made = ringfence_json("server", "key", "--out", str(path))
+    private = bytes.fromhex(path.read_text())
+    assert made["public_key"] == sealing.public_key(private)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert ringfence_json("server", "key", "--out", str(path))["public_key"] == made["public_key"]
+    assert bytes.fromhex(path.read_text()) == private
+    spoken = ringfence("server", "key", "--out", str(tmp_path / "second.key"))
+    assert sealing.public_key(bytes.fromhex((tmp_path / "second.key").read_text())) in spoken.stdout
+    assert private.hex() not in spoken.stdout

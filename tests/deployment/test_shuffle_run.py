@@ -1,0 +1,263 @@
+"""Silo agents, a shuffler and a server as real processes on one machine: they train, get killed, and go on."""
+
+import base64
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ringfence.deployment.mixing import make_key
+from ringfence.errors import MessageError
+from ringfence.model import Model
+from ringfence.planning.mixing import Mixing
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.messages import SealedUpdate, parse_answer, unpack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.shuffle import Keys
+from ringfence.server.conduct import replay
+from ringfence.server.transcript import Mixed, read
+from ringfence.shuffle import sealing
+from ringfence.shuffle.shuffler import Shuffler
+from ringfence.shuffle.store import Store
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.records import load_records
+from ringfence.silo.sealed import public_key
+from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, server, until
+
+NAMES = ("north", "south", "west")
+ROUNDS = 5
+
+
+class ShufflerProcess:
+    """`ringfence shuffler serve`, on one port however often it is started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = ""
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        port = self.address.rpartition(":")[2] or "0"
+        command = [*RINGFENCE, "shuffler", "serve", str(self.folder), "--port", port, "--seconds", "0.3"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        assert "is served at" in line, line
+        self.address = line.split()[-1]
+
+    def kill(self) -> None:
+        """End it as a loss of power would."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Three agents, a shuffler, and the server's key."""
+
+    agents: Federation
+    shuffler: ShufflerProcess
+    key: Path
+    keys: Keys
+
+    def plan(self, *, quorum: int | None = None) -> Plan:
+        """Make a plan, have all silos approve it and the shuffler serve it, and write it down."""
+        members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
+        plan = make_plan(self.agents.schema, members, rounds=ROUNDS, shuffler=Mixing(self.keys, quorum))
+        (self.agents.folder / f"{plan.run}.json").write_bytes(plan.canonical())
+        for silo in self.agents.silos.values():
+            approve_plan(silo.house, plan)
+        with Shuffler.open(self.shuffler.folder) as shuffler:
+            shuffler.add(plan)
+        return plan
+
+    def run(self, plan: Plan, folder: Path, wire: Wire, *options: str) -> "subprocess.Popen[bytes]":
+        token = self.shuffler.folder / "shuffler.token"
+        way = ["--shuffler", self.shuffler.address, "--shuffler-token", str(token), "--key", str(self.key)]
+        return server(self.agents, plan, folder, wire.doors(), *way, *options)
+
+    def accuracy(self, model: Model) -> float:
+        held = [load_records(self.agents.folder / f"{name}.csv", self.agents.schema) for name in self.agents.silos]
+        right = sum(int((model.predict_encoded(own.features) == own.targets).sum()) for own in held)
+        return right / sum(len(own) for own in held)
+
+    def check_ledgers(self, plan: Plan, wire: Wire) -> None:
+        """Whatever was seen on the wire was charged, in both views, and a round has one answer."""
+        for name, silo in self.agents.silos.items():
+            answers = [parse_answer(content) for content in wire.sent[name]]
+            sealed = {(answer.round, answer.to_bytes()) for answer in answers if isinstance(answer, SealedUpdate)}
+            assert len(sealed) == len({round for round, _ in sealed}), "a round was answered twice, and differently"
+            released = silo.released(plan)
+            assert {round: released[round] for round, _ in sealed} == dict(sealed)
+            terms = plan.terms(name)
+            assert terms is not None
+            assert terms.alone_epsilon is not None
+            with Ledger.open(silo.house.ledger_path) as ledger:
+                account = ledger.account()
+            assert account.plans[plan.digest()].rounds.keys() >= {round for round, _ in sealed}
+            assert 0 < account.spent() < account.spent_alone()
+
+    def released(self, plan: Plan) -> list[int]:
+        """The rounds that the shuffler has let out."""
+        with Shuffler.open(self.shuffler.folder) as shuffler:
+            [status] = [each for each in shuffler.status()["plans"] if each["plan"] == plan.digest()]
+        return sorted(entry["round"] for entry in status["rounds"] if entry["state"] == "released")
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    folder = tmp_path_factory.mktemp("shuffled")
+    agents = Federation(folder, NAMES, budget=1000.0)
+    with Store.create(folder / "shuffler") as store:
+        shuffler_key = Shuffler(store).public_key
+    shuffler = ShufflerProcess(folder / "shuffler")
+    server_key = make_key(folder / "server.key")
+    silos = {name: public_key(silo.house.key()) for name, silo in agents.silos.items()}
+    try:
+        agents.start()
+        shuffler.start()
+        yield Deployment(
+            agents,
+            shuffler,
+            folder / "server.key",
+            Keys(server=server_key, shuffler=shuffler_key, silos=silos),
+        )
+    finally:
+        shuffler.kill()
+        agents.stop()
+
+
+@pytest.fixture
+def wire(deployment: Deployment, tmp_path: Path) -> Iterator[Wire]:
+    """Taps before the silos' doors."""
+    with Wire(deployment.agents, tmp_path / "wire") as tapped:
+        yield tapped
+
+
+def weights(run: Path) -> bytes:
+    return unpack(Model.load(run / "model.json").weights).tobytes()
+
+
+def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_have_read_on_the_way(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = deployment.plan(), tmp_path / "run"
+    process = deployment.run(plan, run, wire, "--json")
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    report = json.loads(output)
+    assert [sorted(entry["answered"]) for entry in report["rounds"]] == [sorted(NAMES)] * ROUNDS
+    assert report["silos"]["north"]["claimed"]["alone_epsilon"] > report["silos"]["north"]["claimed"]["epsilon"]
+    assert weights(run) == replay(run).weights.tobytes()
+    assert deployment.accuracy(Model.load(run / "model.json")) > 0.75
+    assert deployment.released(plan) == list(range(ROUNDS))
+    deployment.check_ledgers(plan, wire)
+    # What passed by the courier and the server: envelopes that the server's key does not open.
+    key = bytes.fromhex(deployment.key.read_text())
+    for name, contents in wire.sent.items():
+        assert len(contents) == ROUNDS
+        for content in contents:
+            answer = parse_answer(content)
+            assert isinstance(answer, SealedUpdate)
+            with pytest.raises(MessageError, match="does not open"):
+                sealing.open_envelope(key, plan.digest(), answer.round, name, base64.b64decode(answer.envelope))
+
+
+def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_nothing(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = deployment.plan(), tmp_path / "run"
+    struck: list[Seen] = []
+
+    def strike(seen: Seen) -> None:
+        if seen == Seen("north", 2, "answered"):
+            deployment.shuffler.kill()
+            struck.append(seen)
+
+    wire.meanwhile = strike
+    process = deployment.run(plan, run, wire)
+    until(lambda: bool(struck))
+    time.sleep(0.3)  # the server finds nobody there
+    deployment.shuffler.start()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert len(struck) == 1
+    assert weights(run) == replay(run).weights.tobytes()
+    assert sum(isinstance(entry, Mixed) for entry in read(run)[1]) == ROUNDS
+    deployment.check_ledgers(plan, wire)
+
+
+def test_a_server_killed_in_the_middle_goes_on_with_the_batches_that_stand(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = deployment.plan(), tmp_path / "run"
+    process = deployment.run(plan, run, wire)
+
+    def strike(seen: Seen) -> None:
+        if seen == Seen("west", 3, "delivered"):
+            process.kill()
+
+    wire.meanwhile = strike
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    wire.meanwhile = lambda seen: None
+    process = deployment.run(plan, run, wire)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert weights(run) == replay(run).weights.tobytes()
+    deployment.check_ledgers(plan, wire)
+
+
+def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sentence_says_so(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    """Of three silos three are needed: two wait. Of three two are needed: they go on without the third."""
+    all_needed, two_needed = deployment.plan(), deployment.plan(quorum=2)
+    west = deployment.agents.silos["west"]
+    west.kill()
+    try:
+        impatient = ["--seconds", "1.5", "--patience", "0"]
+        process = deployment.run(all_needed, tmp_path / "all", wire, *impatient, "--quorum", "0")
+        output, errors = process.communicate(timeout=60)
+        assert (process.returncode, output) == (1, b"")
+        assert b"Round 0 has 2 of the 3 updates it needs" in errors
+        assert b"'west' did not answer" in errors
+        assert deployment.released(all_needed) == []
+        process = deployment.run(two_needed, tmp_path / "two", wire, *impatient)
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert deployment.released(two_needed) == list(range(ROUNDS))
+    finally:
+        west.start()
+        west.wait()
+    process = deployment.run(all_needed, tmp_path / "all", wire)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert deployment.released(all_needed) == list(range(ROUNDS))
+
+
+def test_a_plan_with_a_shuffler_is_not_run_without_one_nor_with_another_key(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    plan = deployment.plan()
+    process = server(deployment.agents, plan, tmp_path / "run", wire.doors())
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"give --shuffler, --shuffler-token and --key" in errors
+    make_key(tmp_path / "other.key")
+    other = Deployment(deployment.agents, deployment.shuffler, tmp_path / "other.key", deployment.keys)
+    process = other.run(plan, tmp_path / "run", wire)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert b"is not the one that the silos of this plan seal to" in errors
+    assert not wire.log, "and nobody was asked"

@@ -1,0 +1,83 @@
+"""scikit-learn's own checks of its conventions, on every estimator.
+
+The noise is real. At epsilon 2000 its standard deviation is at most a hundredth of the clip in every check that looks at
+the fit (30 rows or more), and the checks' thresholds (accuracy 0.83, R² 0.5, every class predicted) are more than
+ten deviations away from what the fits reach: their false-alarm rate is below 10⁻⁶. The cap lets a check change settings.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sklearn.utils import estimator_checks
+
+import ringfence
+
+Check = Callable[[Any], None]
+
+COMMON: dict[str, Any] = {"epsilon": 2000.0, "bounds": (-3, 3), "cap": (1e9, 1e-5), "max_rounds": 8}
+REGRESSION: dict[str, Any] = {**COMMON, "target_bounds": (-3, 3), "clip": 3.0}
+ESTIMATORS = [
+    ringfence.FederatedLogisticRegression(classes="observed", **COMMON),
+    ringfence.FederatedLinearSVC(classes="observed", **COMMON),
+    ringfence.FederatedLinearRegression(**REGRESSION),
+    ringfence.FederatedHuberRegressor(**REGRESSION, threshold=2.0),
+    ringfence.FederatedQuantileRegressor(**REGRESSION),
+]
+
+NEEDS_A_SEED = {
+    "check_fit_idempotent": "fits twice and wants the same predictions",
+    "check_pipeline_consistency": "fits inside and outside of a pipeline and wants the same predictions",
+    "check_classifier_data_not_an_array": "fits an array and a list of the same numbers, and compares",
+    "check_regressor_data_not_an_array": "fits an array and a list of the same numbers, and compares",
+    "check_supervised_y_2d": "fits a flat and an upright target, and compares",
+    "check_regressors_int": "fits the same target as integers and as floats, and compares",
+}
+"""They contradict privacy: fresh noise differs from fit to fit, and noise that can be repeated protects nobody."""
+
+ELSEWHERE = {"check_array_api_input": "only runs with SCIPY_ARRAY_API=1 set before SciPy is imported"}
+
+
+def checks() -> Iterator[tuple[str, Any, Check]]:
+    for estimator in ESTIMATORS:
+        for number, (same, check) in enumerate(estimator_checks.estimator_checks_generator(estimator)):
+            name = check.func.__name__
+            if name not in ELSEWHERE:
+                yield f"{type(estimator).__name__}-{number}-{name}", same, check
+
+
+ALL = list(checks())
+SEEDED = [case for case in ALL if case[0].rsplit("-", 1)[1] in NEEDS_A_SEED]
+PLAIN = [case for case in ALL if case not in SEEDED]
+
+
+@pytest.mark.parametrize(("estimator", "check"), [case[1:] for case in PLAIN], ids=[case[0] for case in PLAIN])
+def test_an_estimator_keeps_scikit_learn_s_conventions(estimator: Any, check: Check) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize(("estimator", "check"), [case[1:] for case in SEEDED], ids=[case[0] for case in SEEDED])
+@pytest.mark.usefixtures("said_to_repeat")
+def test_what_contradicts_privacy_is_kept_too_once_the_noise_is_repeated(estimator: Any, check: Check) -> None:
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.usefixtures("said_to_repeat")
+def test_predictions_do_not_depend_on_the_other_rows_or_their_order(estimator: Any) -> None:
+    name = type(estimator).__name__
+    estimator_checks.check_methods_sample_order_invariance(name, estimator)
+    estimator_checks.check_methods_subset_invariance(name, estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[2:], ids=lambda estimator: type(estimator).__name__)
+def test_with_real_noise_a_second_fit_predicts_otherwise(estimator: Any) -> None:
+    # Numbers drawn on a grid of 2⁻³⁰ standard deviations: that two fits agree has a probability below 10⁻²⁰.
+    with pytest.raises(AssertionError, match="Idempotency"):
+        estimator_checks.check_fit_idempotent(type(estimator).__name__, estimator)
+
+
+def test_the_guide_lists_every_exception() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "estimators.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in guide for name in [*NEEDS_A_SEED, *ELSEWHERE])

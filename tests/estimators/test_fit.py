@@ -1,0 +1,353 @@
+"""What `fit` learns: in the units of X, from tables of any shape, with each silo's own budget."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+import ringfence
+from ringfence.errors import EstimatorError, RecordsError
+from ringfence.model import Model
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import Huber
+from ringfence.protocol.schema import Schema, parse_schema
+
+NAMES = ["pressure", "age"]
+BOUNDS = {"age": (0.0, 120.0), "pressure": (50.0, 250.0)}
+
+pytestmark = pytest.mark.usefixtures("repeated_noise")  # so that accuracy is the same in every run of the tests
+
+Table = tuple[FloatArray, NDArray[Any], NDArray[Any]]
+
+
+def patients(count: int = 600) -> Table:
+    """Numbers within their bounds, whether somebody is ill, and in which silo the record is."""
+    random = np.random.default_rng(3)
+    X = np.column_stack([random.uniform(90, 170, count), random.uniform(20, 90, count)])
+    ill = np.where((X[:, 0] - 130) / 20 + (X[:, 1] - 55) / 15 > 0, "yes", "no")
+    return X, ill, random.permutation(np.arange(count) % 3)
+
+
+def frame(X: FloatArray) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=NAMES)
+
+
+def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
+    return ringfence.FederatedLogisticRegression(
+        **{"epsilon": 8.0, "bounds": ([50, 0], [250, 120]), "classes": ["no", "yes"], "max_rounds": 40, **changes}
+    )
+
+
+def test_a_classifier_learns_and_its_decision_function_is_linear_in_the_units_of_x() -> None:
+    X, y, silos = patients()
+    fitted = classifier().fit(X, y, silos=silos)
+    assert fitted.score(X, y) > 0.9
+    assert fitted.coef_.shape == (1, 2)
+    assert np.all(fitted.coef_ > 0)
+    far_away = np.concatenate([X, [[1000.0, -50.0]]])  # beyond the bounds too
+    assert np.allclose(fitted.decision_function(far_away), far_away @ fitted.coef_[0] + fitted.intercept_[0])
+    assert np.array_equal(fitted.predict(X) == "yes", fitted.decision_function(X) > 0)
+    assert np.allclose(fitted.predict_proba(X)[:, 1], 1 / (1 + np.exp(-fitted.decision_function(X))))
+
+
+def test_the_model_behind_it_says_the_same_through_the_schema() -> None:
+    X, y, _ = patients()
+    fitted = classifier(bounds=BOUNDS).fit(frame(X), pd.Series(y, name="ill"))
+    table = {name: [repr(value) for value in X[:, place].tolist()] for place, name in enumerate(NAMES)}
+    assert fitted.model_.predict(table) == fitted.predict(frame(X)).tolist()
+    assert fitted.model_.plan.data.target == "ill"
+    assert fitted.plan_ == fitted.model_.plan
+    assert len(fitted.history_) == fitted.plan_.exchanges
+
+
+def test_columns_are_told_apart_by_place_or_by_name() -> None:
+    X, y, _ = patients()
+    by_name = classifier(bounds=BOUNDS).fit(frame(X), y)
+    by_place = classifier(cap=(20, 1e-5)).fit(X, y)
+    assert by_name.feature_names_in_.tolist() == NAMES
+    assert not hasattr(by_place, "feature_names_in_")
+    assert by_name.n_features_in_ == by_place.n_features_in_ == 2
+    for fitted in (by_name, by_place):  # the second is 'age', though it is the first by name
+        assert fitted.coef_[0, 1] > 1.2 * fitted.coef_[0, 0] > 0
+
+
+def test_many_columns_keep_their_order() -> None:
+    X = np.random.default_rng(4).uniform(-1, 1, (2000, 12))  # "x10" sorts before "x2"
+    fitted = ringfence.FederatedLinearRegression(epsilon=200.0, bounds=(-1, 1), target_bounds=(-30, 30), clip=3.0)
+    fitted.fit(X, X @ np.arange(12.0))
+    assert np.allclose(fitted.coef_, np.arange(12.0), atol=1.0)
+
+
+def test_three_classes_are_told_apart_by_softmax() -> None:
+    X, _, silos = patients(900)
+    y = np.digitize(X[:, 1], [45, 65])
+    fitted = classifier(classes=[2, 0, 1], epsilon=20.0).fit(X, y, silos=silos)
+    assert fitted.classes_.tolist() == [0, 1, 2]
+    assert fitted.coef_.shape == (3, 2)
+    assert np.allclose(fitted.predict_proba(X).sum(axis=1), 1.0)
+    assert np.array_equal(fitted.predict(X), np.argmax(fitted.decision_function(X), axis=1))
+    assert fitted.score(X, y) > 0.6
+
+
+@pytest.mark.parametrize(
+    "regressor",
+    [
+        ringfence.FederatedLinearRegression(),
+        ringfence.FederatedHuberRegressor(threshold=20.0),
+        ringfence.FederatedQuantileRegressor(),
+    ],
+    ids=lambda regressor: type(regressor).__name__,
+)
+def test_a_regressor_learns_in_the_units_of_x_and_y(regressor: Any) -> None:
+    X, _, silos = patients(1500)
+    y = 2.0 * X[:, 0] - 3.0 * X[:, 1] + 40.0
+    settings = {"epsilon": 50.0, "bounds": ([50, 0], [250, 120]), "target_bounds": (-100, 500), "clip": 1.0}
+    fitted = regressor.set_params(**settings).fit(X, y, silos=silos)
+    assert fitted.coef_.shape == (2,)
+    assert isinstance(fitted.intercept_, float)
+    assert np.allclose(fitted.predict(X), X @ fitted.coef_.T + fitted.intercept_)
+    assert fitted.score(X, y) > 0.9
+    assert fitted.coef_ == pytest.approx([2.0, -3.0], abs=0.6)
+
+
+def test_a_quantile_regressor_finds_the_quantile() -> None:
+    random = np.random.default_rng(5)
+    X, y = random.uniform(-1, 1, (4000, 1)), random.uniform(0, 1, 4000)
+    fitted = ringfence.FederatedQuantileRegressor(
+        quantile=0.9, epsilon=50.0, bounds=(-1, 1), target_bounds=(0, 1), max_rounds=200
+    )
+    assert fitted.fit(X, y).predict([[0.0]])[0] == pytest.approx(0.9, abs=0.08)
+
+
+def test_the_huber_threshold_is_in_the_target_s_units() -> None:
+    X, y = np.linspace(-1, 1, 50)[:, None], np.linspace(0, 1000, 50)
+    fitted = ringfence.FederatedHuberRegressor(threshold=100.0, bounds=(-1, 1), target_bounds=(0, 1000)).fit(X, y)
+    assert isinstance(fitted.plan_.loss, Huber)
+    assert fitted.plan_.loss.threshold == pytest.approx(0.2)  # of a target scaled to ±1, which is ±500
+
+
+def test_a_support_vector_machine_refuses_three_classes_and_names_the_one_that_takes_them() -> None:
+    X, y, _ = patients(60)
+    machine = ringfence.FederatedLinearSVC(bounds=(0, 300), classes=["no", "yes", "maybe"])
+    with pytest.raises(EstimatorError, match="FederatedLogisticRegression"):
+        machine.fit(X, y)
+
+
+def test_silos_may_be_labels_a_list_of_tables_or_a_mapping() -> None:
+    X, y, _ = patients(90)
+    parts = [slice(0, 20), slice(20, 50), slice(50, 90)]
+    sizes = [20, 30, 40]
+    labels = np.repeat(["b", "a", "c"], sizes)
+    frames = [frame(X[part]) for part in parts]
+    targets = [y[part] for part in parts]
+    fits = [
+        classifier().fit(X, y, silos=labels),
+        classifier().fit([X[part] for part in parts], targets, silos=["b", "a", "c"]),
+        classifier().fit(dict(zip("bac", frames, strict=True)), dict(zip("bac", targets, strict=True))),
+    ]
+    assert [(terms.name, terms.records) for terms in fits.pop(0).plan_.silos] == [("a", 30), ("b", 20), ("c", 40)]
+    for fitted in fits:
+        assert [(terms.name, terms.records) for terms in fitted.plan_.silos] == list(zip("bac", sizes, strict=True))
+    unnamed = classifier().fit(frames, targets)
+    by_label = classifier().fit(X, y, silos=np.repeat([10, 9, 2], sizes))
+    assert [terms.name for terms in by_label.plan_.silos] == ["2", "9", "10"]
+    assert [terms.name for terms in unnamed.plan_.silos] == ["silo-1", "silo-2", "silo-3"]
+    assert [terms.name for terms in classifier().fit(X, y).plan_.silos] == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("silos", "says"),
+    [
+        (["a"] * 29, "one label for each of the 30 rows"),
+        ([None] + ["a"] * 29, "without a label"),
+        ([float("nan")] + ["a"] * 29, "without a label"),
+        ([1] * 15 + ["1"] * 15, "read the same"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(silos: list[Any], says: str) -> None:
+    X, y, _ = patients(30)
+    with pytest.raises(EstimatorError, match=says):
+        classifier().fit(X, y, silos=silos)
+
+
+def test_tables_that_do_not_fit_together_are_refused() -> None:
+    X, y, _ = patients(30)
+    for tables, targets, silos, says in [
+        ([X, X[:, :1]], [y, y], None, "same number of columns"),
+        ([frame(X), frame(X)[["age", "pressure"]]], [y, y], None, "same columns in the same order"),
+        ([X, X], [y], None, "list of as many targets"),
+        ([X, X], [y, y[:5]], None, "30 rows in X and 5 in y"),
+        ([X, X], [y, y], ["a", "a"], "the same silo"),
+        ({"a": X}, {"b": y}, None, "the same keys"),
+        ({"a": X}, {"a": y}, ["a"], "leave `silos` out"),
+        ({}, {}, None, "no table"),
+    ]:
+        with pytest.raises(EstimatorError, match=says):
+            classifier().fit(tables, targets, silos=silos)
+
+
+@pytest.mark.parametrize("epsilon", [{"0": 1.0, "1": 2.0, "2": 0.5}, [1.0, 2.0, 0.5]])
+def test_every_silo_has_its_own_budget(epsilon: Any) -> None:
+    X, y, _ = patients(90)
+    fitted = classifier(epsilon=epsilon, delta=[1e-6, 1e-7, 1e-8]).fit(X, y, silos=np.repeat([0, 1, 2], 30))
+    asked = {terms.name: (terms.epsilon, terms.delta) for terms in fitted.plan_.silos}
+    assert asked == {"0": (1.0, 1e-6), "1": (2.0, 1e-7), "2": (0.5, 1e-8)}
+    for name, guarantee in fitted.privacy_.silos.items():
+        assert guarantee.epsilon == pytest.approx(asked[name][0], rel=1e-4)
+        assert guarantee.epsilon <= asked[name][0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"epsilon": {"0": 1.0}}, "has none for 1, 2"),
+        ({"epsilon": [1.0, 2.0]}, "2 numbers for 3 silos"),
+        ({"delta": "small"}, "must be a number"),
+        ({"epsilon": -1.0}, "positive number"),
+        ({"epsilon": None}, "positive number"),
+        ({"bounds": (0, 1, 2)}, "two sequences of 2 numbers"),
+        ({"bounds": ([0, 0, 0], [1, 1, 1])}, "two sequences of 2 numbers"),
+        ({"bounds": (5, 5)}, "lower must be smaller than upper"),
+        ({"bounds": {"age": (0, 1)}}, "must name every column"),
+        ({"cap": 3.0}, "`cap` must be"),
+        ({"ledgers": "no such folder"}, "a folder that exists"),
+        ({"classes": ["no"]}, "at least two"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(changes: dict[str, Any], says: str) -> None:
+    X, y, silos = patients(30)
+    with pytest.raises(EstimatorError, match=says):
+        classifier(**changes).fit(X, y, silos=silos)
+
+
+def test_text_is_refused_without_quoting_it() -> None:
+    X, y, _ = patients(30)
+    table = frame(X).astype(object)
+    table.iloc[3, 0] = "Alice"
+    with pytest.raises(EstimatorError, match="not a number") as refused:
+        classifier().fit(table, y)
+    assert "Alice" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__suppress_context__
+
+
+@pytest.fixture(scope="module")
+def schema() -> Schema:
+    columns = {
+        "age": {"type": "numeric", "lower": 0, "upper": 120, "center": 50, "scale": 20, "missing": 40},
+        "ward": {"type": "categorical", "categories": ["a", "b", "c"]},
+        "pain": {"type": "categorical", "categories": ["0", "1", "2", "3"], "ordered": True},
+        "name": {"type": "ignore"},
+        "ill": {"type": "categorical", "categories": ["no", "yes"]},
+    }
+    return parse_schema({"columns": columns}, target="ill")
+
+
+def hospital(count: int) -> tuple[pd.DataFrame, NDArray[Any]]:
+    random = np.random.default_rng(6)
+    table = pd.DataFrame(
+        {
+            "pain": random.integers(0, 4, count),
+            "name": ["somebody"] * count,
+            "ward": random.choice(["a", "b", "c"], count),
+            "age": random.uniform(0, 100, count),
+        }
+    )
+    score = (table["age"] - 50) / 20 + table["pain"] - 1.5 + (table["ward"] == "b")
+    table.loc[0, "age"] = np.nan
+    return table, np.where(score > 0, "yes", "no")
+
+
+def test_a_schema_takes_categories_ordered_ones_and_missing_cells(schema: Schema) -> None:
+    table, y = hospital(1500)
+    fitted = classifier(bounds=None, classes=None, schema=schema, epsilon=30.0).fit(table, y)
+    assert fitted.classes_.tolist() == ["no", "yes"]
+    assert fitted.feature_names_in_.tolist() == list(table.columns)
+    linear = fitted.model_.linear()
+    assert linear.features == ("age", "pain", "ward=a", "ward=b", "ward=c")
+    by_hand = np.column_stack(
+        [table["age"].fillna(40.0), table["pain"], *[(table["ward"] == ward) for ward in "abc"]]
+    ).astype(float)
+    assert np.allclose(fitted.decision_function(table), by_hand @ fitted.coef_[0] + fitted.intercept_)
+    assert fitted.score(table, y) > 0.85
+
+
+def test_a_schema_s_categories_may_go_by_other_labels(schema: Schema) -> None:
+    table, y = hospital(60)
+    fitted = classifier(bounds=None, classes=[0, 1], schema=schema).fit(table, (y == "yes").astype(int))
+    assert fitted.classes_.tolist() == [0, 1]
+    assert set(fitted.predict(table)) <= {0, 1}
+    with pytest.raises(EstimatorError, match="Row 0 of y"):
+        classifier(bounds=None, classes=[0, 1], schema=schema).fit(table, y)
+    with pytest.raises(EstimatorError, match="as many labels"):
+        classifier(bounds=None, classes=[0, 1, 2], schema=schema).fit(table, y)
+
+
+def test_a_schema_s_refusals_name_row_and_column_and_no_value(schema: Schema) -> None:
+    table, y = hospital(30)
+    table.loc[7, "ward"] = "hospice"
+    with pytest.raises(RecordsError, match="row 9, column 'ward'") as refused:
+        classifier(bounds=None, classes=None, schema=schema).fit(table, y)
+    assert "hospice" not in str(refused.value)
+
+
+def test_a_schema_needs_named_columns_and_says_everything_itself(schema: Schema) -> None:
+    table, y = hospital(30)
+    for changes, X, says in [
+        ({"bounds": None}, table.to_numpy(), "must be a table that names them"),
+        ({}, table, "Both `bounds` and `schema`"),
+    ]:
+        with pytest.raises(EstimatorError, match=says):
+            classifier(classes=None, schema=schema, **changes).fit(X, y)
+    with pytest.raises(EstimatorError, match="use one of the classifiers"):
+        ringfence.FederatedLinearRegression(schema=schema).fit(table, y)
+
+
+def test_without_an_intercept_zero_scores_zero() -> None:
+    X, y, _ = patients(60)
+    fitted = classifier(bounds=([-250, -120], [250, 120]), fit_intercept=False).fit(X, y)
+    assert fitted.decision_function([[0.0, 0.0]])[0] == 0.0
+
+
+def test_pipelines_clones_and_cross_validation_route_the_silos() -> None:
+    X, y, silos = patients(300)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = classifier(bounds=([0.5, 0], [2.5, 1.2])).set_fit_request(silos=True)
+        pipeline = make_pipeline(FunctionTransformer(lambda table: table / 100.0), clone(estimator))
+        fitted = pipeline.fit(X, y, silos=silos)
+        assert [terms.records for terms in fitted[-1].plan_.silos] == [100, 100, 100]
+        scores = cross_val_score(pipeline, X, y, cv=KFold(3), params={"silos": silos}, error_score="raise")
+    assert scores.shape == (3,)
+    assert np.all(scores > 0.7)
+
+
+def test_a_fitted_estimator_s_model_can_be_saved_and_says_what_was_promised(tmp_path: Path) -> None:
+    X, y, silos = patients(90)
+    fitted = classifier(epsilon=2.0).fit(X, y, silos=silos)
+    fitted.model_.save(tmp_path / "model.json")
+    loaded = Model.load(tmp_path / "model.json")
+    assert loaded == fitted.model_
+    assert loaded.statement is not None
+    assert str(loaded.statement) == str(fitted.privacy_)
+    assert "epsilon = 2," in str(loaded.statement)
+
+
+def test_without_scikit_learn_the_message_names_the_extra_and_the_rest_works() -> None:
+    program = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import ringfence; ringfence.Plan\n"
+        "try: ringfence.FederatedLogisticRegression\n"
+        "except ModuleNotFoundError as missing: print(missing)"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert "ringfence[estimators]" in printed

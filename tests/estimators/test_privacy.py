@@ -1,0 +1,166 @@
+"""What fits cost together, and the mistakes that are refused."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
+
+import ringfence
+from ringfence.errors import ApprovalError, EstimatorError
+from ringfence.planning import accountant
+from ringfence.planning.calibrate import gaussian_shift
+from ringfence.planning.events import GaussianRelease
+from ringfence.silo.ledger import Ledger
+
+DELTA = 1e-6
+X = np.random.default_rng(8).uniform(-1, 1, (90, 3))
+Y = np.where(X @ [1.0, -1.0, 0.5] > 0, "yes", "no")
+SILOS = np.repeat(["a", "b"], [40, 50])
+
+
+def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
+    settings = {"epsilon": 1.0, "delta": DELTA, "bounds": (-1, 1), "classes": ["no", "yes"], "max_rounds": 5}
+    return ringfence.FederatedLogisticRegression(**{**settings, **changes})
+
+
+def together(fits: int, epsilon: float = 1.0) -> float:
+    """The epsilon of that many fits: a Gaussian mechanism of μ, k times, is one of √k·μ."""
+    return accountant.epsilon([(GaussianRelease(gaussian_shift(epsilon, DELTA) * np.sqrt(fits)), 1)], DELTA)
+
+
+def total(fitted: Any, silo: str = "all") -> float:
+    epsilon: float = fitted.privacy_.silos[silo].total_epsilon
+    return epsilon
+
+
+def test_a_second_fit_on_the_same_rows_says_what_both_cost() -> None:
+    first = classifier().fit(X, Y, silos=SILOS)
+    assert total(first, "a") == pytest.approx(1.0, rel=1e-4)
+    assert "all runs" not in str(first.privacy_)
+    second = classifier().fit(X, Y, silos=SILOS)
+    for silo in "ab":
+        assert total(second, silo) == pytest.approx(together(2), rel=1e-3)
+        assert second.privacy_.silos[silo].epsilon == pytest.approx(1.0, rel=1e-4)
+    assert f"all runs on this data so far: epsilon = {total(second, 'a'):.4g}" in str(second.privacy_)
+
+
+def test_other_rows_another_silo_or_another_process_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    classifier().fit(X, Y)
+    assert total(classifier().fit(X / 2, Y)) == pytest.approx(1.0, rel=1e-4)
+    assert total(classifier().fit(X, Y, silos=["other"] * 90), "other") == pytest.approx(1.0, rel=1e-4)
+    assert total(classifier().fit(X, Y)) > 1.4
+    from ringfence.estimators import base
+    from ringfence.estimators.session import Memory
+
+    monkeypatch.setattr(base, "MEMORY", Memory())
+    assert total(classifier().fit(X, Y)) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_same_people_are_recognised_by_another_target_and_in_another_order() -> None:
+    classifier().fit(X, Y)
+    assert total(classifier().fit(X[::-1], np.where(X[:, 0] > 0, "yes", "no"))) == pytest.approx(together(2), rel=1e-3)
+
+
+def test_folds_cost_every_record_as_many_fits_as_it_was_in() -> None:
+    found = cross_validate(classifier(), X, Y, cv=KFold(3), return_estimator=True, error_score="raise")
+    totals = [total(fitted) for fitted in found["estimator"]]
+    # Every record of the second fold's training rows is in at most one earlier fit; likewise of the third's.
+    assert totals == pytest.approx([together(1), together(2), together(2)], rel=1e-3)
+    assert total(classifier().fit(X, Y)) == pytest.approx(together(3), rel=1e-3)
+
+
+def test_a_cap_refuses_the_fit_that_would_exceed_it_and_counts_nothing() -> None:
+    capped = classifier(cap=(together(2) * 1.01, DELTA))
+    capped.fit(X, Y)
+    capped.fit(X, Y)
+    for _ in range(2):
+        with pytest.raises(ApprovalError, match="more than the cap"):
+            capped.fit(X, Y)
+    assert total(classifier(cap=(100.0, DELTA)).fit(X, Y)) == pytest.approx(together(3), rel=1e-3)
+
+
+def test_trying_other_settings_on_the_same_records_needs_a_cap() -> None:
+    classifier().fit(X, Y)
+    with pytest.raises(ApprovalError, match=r"cap=\(epsilon, delta\)"):
+        classifier(ridge=0.1).fit(X, Y)
+    with pytest.raises(ApprovalError, match="other settings"):
+        classifier(ridge=0.1).fit(X[20:], Y[20:])
+    classifier(ridge=0.1).fit(np.concatenate([X[:5], X[5:] / 3]), Y)  # a few rows that are equal by chance
+    assert total(classifier(ridge=0.1, cap=(9.0, DELTA)).fit(X, Y)) > together(2)
+
+
+@pytest.mark.parametrize(
+    ("cap", "says"), [(None, "other settings"), ((1.3, DELTA), "more than the cap"), ((5.0, DELTA), None)]
+)
+def test_a_grid_search_on_private_records_stays_within_its_cap_or_is_refused(cap: Any, says: str | None) -> None:
+    search = GridSearchCV(classifier(cap=cap), {"ridge": [0.0, 0.1]}, cv=KFold(2), error_score="raise")
+    if says is None:
+        search.fit(X, Y)
+        assert total(search.best_estimator_) == pytest.approx(together(3), rel=1e-3)  # two candidates, and the refit
+    else:
+        with pytest.raises(ApprovalError, match=says):
+            search.fit(X, Y)
+
+
+def test_named_ledgers_are_charged_and_outlive_the_process(tmp_path: Path) -> None:
+    for runs in (1, 2):
+        fitted = classifier(ledgers=tmp_path).fit(X, Y, silos=SILOS)
+        assert total(fitted, "b") == pytest.approx(together(runs), rel=1e-3)
+    with Ledger.open(tmp_path / "b.ledger") as ledger:
+        assert len(ledger.account().plans) == 2
+        assert ledger.account().spent() == total(fitted, "b")
+    with pytest.raises(ApprovalError, match="more than its budget"):
+        classifier(ledgers=str(tmp_path), cap=(1.5, DELTA)).fit(X / 2, Y, silos=SILOS)  # rows do not matter to it
+
+
+def test_a_model_carries_the_ledger_s_numbers_and_not_the_memory_s() -> None:
+    classifier().fit(X, Y)
+    fitted = classifier().fit(X, Y)
+    guarantee = fitted.model_.guarantees["all"]
+    assert guarantee.total_epsilon == pytest.approx(1.0, rel=1e-4)
+    assert guarantee.total_epsilon < fitted.privacy_.silos["all"].total_epsilon
+
+
+@pytest.mark.parametrize(
+    ("estimator", "says"),
+    [
+        (classifier(bounds=None), "`bounds` is missing.*not taken from X"),
+        (classifier(classes=None), "`classes` is missing.*not taken from y"),
+        (ringfence.FederatedLinearRegression(bounds=(-1, 1)), "`target_bounds` is missing.*not taken from y"),
+    ],
+)
+def test_what_would_have_to_be_read_from_the_records_is_refused(estimator: Any, says: str) -> None:
+    with pytest.raises(EstimatorError, match=says):
+        estimator.fit(X, Y if hasattr(estimator, "classes") else X[:, 0])
+
+
+def test_a_label_that_is_not_public_is_refused_by_row_and_not_by_value() -> None:
+    labels = Y.astype(object)
+    labels[7] = "rare disease"
+    with pytest.raises(EstimatorError, match="Row 7 of y") as refused:
+        classifier().fit(X, labels)
+    assert "rare" not in str(refused.value)
+
+
+def test_a_public_class_that_does_not_occur_is_learned_all_the_same() -> None:
+    fitted = classifier(classes=["no", "yes", "maybe"]).fit(X, Y)
+    assert fitted.classes_.tolist() == ["maybe", "no", "yes"]
+    assert fitted.coef_.shape == (3, 3)
+
+
+def test_a_refused_fit_leaves_nothing_charged() -> None:
+    with pytest.raises(EstimatorError):
+        classifier().fit(X, np.where(np.arange(90) == 3, "other", Y))
+    assert total(classifier().fit(X, Y)) == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_fitted_estimator_holds_no_record() -> None:
+    marked = X.copy()
+    marked[11] = [0.123456789, 0.987654321, -0.555555555]
+    fitted = classifier().fit(marked, Y)
+    content = pickle.dumps(fitted) + fitted.model_.canonical()
+    assert all(value.tobytes() not in content for value in marked[11])
+    assert b"0.123456789" not in content

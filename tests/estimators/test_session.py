@@ -1,0 +1,51 @@
+"""The memory of fits, against a count by hand."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from ringfence.estimators.session import Memory
+from ringfence.planning import accountant
+from ringfence.planning.charges import plan_events
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema
+from ringfence.silo.ledger import Budget
+
+
+def plan_for(schema: Schema, records: int, epsilon: float, delta: float = 1e-6) -> Plan:
+    return make_plan(schema, [Member("clinic", records, epsilon, delta)], rounds=3, survey=False)
+
+
+def rows(numbers: Iterable[int]) -> dict[str, list[bytes]]:
+    return {"clinic": [f"row {number}".encode() for number in numbers]}
+
+
+def test_the_total_is_that_of_the_record_that_was_in_the_costliest_fits(schema: Schema) -> None:
+    memory, random = Memory(), np.random.default_rng(2)
+    past: list[tuple[set[int], Plan]] = []
+    for _ in range(12):
+        chosen = {int(row) for row in random.choice(20, size=random.integers(1, 12), replace=False)}
+        plan = plan_for(schema, len(chosen), float(random.uniform(0.2, 2.0)))
+        past.append((chosen, plan))
+        total = memory.charge(plan, rows(chosen), settings="same")["clinic"]
+        costs = []
+        for row in chosen:
+            fits = [fit for seen, fit in past if row in seen]
+            costs.append(accountant.epsilon([e for fit in fits for e in plan_events(fit, fit.silos[0])], 1e-6))
+        assert total.epsilon == pytest.approx(max(costs), rel=1e-9)
+
+
+def test_equal_rows_of_one_fit_are_charged_once(schema: Schema) -> None:
+    total = Memory().charge(plan_for(schema, 4, 1.0), rows([1, 1, 1, 2]), settings="same")["clinic"]
+    assert total.epsilon == pytest.approx(1.0, rel=1e-4)
+
+
+def test_the_total_is_at_the_largest_delta_or_at_the_cap_s(schema: Schema) -> None:
+    memory = Memory()
+    memory.charge(plan_for(schema, 3, 1.0, delta=1e-4), rows([1, 2, 3]), settings="same")
+    second = plan_for(schema, 3, 1.0, delta=1e-7)
+    assert memory.charge(second, rows([1, 2, 3]), settings="same")["clinic"].delta == 1e-4
+    cap = Budget(50.0, 1e-5)
+    assert memory.charge(second, rows([1, 2, 3]), settings="same", cap=cap)["clinic"].delta == 1e-5

@@ -1,0 +1,132 @@
+"""Silos that deposit whatever a test wants: real plans, keys, seals and signatures; what is sealed means nothing."""
+
+import base64
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ringfence.protocol.algorithms import MinibatchSGD
+from ringfence.protocol.domain import WholeSpace
+from ringfence.protocol.losses import Logistic
+from ringfence.protocol.messages import SealedUpdate
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, shuffle_sigma
+from ringfence.protocol.schema import parse_schema
+from ringfence.protocol.shuffle import SEALED_EXTRA, Batch, Shuffle
+from ringfence.shuffle.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign
+from ringfence.shuffle.shuffler import Shuffler
+from ringfence.shuffle.store import Store
+from ringfence.silo.sealed import public_key as verifying_key
+
+
+@dataclass(frozen=True)
+class Depositors:
+    """All silos of a plan, the server's key, and how they seal."""
+
+    plan: Plan
+    keys: dict[str, bytes]
+    server: bytes
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.keys)
+
+    @property
+    def shuffle(self) -> Shuffle:
+        assert self.plan.shuffle is not None
+        return self.plan.shuffle
+
+    def plain(self, silo: str) -> list[bytes]:
+        """Return the right number of messages of the right size, all different and known by their silo."""
+        count = self.shuffle.messages(self.plan.numbers)
+        size = self.shuffle.message_bytes
+        return [(f"{silo} {number} ".encode() + os.urandom(size))[:size] for number in range(count)]
+
+    def sealed(self, silo: str, round: int = 0) -> list[bytes]:
+        """Return the messages, sealed to the server."""
+        return seal_messages(self.shuffle.server_key, self.plan.digest(), round, self.plain(silo))
+
+    def update(self, silo: str, round: int = 0, messages: list[bytes] | None = None, /, **changes: Any) -> bytes:
+        """Return a silo's sealed update; changes replace what is sealed, signed or said."""
+        digest = self.plan.digest()
+        content = b"".join(self.sealed(silo, round) if messages is None else messages)
+        envelope = changes.get("envelope") or seal_envelope(self.shuffle.shuffler_key, digest, round, silo, content)
+        text = base64.b64encode(envelope).decode()
+        said: dict[str, Any] = {"plan": digest, "round": round, "silo": silo, "envelope": text} | {
+            name: changes[name] for name in ("plan", "round", "silo") if name in changes
+        }
+        signature = sign(changes.get("key") or self.keys[silo], SealedUpdate.signed_bytes(**said))
+        return SealedUpdate(**said, signature=changes.get("signature", signature)).to_bytes()
+
+    def read(self, batch: bytes) -> tuple[Batch, list[bytes]]:
+        """Return a batch and its sealed messages."""
+        document = Batch.from_bytes(batch)
+        return document, cut(base64.b64decode(document.messages), self.shuffle.message_bytes + SEALED_EXTRA)
+
+
+def depositors(
+    shuffler_key: str, *, silos: int = 3, rounds: int = 3, quorum: int = 2, asked: int | None = None, **shape: int
+) -> Depositors:
+    """Make a plan for so many silos and this shuffler's key."""
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    columns = {"a": number, "ill": {"type": "categorical", "categories": ["no", "yes"]}}
+    schema = parse_schema({"columns": columns}, target="ill")
+    keys = {f"hospital-{index:03}": new_key() for index in range(silos)}
+    server = new_key()
+    shuffle = Shuffle(
+        **{"levels": 4, "coins": 20, "shares": 2, "block": 16, "width": 4} | shape,
+        quorum=quorum,
+        slack=1e-9,
+        server_key=public_key(server),
+        shuffler_key=shuffler_key,
+    )
+    terms = [
+        SiloTerms(
+            name=name,
+            records=100,
+            batch=100,
+            sigma=shuffle_sigma(shuffle, 1.0, 100),
+            epsilon=1.0,
+            delta=1e-6,
+            weight=1 / silos,
+            alone_epsilon=9.0,
+            key=verifying_key(key),
+        )
+        for name, key in keys.items()
+    ]
+    plan = Plan(
+        run="mixed",
+        data=schema,
+        loss=Logistic(),
+        clip=1.0,
+        domain=WholeSpace(),
+        sampling="full",
+        rounds=rounds,
+        algorithm=MinibatchSGD(step=0.1),
+        participation=Participation(silos=asked),
+        trust="shuffler",
+        shuffle=shuffle,
+        silos=tuple(terms),
+    )
+    return Depositors(plan, keys, server)
+
+
+def make_shuffler(folder: Path, **shape: Any) -> tuple[Shuffler, Depositors]:
+    """Set a folder up that serves one plan, and waits for the slowest silo."""
+    shuffler = Shuffler(Store.create(folder), seconds=3600.0)
+    made = depositors(shuffler.public_key, **shape)
+    shuffler.add(made.plan)
+    return shuffler, made
+
+
+def release(shuffler: Shuffler, silos: Depositors, round: int = 0) -> bytes:
+    """Return a batch, which must be there."""
+    released = shuffler.release(silos.plan.digest(), round)
+    assert isinstance(released, bytes), released
+    return released
+
+
+def on_the_disk(folder: Path) -> bytes:
+    """Return the database and its log; what is beside them, SQLite's index of the log, holds no content."""
+    files = [folder / "shuffler.db", folder / "shuffler.db-wal"]
+    return b"".join(path.read_bytes() for path in files if path.exists())

@@ -1,0 +1,118 @@
+"""A small federation that trusts a shuffler, in one process: real keys, records, ledgers, gates and shuffler."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.planning.mixing import Mixing
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.messages import Answer, RoundRequest, SealedUpdate
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.shuffle import Keys, Shuffle
+from ringfence.shuffle import sealing, shares
+from ringfence.shuffle.local import LocalShuffler, local_shuffler
+from ringfence.shuffle.vector_sum import Counts
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+
+NAMES = ("clinic", "north", "west")
+DELTA = 1e-6
+
+
+def shuffle_of(plan: Plan) -> Shuffle:
+    assert plan.shuffle is not None
+    return plan.shuffle
+
+
+def schema_of(features: int) -> Schema:
+    """So many numbers in [-1, 1] and a yes/no target."""
+    columns: dict[str, Any] = {f"x{i}": {"type": "numeric", "lower": -1.0, "upper": 1.0} for i in range(features)}
+    columns["ill"] = {"type": "categorical", "categories": ["no", "yes"]}
+    return parse_schema({"columns": columns}, target="ill")
+
+
+def records_of(schema: Schema, count: int, seed: int) -> Records:
+    random = np.random.default_rng(seed)
+    features = random.uniform(-1, 1, (count, schema.width))
+    features[:, -1] = 1.0
+    return Records(schema, features, np.where(features[:, 0] > 0, 1.0, -1.0))
+
+
+def make_mixed(
+    schema: Schema,
+    keys: Keys,
+    sizes: Mapping[str, int],
+    *,
+    quorum: int | None = None,
+    bits: int | None = None,
+    **said: Any,
+) -> Plan:
+    """Make a plan for silos of these sizes; whatever else is said goes to the planner."""
+    epsilon, delta = said.pop("epsilon", 1.0), said.pop("delta", DELTA)
+    members = [Member(name, records, epsilon, delta) for name, records in sizes.items()]
+    return make_plan(schema, members, shuffler=Mixing(keys, quorum, bits), **{"rounds": 3, **said})
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Silos that have approved a plan, its shuffler, and everybody's keys."""
+
+    plan: Plan
+    local: LocalShuffler
+    records: dict[str, Records]
+    gates: dict[str, Gate]
+
+    def ask(self, request: RoundRequest, silos: Sequence[str]) -> dict[str, Answer]:
+        """Have the silos answer, as a server would."""
+        return {name: self.gates[name].answer(request) for name in silos}
+
+    def answers(self, round: int, *names: str) -> list[SealedUpdate]:
+        """Return the sealed answers of these silos, or all, at weights 0."""
+        request = RoundRequest.at(self.plan.digest(), round, np.zeros(self.plan.dimension))
+        answers = self.ask(request, names or tuple(self.gates)).values()
+        sealed = [answer for answer in answers if isinstance(answer, SealedUpdate)]
+        assert len(sealed) == len(answers)
+        return sealed
+
+    def batch(self, round: int, *names: str) -> bytes:
+        """Return what the shuffler lets out of these silos' answers."""
+        for answer in self.answers(round, *names):
+            self.local.shuffler.deposit(answer.to_bytes())
+        batch = self.local.shuffler.release(self.plan.digest(), round)
+        assert isinstance(batch, bytes)
+        return batch
+
+
+@contextmanager
+def federation(folder: Path, *, records: int = 40, features: int = 3, **said: Any) -> Iterator[Federation]:
+    """Three silos of so many records each, with a budget that covers any one plan."""
+    schema = schema_of(features)
+    with local_shuffler(NAMES) as local, ExitStack() as opened:
+        plan = make_mixed(schema, local.keys, dict.fromkeys(NAMES, records), **said)
+        held = {name: records_of(schema, records, seed) for seed, name in enumerate(NAMES)}
+        gates = {}
+        for name in NAMES:
+            budget = Budget(100.0, DELTA)
+            ledger = opened.enter_context(Ledger.create(folder / f"{name}.ledger", silo=name, budget=budget))
+            gates[name] = Gate(held[name], ledger, local.silos[name])
+            gates[name].approve(plan)
+        local.shuffler.add(plan)
+        yield Federation(plan, local, held, gates)
+
+
+def opened_by_both(local: LocalShuffler, plan: Plan, answer: SealedUpdate) -> Counts:
+    """Return the numbers in a silo's answer: what only shuffler and server together can read."""
+    shuffle = shuffle_of(plan)
+    store = local.shuffler._store
+    envelope = base64.b64decode(answer.envelope)
+    joined = sealing.open_envelope(store.key, answer.plan, answer.round, answer.silo, envelope)
+    sealed = sealing.cut(joined, shuffle.message_bytes + sealing.SEALED_EXTRA)
+    messages = sealing.open_messages(local.server, answer.plan, answer.round, sealed)
+    return shares.add_up(shuffle, messages, silos=1, numbers=plan.numbers)

@@ -1,0 +1,420 @@
+"""The shuffler's service and the server's client, over real connections to a real process."""
+
+import datetime
+import http.client
+import ipaddress
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from typer.testing import CliRunner
+
+from ringfence.cli import shuffler as commands
+from ringfence.deployment.shuffling import ShufflerClient
+from ringfence.errors import DoorError, PlanError, ShufflerError
+from ringfence.shuffle.service import SMALL_DEPOSIT, serve
+from ringfence.shuffle.shuffler import Reason, Shuffler
+from ringfence.shuffle.store import Store
+from tests.shuffle.depositors import Depositors, depositors, make_shuffler
+from tests.shuffle.serving import Served, serving
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("shuffler") / "mixer"
+    Store.create(folder).close()
+    with serving(folder) as running:
+        yield running
+        assert running.process.poll() is None, "the shuffler did not survive"
+        assert running.output().count("\n") == 1, f"it says where it is, and nothing about callers: {running.output()}"
+
+
+@pytest.fixture
+def silos(served: Served) -> Depositors:
+    """Silos of a new plan, which the operator adds while the shuffler is served."""
+    with Shuffler.open(served.folder) as operator:
+        made = depositors(operator.public_key)
+        operator.add(made.plan)
+    return made
+
+
+class Caller:
+    """Sends what it likes, with the token or without."""
+
+    def __init__(self, served: Served) -> None:
+        self.port = urlsplit(served.address).port or 0
+        self.token = served.token
+
+    def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        headers = {"Authorization": f"Bearer {self.token}", **headers}
+        try:
+            connection.request(method, path, body, {name: value for name, value in headers.items() if value})
+            reply = connection.getresponse()
+            return reply.status, reply.read(), dict(reply.getheaders())
+        finally:
+            connection.close()
+
+    def raw(self, content: bytes) -> bytes:
+        """Send bytes as they are, and return all that comes back until the service closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(content)
+            reply = b""
+            while chunk := connection.recv(65536):
+                reply += chunk
+            return reply
+
+    def head(self, *lines: str) -> bytes:
+        first = ["POST /deposit HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self.token}", *lines]
+        return "\r\n".join([*first, "", ""]).encode()
+
+
+@pytest.fixture
+def caller(served: Served) -> Caller:
+    return Caller(served)
+
+
+# -- end to end --
+
+
+def test_updates_go_in_and_one_batch_comes_out(served: Served, silos: Depositors) -> None:
+    client = served.client()
+    sealed = {name: silos.sealed(name) for name in silos.names}
+    updates = [silos.update(name, 0, messages) for name, messages in sealed.items()]
+    assert client.is_open()
+    assert client.batch(silos.plan.digest(), 0) is None
+    for update in updates:
+        client.deposit(update)
+        client.deposit(update)
+    batch = client.batch(silos.plan.digest(), 0)
+    assert batch is not None
+    assert client.batch(silos.plan.digest(), 0) == batch
+    document, messages = silos.read(batch)
+    assert document.silos == 3
+    assert Counter(messages) == Counter(chain(*sealed.values()))
+    with pytest.raises(DoorError, match="batch is fixed"):
+        client.deposit(updates[0])
+
+
+def test_silos_that_deposit_at_once_are_all_there(served: Served) -> None:
+    with Shuffler.open(served.folder) as operator:
+        silos = depositors(operator.public_key, silos=24)
+        operator.add(silos.plan)
+    threads = [
+        threading.Thread(target=served.client(patience=30.0).deposit, args=(silos.update(name),))
+        for name in silos.names
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    batch = served.client().batch(silos.plan.digest(), 0)
+    assert batch is not None
+    assert silos.read(batch)[0].silos == 24
+
+
+def test_a_shuffler_that_is_killed_and_started_again_has_lost_nothing(tmp_path: Path) -> None:
+    shuffler, silos = make_shuffler(tmp_path / "mixer")
+    shuffler.close()
+    updates = [silos.update(name) for name in silos.names]
+    with serving(tmp_path / "mixer") as served:  # ends by SIGKILL
+        for update in updates[:2]:
+            served.client().deposit(update)
+    with serving(tmp_path / "mixer") as served:
+        for update in updates:
+            served.client().deposit(update)
+        batch = served.client().batch(silos.plan.digest(), 0)
+    assert batch is not None
+    assert silos.read(batch)[0].silos == 3
+    with Shuffler.open(tmp_path / "mixer") as looking:
+        assert looking.release(silos.plan.digest(), 0) == batch
+
+
+def test_a_deposit_waits_for_a_shuffler_that_is_not_there_yet(tmp_path: Path) -> None:
+    """Here it is served by its command, with a deadline that has passed at once."""
+    shuffler, silos = make_shuffler(tmp_path / "mixer")
+    shuffler.close()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    client = ShufflerClient.read(f"http://127.0.0.1:{port}", tmp_path / "mixer" / "shuffler.token", patience=60.0)
+    assert not client.is_open()
+    thread = threading.Thread(target=client.deposit, args=(silos.update(silos.names[0]),))
+    thread.start()
+    options = ["serve", str(tmp_path / "mixer"), "--port", str(port), "--seconds", "0"]
+    command = [sys.executable, "-m", "ringfence", "shuffler", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().decode() == f"shuffler is served at http://127.0.0.1:{port}\n"
+        thread.join()
+        assert client.batch(silos.plan.digest(), 0) is None, "one silo is less than the quorum"
+        client.deposit(silos.update(silos.names[1]))
+        batch = client.batch(silos.plan.digest(), 0)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == b""
+        assert process.wait(30) == 0
+    assert batch is not None
+    assert silos.read(batch)[0].silos == 2
+
+
+# -- refusals --
+
+
+def test_a_refusal_comes_with_its_reason_and_names_nobody(caller: Caller, served: Served, silos: Depositors) -> None:
+    forged = silos.update(silos.names[0], key=silos.keys[silos.names[1]])
+    status, body, _ = caller.send("POST", "/deposit", forged)
+    assert status == 422
+    assert json.loads(body) == {"refused": "bad-signature", "error": Reason.BAD_SIGNATURE.explanation}
+    with pytest.raises(DoorError, match="not one by the key that the plan has for this silo"):
+        served.client().deposit(forged)
+    with pytest.raises(DoorError, match="no plan with this digest"):
+        served.client().batch("0" * 64, 0)
+    with pytest.raises(DoorError, match="does not have this round"):
+        served.client().batch(silos.plan.digest(), 3)
+
+
+def test_how_many_silos_a_batch_waits_for_is_told(caller: Caller, silos: Depositors) -> None:
+    path = f"/batch/{silos.plan.digest()}/0"
+    assert caller.send("GET", path)[:2] == (202, b'{"waiting":"0 of 2 silos"}')
+    assert caller.send("POST", "/deposit", silos.update(silos.names[0]))[:2] == (200, b'{"receipt":"stored"}')
+    assert caller.send("GET", path)[:2] == (202, b'{"waiting":"1 of 2 silos"}')
+
+
+@pytest.mark.parametrize(
+    "shown", ["", "Bearer", "Bearer ", "Bearer wrong", "Basic {}", "bearer {}", "Bearer {}x", "{}", "Bearer ä"]
+)
+def test_without_the_token_nothing_is_answered(caller: Caller, silos: Depositors, shown: str) -> None:
+    header = shown.format(caller.token)
+    for method, path in [("POST", "/deposit"), ("GET", "/health"), ("GET", f"/batch/{silos.plan.digest()}/0")]:
+        status, body, _ = caller.send(method, path, silos.update(silos.names[0]), Authorization=header)
+        assert (status, body) == (401, b'{"error":"Show the shuffler\'s token."}')
+    assert caller.send("GET", f"/batch/{silos.plan.digest()}/0")[1] == b'{"waiting":"0 of 2 silos"}'
+
+
+def test_a_client_with_a_wrong_token_is_told_at_once(served: Served) -> None:
+    client = ShufflerClient(served.address, "wrong", patience=60.0)
+    assert not client.is_open()
+    with pytest.raises(DoorError, match="Show the shuffler's token"):
+        client.batch("0" * 64, 0)
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{", b"\xff\xfe", b"[" * 100_000], ids=range(5))
+def test_what_is_not_an_update_gets_the_same_sentence_whatever_it_is(caller: Caller, body: bytes) -> None:
+    expected = {"refused": "malformed", "error": Reason.MALFORMED.explanation}
+    status, content, _ = caller.send("POST", "/deposit", body)
+    assert (status, json.loads(content)) == (422, expected)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/", "*", "//deposit", "/deposit/", "/docs", "/%2e%2e/x", "/shuffler.key", "/batch/../shuffler.key/0"),
+        *("/batch", "/batch/x", "/batch/x/y", "/batch/x/1.5", "/batch/x/" + "9" * 5000),
+    ],
+)
+def test_there_is_nothing_at_other_paths(caller: Caller, path: str) -> None:
+    assert caller.send("GET", path)[:2] == (404, b'{"error":"There is nothing here."}')
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_other_methods_are_not_allowed(caller: Caller, method: str) -> None:
+    status, _, headers = caller.send(method, "/deposit")
+    assert status == 405
+    assert not {name.lower() for name in headers} - {"content-type", "content-length", "connection", "allow"}
+
+
+def test_replies_tell_neither_the_time_nor_the_software(caller: Caller, silos: Depositors) -> None:
+    for body in (silos.update(silos.names[0]), b""):
+        assert {name.lower() for name in caller.send("POST", "/deposit", body)[2]} == {
+            "content-type",
+            "content-length",
+            "connection",
+        }
+
+
+def test_an_oversized_body_is_refused_while_it_is_read(caller: Caller, silos: Depositors) -> None:
+    """Whether its length is declared or not, and with no more than the limit in memory."""
+    declared = caller.raw(caller.head(f"Content-Length: {10**12}") + b"x" * 1000)
+    assert declared.startswith(b"HTTP/1.1 413 ")
+    chunk = b"%x\r\n" % 2**16 + b"x" * 2**16 + b"\r\n"
+    streamed = caller.raw(caller.head("Transfer-Encoding: chunked") + chunk * (SMALL_DEPOSIT // 2**16 + 1))
+    assert streamed.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_plan_with_long_envelopes_gets_them_through(served: Served) -> None:
+    with Shuffler.open(served.folder) as operator:
+        silos = depositors(operator.public_key, silos=2, shares=10, block=2**16)
+        operator.add(silos.plan)
+    for name in silos.names:
+        update = silos.update(name)
+        assert len(update) > 3 * SMALL_DEPOSIT
+        served.client().deposit(update)
+    assert served.client().batch(silos.plan.digest(), 0) is not None
+
+
+def test_a_caller_that_is_slow_is_given_up_and_others_are_answered_meanwhile(caller: Caller, silos: Depositors) -> None:
+    update = silos.update(silos.names[0])
+    slow = [socket.create_connection(("127.0.0.1", caller.port)) for _ in range(10)]
+    for connection in slow:
+        connection.sendall(caller.head(f"Content-Length: {len(update)}") + update[:10])
+    assert caller.send("POST", "/deposit", update)[0] == 200
+    for connection in slow:
+        connection.close()
+    assert caller.raw(caller.head(f"Content-Length: {len(update)}") + update[:10]).startswith(b"HTTP/1.1 408 ")
+    assert caller.raw(b"POST /deposit HTTP/1.1\r\nHost: loc") == b""
+
+
+def test_a_shuffler_that_cannot_write_gives_no_receipt_and_tells_its_operator_why(tmp_path: Path) -> None:
+    shuffler, silos = make_shuffler(tmp_path / "mixer")
+    shuffler.close()
+    with serving(tmp_path / "mixer") as served:
+        served.client().deposit(silos.update(silos.names[0]))
+        (tmp_path / "mixer" / "shuffler.db").rename(tmp_path / "gone")
+        with pytest.raises(DoorError, match=r"did not answer within 0\.2 seconds \(it is busy\)"):
+            served.client(patience=0.2).deposit(silos.update(silos.names[1]))
+        complaint = served.output().splitlines()[1]
+    assert complaint.startswith("ringfence: a request could not be answered: The database")
+    assert "moved or replaced" in complaint
+    assert not any(name in complaint for name in silos.names)
+
+
+# -- addresses and TLS --
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "127.0.0.1:80", "http://mixer.example:80", "ftp://127.0.0.1:80", "https://", "http://u@127.0.0.1:80"),
+        *("https://mixer.example/path", "https://mixer.example:port", "https://[mixer", "https://mixer.example?x=1"),
+    ],
+)
+def test_an_address_without_secrecy_or_sense_is_refused(address: str) -> None:
+    with pytest.raises(DoorError, match="is not a shuffler's address"):
+        ShufflerClient(address, "token")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1, signed by itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shuffler")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (folder / "key.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return folder / "certificate.pem", folder / "key.pem"
+
+
+def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    shuffler, silos = make_shuffler(tmp_path / "mixer")
+    shuffler.close()
+    with serving(tmp_path / "mixer", 3600.0, *map(str, certificate)) as served:
+        assert served.address.startswith("https://127.0.0.1:")
+        client = served.client(certificate=certificate[0])
+        for name in silos.names:
+            client.deposit(silos.update(name))
+        assert client.batch(silos.plan.digest(), 0) is not None
+        with pytest.raises(DoorError, match="does not show a certificate that is trusted here"):
+            served.client(patience=60.0).deposit(silos.update(silos.names[0], 1))
+        plain = ShufflerClient(served.address.replace("https", "http"), served.token, patience=0.1)
+        with pytest.raises(DoorError, match="did not answer"):
+            plain.deposit(silos.update(silos.names[0], 1))
+        assert served.output().count("\n") == 1
+    with pytest.raises(DoorError, match="not a file of certificates"):
+        ShufflerClient("https://127.0.0.1:1", "token", certificate=certificate[1])
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "mixer.example", ""])
+def test_without_tls_it_is_served_to_this_machine_only(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ShufflerError, match="over a network the token would be there to read"):
+        serve(tmp_path / "mixer", host=host)
+
+
+def test_tls_needs_a_certificate_and_its_own_key(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
+    with pytest.raises(ShufflerError, match="both a certificate and its private key"):
+        serve(tmp_path / "mixer", certificate=certificate[0])
+    for pair in ((certificate[0], certificate[0]), (tmp_path / "none", certificate[1])):
+        with pytest.raises(ShufflerError, match="are not a certificate and its private key"):
+            serve(tmp_path / "mixer", certificate=pair[0], private_key=pair[1])
+
+
+# -- the command line --
+
+
+def run(*arguments: str | Path) -> str:
+    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_an_operator_sets_up_adds_a_plan_and_looks(tmp_path: Path) -> None:
+    folder, file = tmp_path / "mixer", tmp_path / "plan.json"
+    said = run("init", folder)
+    status = json.loads(run("status", folder, "--json"))
+    assert status["public_key"] in said
+    assert status["public_key"] in run("status", folder)
+    assert status["plans"] == []
+    assert "No plan is served" in run("status", folder)
+    silos = depositors(status["public_key"])
+    file.write_bytes(silos.plan.canonical())
+    assert silos.plan.digest() in run("add", folder, file)
+    assert json.loads(run("add", folder, file, "--json")) == {"added": silos.plan.digest()}
+    assert "Nothing was deposited yet" in run("status", folder)
+    with Shuffler.open(folder) as shuffler:
+        shuffler.deposit(silos.update(silos.names[0]))
+    printed = run("status", folder)
+    assert [line.split() for line in printed.splitlines()[-2:]] == [["round", "silos", "state"], ["0", "1", "waiting"]]
+    assert silos.names[0] not in printed + run("status", folder, "--json")
+    assert json.loads(run("init", tmp_path / "second", "--json"))["folder"] == str(tmp_path / "second")
+
+
+def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> None:
+    folder = tmp_path / "mixer"
+    with pytest.raises(ShufflerError, match="`ringfence shuffler init` makes one"):
+        run("status", folder)
+    run("init", folder)
+    with pytest.raises(ShufflerError, match="exists already"):
+        run("init", folder)
+    with pytest.raises(PlanError, match="could not be read"):
+        run("add", folder, tmp_path / "none.json")
+    (tmp_path / "other.json").write_bytes(depositors("ab" * 32).plan.canonical())
+    with pytest.raises(PlanError, match="not for this shuffler"):
+        run("add", folder, tmp_path / "other.json")
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ShufflerError, match="cannot be served at"):
+        run("serve", folder, "--port", str(taken.getsockname()[1]))
+    with Store(folder) as store, store.alone(), pytest.raises(ShufflerError, match="Another process serves"):
+        run("serve", folder, "--port", "0")
+
+
+def test_the_client_loads_the_standard_library_and_our_errors_alone() -> None:
+    code = "import sys; import ringfence.deployment.shuffling; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    ours = {name for name in loaded if name.startswith("ringfence.")}
+    assert ours == {"ringfence.errors", "ringfence.deployment", "ringfence.deployment.shuffling"}
+    assert not {"numpy", "scipy", "pydantic", "cryptography", "sqlite3"} & set(loaded)

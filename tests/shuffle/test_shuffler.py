@@ -1,0 +1,281 @@
+"""The shuffler: what it takes and refuses, and when it releases."""
+
+import base64
+import itertools
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.errors import PlanError, ShufflerError
+from ringfence.shuffle import shuffler as shuffler_module
+from ringfence.shuffle.sealing import new_key, open_messages, public_key, seal_envelope
+from ringfence.shuffle.shuffler import Reason, Receipt, Shuffler, Waiting
+from tests.shuffle.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
+
+Setting = tuple[Shuffler, Depositors]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "mixer"
+
+
+@pytest.fixture
+def setting(folder: Path) -> Iterator[Setting]:
+    shuffler, silos = make_shuffler(folder)
+    with shuffler:
+        yield shuffler, silos
+
+
+# -- releases --
+
+
+def test_when_all_silos_are_there_their_messages_come_out_once_each(setting: Setting) -> None:
+    shuffler, silos = setting
+    sealed = {name: silos.sealed(name) for name in silos.names}
+    for name, messages in sealed.items():
+        assert shuffler.deposit(silos.update(name, 0, messages)) is Receipt.STORED
+    document, messages = silos.read(release(shuffler, silos))
+    assert Counter(messages) == Counter(itertools.chain(*sealed.values()))
+    assert (document.plan, document.round, document.silos) == (silos.plan.digest(), 0, 3)
+    opened = open_messages(silos.server, silos.plan.digest(), 0, messages)
+    assert Counter(message.split()[0].decode() for message in opened) == dict.fromkeys(silos.names, 2)
+
+
+def test_a_batch_is_the_same_bytes_however_often_it_is_fetched(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    for name in silos.names:
+        shuffler.deposit(silos.update(name))
+    batch = release(shuffler, silos)
+    assert {release(shuffler, silos) for _ in range(5)} == {batch}
+    shuffler.close()
+    with Shuffler.open(folder) as again:
+        assert release(again, silos) == batch
+
+
+def test_threads_that_fetch_at_once_get_one_batch(setting: Setting) -> None:
+    shuffler, silos = setting
+    for name in silos.names:
+        shuffler.deposit(silos.update(name))
+    got: list[bytes] = []
+    threads = [threading.Thread(target=lambda: got.append(release(shuffler, silos))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == 8
+    assert len(set(got)) == 1
+
+
+def test_before_the_deadline_it_waits_for_all_and_after_it_for_the_quorum(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    digest = silos.plan.digest()
+    assert shuffler.release(digest, 0) == Waiting(0, 2, 3)
+    shuffler.deposit(silos.update(silos.names[0]))
+    assert shuffler.release(digest, 0) == Waiting(1, 2, 3)
+    with Shuffler.open(folder, seconds=0.0) as late:
+        assert late.release(digest, 0) == Waiting(1, 2, 3), "one silo is not a batch, however late it is"
+    shuffler.deposit(silos.update(silos.names[1]))
+    assert shuffler.release(digest, 0) == Waiting(2, 2, 3)
+    with Shuffler.open(folder, seconds=0.0) as late:
+        document, messages = silos.read(release(late, silos))
+    assert (document.silos, len(messages)) == (2, 4)
+    assert shuffler.deposit(silos.update(silos.names[2])) is Reason.ROUND_RELEASED
+
+
+def test_the_deadline_counts_from_the_round_s_first_deposit_across_restarts(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    shuffler.deposit(silos.update(silos.names[0]))
+    shuffler.close()
+    time.sleep(0.5)
+    with Shuffler.open(folder, seconds=0.5) as restarted:
+        restarted.deposit(silos.update(silos.names[1]))
+        assert silos.read(release(restarted, silos))[0].silos == 2
+
+
+def test_a_round_that_asks_some_silos_does_not_wait_for_the_others(folder: Path) -> None:
+    shuffler, silos = make_shuffler(folder, silos=5, asked=3)
+    with shuffler:
+        for name in silos.names[1:4]:
+            shuffler.deposit(silos.update(name))
+        assert silos.read(release(shuffler, silos))[0].silos == 3
+
+
+def test_rounds_are_mixed_each_by_itself(setting: Setting) -> None:
+    shuffler, silos = setting
+    for name, round in itertools.product(silos.names, (2, 0)):
+        assert shuffler.deposit(silos.update(name, round)) is Receipt.STORED
+    for round in (0, 2):
+        messages = silos.read(release(shuffler, silos, round))[1]
+        assert len(open_messages(silos.server, silos.plan.digest(), round, messages)) == 6
+    assert shuffler.release(silos.plan.digest(), 1) == Waiting(0, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("plan", "round"), [("0" * 64, 0), ("", 0), ("../x\0", 0), (None, 3), (None, -1), (None, 10**99)]
+)
+def test_there_is_no_batch_of_a_plan_or_round_that_is_not_served(
+    setting: Setting, plan: str | None, round: int
+) -> None:
+    shuffler, silos = setting
+    expected = Reason.ROUND_OUT_OF_RANGE if plan is None else Reason.UNKNOWN_PLAN
+    assert shuffler.release(silos.plan.digest() if plan is None else plan, round) is expected
+
+
+# -- deposits --
+
+
+def test_the_same_update_again_is_there_already_and_counts_once(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    first = silos.update(silos.names[0])
+    spaced = json.dumps(json.loads(first), indent=1).encode()
+    assert shuffler.deposit(first) is Receipt.STORED
+    shuffler.close()
+    with Shuffler.open(folder) as restarted:
+        assert [restarted.deposit(content) for content in (first, spaced)] == [Receipt.ALREADY_THERE] * 2
+        assert restarted.release(silos.plan.digest(), 0) == Waiting(1, 2, 3)
+        for name in silos.names[1:]:
+            restarted.deposit(silos.update(name))
+        assert len(silos.read(release(restarted, silos))[1]) == 6
+
+
+def test_a_silo_that_sends_twice_keeps_its_first_messages(setting: Setting) -> None:
+    shuffler, silos = setting
+    name = silos.names[0]
+    first = silos.sealed(name)
+    assert shuffler.deposit(silos.update(name, 0, first)) is Receipt.STORED
+    assert shuffler.deposit(silos.update(name)) is Reason.SECOND_DEPOSIT
+    assert shuffler.deposit(silos.update(name, 0, first)) is Reason.SECOND_DEPOSIT, "sealed anew: other bytes"
+    for other in silos.names[1:]:
+        shuffler.deposit(silos.update(other))
+    messages = silos.read(release(shuffler, silos))[1]
+    assert len(messages) == 6
+    assert set(first) <= set(messages)
+
+
+def refused_updates(silos: Depositors, shuffler_key: str) -> dict[str, tuple[bytes, Reason]]:
+    """Everything that can be wrong with an update, and nothing else wrong with it."""
+    north, south, _ = silos.names
+    good = silos.update(north)
+    digest, sealed = silos.plan.digest(), silos.sealed(north)
+    document = json.loads(good)
+
+    def envelope(*, key: str = shuffler_key, plan: str = digest, round: int = 0, silo: str = north) -> bytes:
+        return seal_envelope(key, plan, round, silo, b"".join(sealed))
+
+    flipped = bytearray(envelope())
+    flipped[100] ^= 1
+    other = depositors(shuffler_key)
+    return {
+        "nothing": (b"", Reason.MALFORMED),
+        "not JSON": (good[:-1], Reason.MALFORMED),
+        "a field more": (json.dumps(document | {"note": "x"}).encode(), Reason.MALFORMED),
+        "another kind": (json.dumps(document | {"kind": "update"}).encode(), Reason.MALFORMED),
+        "not base64": (json.dumps(document | {"envelope": "?"}).encode(), Reason.MALFORMED),
+        "too long": (b" " * (64 * 2**20) + good, Reason.MALFORMED),
+        "a plan that was not added": (other.update(other.names[0]), Reason.UNKNOWN_PLAN),
+        "a silo outside the plan": (silos.update(north, silo="stranger"), Reason.UNKNOWN_SILO),
+        "a round after the last": (silos.update(north, 3), Reason.ROUND_OUT_OF_RANGE),
+        "signed by another silo": (silos.update(north, key=silos.keys[south]), Reason.BAD_SIGNATURE),
+        "a signature of nothing": (silos.update(north, signature="0" * 128), Reason.BAD_SIGNATURE),
+        "passed off as another silo": (json.dumps(document | {"silo": south}).encode(), Reason.BAD_SIGNATURE),
+        "replayed in another round": (json.dumps(document | {"round": 1}).encode(), Reason.BAD_SIGNATURE),
+        "a message too few": (silos.update(north, 0, sealed[1:]), Reason.WRONG_SIZE),
+        "a message too many": (silos.update(north, 0, [*sealed, sealed[0]]), Reason.WRONG_SIZE),
+        "a byte too many": (silos.update(north, 0, [*sealed, b"x"]), Reason.WRONG_SIZE),
+        "no envelope": (silos.update(north, envelope=b"x"), Reason.WRONG_SIZE),
+        "sealed to another key": (
+            silos.update(north, envelope=envelope(key=public_key(new_key()))),
+            Reason.NOT_FOR_US,
+        ),
+        "sealed for another plan": (silos.update(north, envelope=envelope(plan="0" * 64)), Reason.NOT_FOR_US),
+        "sealed for another round": (silos.update(north, envelope=envelope(round=1)), Reason.NOT_FOR_US),
+        "another silo's envelope": (silos.update(north, envelope=envelope(silo=south)), Reason.NOT_FOR_US),
+        "changed on the way": (silos.update(north, envelope=bytes(flipped)), Reason.NOT_FOR_US),
+    }
+
+
+def test_every_wrong_update_is_refused_for_its_own_reason_and_leaves_no_trace(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    before = on_the_disk(folder)
+    for what, (content, reason) in refused_updates(silos, shuffler.public_key).items():
+        assert shuffler.deposit(content) is reason, what
+    assert on_the_disk(folder) == before
+    for name in silos.names:
+        assert shuffler.deposit(silos.update(name)) is Receipt.STORED, "nothing that was refused stands in its way"
+    assert silos.read(release(shuffler, silos))[0].silos == 3
+
+
+def test_every_reason_has_its_own_sentence() -> None:
+    sentences = {reason.explanation for reason in Reason}
+    assert len(sentences) == len(Reason)
+    assert all(sentence.endswith(".") and len(sentence) > 20 for sentence in sentences)
+
+
+def test_a_silo_cannot_hand_in_what_another_silo_sealed(setting: Setting) -> None:
+    """Else the other's messages would be in the batch twice, and known by it."""
+    shuffler, silos = setting
+    north, south, _ = silos.names
+    theirs = silos.update(north)
+    copied = silos.update(south, envelope=base64.b64decode(json.loads(theirs)["envelope"]))
+    assert shuffler.deposit(theirs) is Receipt.STORED
+    assert shuffler.deposit(copied) is Reason.NOT_FOR_US
+
+
+# -- plans --
+
+
+def test_a_plan_is_added_once_however_often_and_serves_at_once(setting: Setting, folder: Path) -> None:
+    shuffler, silos = setting
+    second = depositors(shuffler.public_key)
+    assert shuffler.deposit(second.update(second.names[0])) is Reason.UNKNOWN_PLAN
+    with Shuffler.open(folder) as operator:
+        for _ in range(3):
+            operator.add(second.plan)
+            operator.add(silos.plan)
+        assert len(operator.status()["plans"]) == 2
+    assert shuffler.deposit(second.update(second.names[0])) is Receipt.STORED
+
+
+def test_a_plan_for_another_shuffler_or_for_none_is_not_added(setting: Setting) -> None:
+    shuffler, silos = setting
+    plain = silos.plan.model_copy(
+        update={
+            "trust": "nobody",
+            "shuffle": None,
+            "silos": tuple(t.model_copy(update={"key": None, "alone_epsilon": None}) for t in silos.plan.silos),
+        }
+    )
+    for plan in (depositors(public_key(new_key())).plan, plain):
+        with pytest.raises(PlanError, match=f"not for this shuffler, whose key is {shuffler.public_key}"):
+            shuffler.add(plan)
+
+
+def test_a_plan_whose_messages_are_too_long_to_carry_or_to_mix_is_not_added(setting: Setting) -> None:
+    shuffler, _ = setting
+    for shape in ({"block": 2**20, "shares": 12}, {"block": 2**20, "shares": 4, "silos": 40}):
+        with pytest.raises(PlanError, match="make a plan with fewer weights or shares"):
+            shuffler.add(depositors(shuffler.public_key, **shape).plan)
+    shuffler.add(depositors(shuffler.public_key, block=2**20, shares=4).plan)
+
+
+def test_there_is_a_most_of_plans(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffler, silos = setting
+    monkeypatch.setattr(shuffler_module, "PLANS_LIMIT", 1)
+    shuffler.add(silos.plan)
+    with pytest.raises(ShufflerError, match="1 plans here already"):
+        shuffler.add(depositors(shuffler.public_key).plan)
+
+
+def test_the_longest_deposit_is_known_from_the_plans(setting: Setting) -> None:
+    shuffler, silos = setting
+    assert len(silos.update(silos.names[0])) <= shuffler.longest_deposit() < 10_000
+    longer = depositors(shuffler.public_key, shares=1000)
+    shuffler.add(longer.plan)
+    length = len(longer.update(longer.names[0]))
+    assert length <= shuffler.longest_deposit() <= length + 5000

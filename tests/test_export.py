@@ -1,0 +1,162 @@
+"""Plain coefficients say what the model says, in the table's own units."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ringfence.errors import MessageError, OutputError, RecordsError
+from ringfence.export import LinearFunction
+from ringfence.model import Model
+from ringfence.planning.defaults import loss_named
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.protocol.encoding import Table, encode_features
+from ringfence.protocol.schema import parse_schema
+from ringfence.report.statement import SiloGuarantee
+
+COLUMNS: dict[str, Any] = {
+    "age": {"type": "numeric", "lower": 0, "upper": 120},
+    "dose": {"type": "numeric", "lower": -5, "upper": 45, "center": 3, "scale": 0.5, "missing": 10},
+    "pain": {"type": "categorical", "categories": ["none", "some", "much"], "ordered": True, "center": 0.2},
+    "ward": {"type": "categorical", "categories": ["a", "b", "c"], "scale": 0.3},
+    "cost": {"type": "numeric", "lower": 100, "upper": 900, "center": 300},
+    "ill": {"type": "categorical", "categories": ["no", "yes"]},
+    "kind": {"type": "categorical", "categories": ["x", "y", "z"]},
+}
+FEATURES = ("age", "dose", "pain", "ward=a", "ward=b", "ward=c")
+OTHERS = {"cost", "ill", "kind"}
+LOSSES = [
+    ("logistic", "ill"), ("hinge", "ill"), ("softmax", "kind"), ("squared", "cost"), ("huber", "cost"),
+    ("pinball", "cost"),
+]  # fmt: skip
+
+
+def model(loss: str, target: str, *, intercept: float = 1.0, guaranteed: bool = True) -> Model:
+    """A model with random weights."""
+    columns = {name: column for name, column in COLUMNS.items() if name not in OTHERS - {target}}
+    schema = parse_schema({"columns": columns, "intercept": intercept}, target=target)
+    plan = make_plan(schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], loss=loss_named(loss, schema), rounds=3)
+    promised = {
+        "north": SiloGuarantee(90, 3, 1.0, 1e-5, 1.5, 1e-5, 1.0, 1.5),
+        "a": SiloGuarantee(50, 3, 2.0, 1e-5, 2.0, 1e-5, 2.0, 2.0),
+    }
+    weights = np.random.default_rng(1).normal(size=plan.dimension)
+    return Model.of(plan, weights, {"north": 3, "a": 3}, promised if guaranteed else None)
+
+
+def table(rows: int = 40) -> Table:
+    """Rows within the bounds, one of them with a gap."""
+    random = np.random.default_rng(2)
+    return {
+        "ward": random.choice(["a", "b", "c"], rows).tolist(),
+        "pain": random.choice(["none", "some", "much"], rows).tolist(),
+        "age": [repr(float(value)) for value in random.uniform(0, 120, rows)],
+        "dose": ["", *[repr(float(value)) for value in random.uniform(-5, 45, rows - 1)]],
+    }
+
+
+@pytest.mark.parametrize("intercept", [1.0, 0.0, 2.5])
+@pytest.mark.parametrize(("loss", "target"), LOSSES)
+def test_plain_coefficients_score_rows_as_the_model_does(loss: str, target: str, intercept: float) -> None:
+    trained = model(loss, target, intercept=intercept)
+    linear = trained.linear()
+    assert linear.features == FEATURES
+    scores = linear.matrix(table()) @ linear.coefficients.T + linear.intercepts
+    encoded = encode_features(trained.plan.data, table(), source="the table")
+    assert np.allclose(scores, trained.in_units(trained.scores(encoded)))
+
+
+def test_the_matrix_holds_the_table_s_own_numbers_even_beyond_the_bounds() -> None:
+    cells = {"age": ["30", "1000"], "dose": ["", "-7.5"], "pain": ["much", "none"], "ward": ["c", "a"]}
+    assert model("logistic", "ill").linear().matrix(cells).tolist() == [
+        [30.0, 10.0, pytest.approx(2.0), 0.0, 0.0, 1.0],
+        [1000.0, -7.5, pytest.approx(0.0), 1.0, 0.0, 0.0],
+    ]
+
+
+def test_a_bad_cell_is_refused_by_row_and_column() -> None:
+    bad = {**table(3), "age": ["1", "old", "3"]}
+    with pytest.raises(RecordsError, match="row 3, column 'age'"):
+        model("logistic", "ill").linear().matrix(bad)
+
+
+@pytest.mark.parametrize(("loss", "target"), LOSSES)
+def test_a_scikit_learn_estimator_predicts_as_the_model_does(loss: str, target: str) -> None:
+    trained = model(loss, target)
+    linear = trained.linear()
+    estimator = linear.to_scikit_learn()
+    predicted = estimator.predict(pd.DataFrame(linear.matrix(table()), columns=FEATURES))
+    expected = trained.predict(table())
+    if target == "cost":
+        assert np.allclose(predicted, np.array(expected, dtype=float))
+    else:
+        assert predicted.tolist() == expected
+    assert hasattr(estimator, "predict_proba") == (loss in ("logistic", "softmax"))
+
+
+def test_a_scikit_learn_estimator_may_use_other_labels() -> None:
+    estimator = model("logistic", "ill").linear().to_scikit_learn(classes=[0, 1])
+    assert estimator.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("loss", "target"), LOSSES)
+def test_json_and_csv_hold_every_coefficient_to_the_last_digit(loss: str, target: str) -> None:
+    linear = model(loss, target).linear()
+    content = json.loads(linear.to_json())
+    assert content["features"] == list(FEATURES)
+    assert np.array_equal(content["coefficients"], linear.coefficients)
+    assert np.array_equal(content["intercepts"], linear.intercepts)
+    assert (content["target"], content["classes"]) == (target, list(linear.classes))
+    header, *lines, last = csv.reader(io.StringIO(linear.to_csv()))
+    outputs = {"ill": ["yes"], "kind": ["x", "y", "z"], "cost": ["cost"]}[target]
+    assert header == ["feature", *outputs]
+    assert [line[0] for line in lines] == list(FEATURES)
+    assert np.array_equal(np.array([line[1:] for line in lines], dtype=float), linear.coefficients.T)
+    assert last == ["(intercept)", *map(repr, linear.intercepts.tolist())]
+
+
+def test_a_linear_function_of_a_scaled_schema_is_computed_by_hand_for_one_feature() -> None:
+    columns = {"age": {"type": "numeric", "lower": 0, "upper": 100}, "cost": COLUMNS["cost"]}
+    schema = parse_schema({"columns": columns}, target="cost")
+    linear = LinearFunction.of(schema, loss_named("squared", schema), np.array([[0.5], [0.25]]))
+    # cost = 300 + 400·(0.5·(age − 50)/50 + 0.25): half the width of cost's bounds is its unit, its center its offset.
+    assert linear.coefficients.tolist() == [[pytest.approx(4.0)]]
+    assert linear.intercepts.tolist() == [pytest.approx(300 + 400 * (-0.5 + 0.25))]
+
+
+def test_a_saved_model_keeps_its_statement_in_the_plan_s_order(tmp_path: Path) -> None:
+    trained = model("logistic", "ill")
+    trained.save(tmp_path / "model.json")
+    loaded = Model.load(tmp_path / "model.json")
+    assert loaded == trained
+    assert loaded.statement is not None
+    assert list(loaded.statement.silos) == ["north", "a"]
+    assert "epsilon = 1, delta = 1e-05 (all runs on this data so far: epsilon = 1.5" in str(loaded.statement)
+
+
+def test_a_model_whose_maker_saw_no_ledger_has_no_statement(tmp_path: Path) -> None:
+    bare = model("logistic", "ill", guaranteed=False)
+    assert bare.statement is None
+    content = json.loads(bare.canonical())
+    del content["guarantees"]  # as models were written before
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    assert Model.load(tmp_path / "model.json") == bare
+
+
+@pytest.mark.parametrize("change", [{"epsilon": "1"}, {"epsilon": None}, {"promise": 1.0}])
+def test_a_model_file_with_a_crooked_guarantee_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
+    content = json.loads(model("logistic", "ill").canonical())
+    content["guarantees"]["north"].update(change)
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(MessageError, match=r"guarantees\.north"):
+        Model.load(tmp_path / "model.json")
+
+
+def test_a_model_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="could not be written"):
+        model("logistic", "ill").save(tmp_path / "nowhere" / "model.json")
