@@ -60,3 +60,15 @@ def test_what_cannot_be_written_is_refused_before_anything_is_spent(
     check_one_sentence(ringfence(*federation.train(*options)), says)
     assert federation.ledgers() == {}
     assert not Path("model.json").exists()
+
+
+def test_a_shuffled_runs_report_says_what_holds_if_the_shuffler_helps_the_server(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    page = federation.folder / "page.html"
+    content = ringfence_json(*federation.train("--trust", "shuffler", "--rounds", "5", "--report", str(page)))
+    shown = page.read_text()
+    assert "If the shuffler works together with the server" in shown
+    assert "What if epsilon were another" in shown
+    for silo in content["silos"].values():
+        assert f"{silo['alone_epsilon']:.4g}" in shown

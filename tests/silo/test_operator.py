@@ -24,6 +24,7 @@ from ringfence.protocol.messages import Reason
 from ringfence.protocol.plan import Plan
 from ringfence.silo import decisions
 from ringfence.silo.house import House
+from ringfence.silo.ledger import Budget
 from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, Keys, token_path
 from tests.browser import PHONE, Visit, Window
 from tests.silo.agents import ROOT, approved, make_house, serving
@@ -420,6 +421,18 @@ def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
         visit.page.get_by_role("button", name=button, exact=True).click()
         visit.page.wait_for_load_state()
     assert visit.console == []
+
+
+def test_a_budget_against_a_server_that_works_with_a_shuffler_is_shown(desk: Desk, house: House) -> None:
+    assert "works together with a shuffler" not in desk.post("/enter", {"token": desk.token})[1]
+    with house.ledger() as ledger:
+        budget = ledger.account().budget
+    decisions.set_budget(house, Budget(budget.epsilon, budget.delta, 7.5))
+    try:
+        page = desk.post("/enter", {"token": desk.token})[1]
+        assert "works together with a shuffler: budget 7.5, spent" in page
+    finally:
+        decisions.set_budget(house, budget)
 
 
 def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begin_on_it(

@@ -123,6 +123,14 @@ def _budget(state: dict[str, Any]) -> Html:
     return section(
         "The budget",
         figure(chart, f"{serving} Requests that were refused so far: {refusals}."),
+        tag(
+            "p",
+            "Against a server that works together with a shuffler: budget "
+            f"{budget.get('alone', budget['epsilon']):.4g}, spent {state['spent_alone']:.4g}, left "
+            f"{state['left_alone']:.4g}.",
+        )
+        if "alone" in budget or state["spent_alone"] > state["spent"]
+        else None,
     )
 
 
