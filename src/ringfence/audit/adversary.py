@@ -1,7 +1,8 @@
 """The hostile server: it knows everything but the canaries' coins, asks what it likes, and reads what it gets.
 
-It uses public knowledge only: the plan, its partition and the answers. `Attack` is what it does in a game; `hostile_requests`
-are the requests that a server would send to break a gate, for the tests of everything that has a door.
+It uses public knowledge only: the plan, its partition and the answers. `interrogate` is what it asks in a game, the
+`read_` functions are what it makes of the answers, and the `hostile_` ones what it would send to break a gate, for the
+tests of everything that has a door.
 """
 
 import base64
@@ -53,7 +54,8 @@ class Observation:
         def log_likelihood(sign: float) -> FloatArray:
             times = np.arange(self.trials + 1)[:, None, None]
             moved = binom.logpmf(times, self.trials, self.rate) + sign * s * times * x - (s * times) ** 2 / 2
-            return np.logaddexp.reduce(moved, axis=0)
+            likelihood: FloatArray = np.logaddexp.reduce(moved, axis=0)
+            return likelihood
 
         sampled: FloatArray = np.sum(log_likelihood(1.0) - log_likelihood(-1.0), axis=0)
         return sampled
@@ -82,23 +84,24 @@ class Observation:
 def interrogate(ask: Ask, plan: Plan) -> FloatArray:
     """Ask every round of the plan, `REPEATS` times each, at weights that depend on all earlier answers.
 
-    Returns one row per round: the mean of the distinct answers.
+    Returns one row per round: the mean of its answers.
     """
     rows: list[FloatArray] = []
     weights = np.zeros(plan.dimension)
     for round in range(plan.exchanges):
         request = RoundRequest.at(plan.digest(), round, weights)
-        answers = {_bytes(ask(request)) for _ in range(REPEATS)}
-        rows.append(np.mean([unpack(answer) for answer in answers], axis=0))
+        answers = np.array([read_update(ask(request)) for _ in range(REPEATS)])
+        rows.append(np.mean(answers, axis=0))
         if round >= plan.preliminaries:  # any rule would do: it shows that answers may decide what is asked next
             weights = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
     return np.array(rows)
 
 
-def _bytes(answer: Answer) -> str:
+def read_update(answer: Answer) -> FloatArray:
+    """Return an answer's numbers; that an audited gate refuses is a mistake of the audit's."""
     if not isinstance(answer, NoisyUpdate):
         raise TrainingError(f"The gate refused a round of the audit: {answer.reason.explanation}")
-    return answer.vector
+    return unpack(answer.vector)
 
 
 def partition(plan: Plan, silo: str, records: int) -> list[int]:
@@ -134,9 +137,7 @@ def _lower_rows(plan: Plan) -> Iterator[FloatArray]:
         yield coefficients(plan.correlation, row)[::-1]
 
 
-def read_difference(
-    answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray
-) -> Observation:
+def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray) -> Observation:
     """Turn one answer, whose exact value is `plus` or `minus`, into its coordinate between the two."""
     way = (plus - minus) / 2
     length = float(np.linalg.norm(way))

@@ -35,8 +35,8 @@ from ringfence.protocol.arrays import FloatArray
 
 __all__ = ["Claim", "assumption_free", "epsilon_of_score", "lower_mean", "success_bound"]
 
-STAKES = np.geomspace(0.02, 0.98, 24)
-"""Shares of the capital that are bet each time, side by side: small ones suit noisy scores, large ones steady scores."""
+STAKES = np.geomspace(0.03, 0.97, 8)
+"""Shares of the capital that are bet each time, side by side: small ones suit noisy scores, large ones steady ones."""
 
 _LARGEST_FACTOR = 1e3
 """By how much at most the charged shifts are scaled; beyond it every score is allowed."""

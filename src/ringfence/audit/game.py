@@ -18,7 +18,7 @@ import numpy as np
 from ringfence.audit.adversary import Observation, interrogate
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
 from ringfence.audit.fidelity import Squares, improbability
-from ringfence.audit.mechanisms import MECHANISMS, SILO, Mechanism, Question
+from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question
 from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
 from ringfence.errors import PlanError
 from ringfence.planning.events import require_count
@@ -29,8 +29,8 @@ from ringfence.silo.ledger import Budget, Ledger
 FALSE_ALARM = 1e-6
 """Probability, at most, with which the game refutes a true claim; the sums of squares may do so with as much again."""
 
-RUNS = 1000
-"""Runs of a game: enough to reach about nine tenths of a claimed epsilon of 3."""
+RUNS = 1200
+"""Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
 
 LOCAL_SGD = "local-sgd"
 
@@ -125,6 +125,28 @@ class Report:
             "findings": list(self.findings()),
         }
 
+    def rows(self) -> list[list[object]]:
+        """Return the report as a table for people."""
+        question = self.question
+        return [
+            ["mechanism", self.mechanism + ("" if self.sabotage == NONE else f", sabotaged: {self.sabotage}")],
+            ["records, rounds, runs", f"{question.records}, {question.rounds}, {self.runs}"],
+            ["epsilon claimed", f"{self.epsilon_claimed:.4g} at delta {question.delta:.2g}"],
+            ["epsilon, at least", f"{self.epsilon_lower:.4g} with confidence {self.confidence}"],
+            ["  for any mechanism whatever", f"{self.epsilon_lower_any_mechanism:.4g}"],
+            ["coins guessed", f"{self.score:.2%} where the claim allows {self.score_allowed:.2%}"],
+            ["squares, of the planned", f"{self.noise:.4f}, of sums over rounds {self.noise_of_sums:.4f}"],
+        ]
+
+    def text(self) -> list[str]:
+        """Return the verdict in sentences."""
+        if self.refuted:
+            return ["REFUTED: this silo does not keep its claim.", *self.findings()]
+        return [
+            "Not refuted: the attack did no better than the claim allows, and the noise is the plan's.",
+            "An audit can refute a claim, never prove it; the proof is the accountant's.",
+        ]
+
     def findings(self) -> Iterator[str]:
         """Yield, one sentence each, why the claim is refuted; nothing if it is not."""
         if self.game_refutes:
@@ -140,36 +162,46 @@ class Report:
             )
 
 
+def default_runs(mechanism: str, question: Question) -> int:
+    """Return how many runs are played if nobody says: more where fewer canaries play, up to four times as many."""
+    canaries = MECHANISMS[mechanism].canaries(question) if mechanism in MECHANISMS else question.canaries
+    return min(4 * RUNS, RUNS * CANARIES // canaries)
+
+
 def audit(
     mechanism: str,
     question: Question,
     *,
-    runs: int = RUNS,
+    runs: int | None = None,
     sabotage: str = NONE,
-    watch: Callable[[int], None] = lambda done: None,
+    watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Report:
     """Play `runs` runs against the named mechanism, in a silo broken in the named way, and say what it shows.
 
     The probability that a silo that keeps its claim is refuted is at most 2·FALSE_ALARM.
     """
-    require_count("runs", runs)
     if mechanism != LOCAL_SGD and mechanism not in MECHANISMS:
         raise PlanError(f"There is no mechanism '{mechanism}'; choose one of {', '.join([*MECHANISMS, LOCAL_SGD])}.")
     if sabotage not in SABOTAGES:
         raise PlanError(f"There is no sabotage '{sabotage}'; choose one of {', '.join(SABOTAGES)}.")
+    total = default_runs(mechanism, question) if runs is None else require_count("runs", runs)
+
+    def told(done: int) -> None:
+        watch(done, total)
+
     if mechanism == LOCAL_SGD:
         from ringfence.audit.local import play_local
 
-        return _report(mechanism, question, sabotage, play_local(question, runs, sabotage), watch)
+        return _report(mechanism, question, sabotage, play_local(question, total, sabotage), told)
     chosen = MECHANISMS[mechanism]
     if sabotage in chosen.harmless:
         raise PlanError(f"Sabotage '{sabotage}' changes nothing in '{mechanism}', so there is nothing to find.")
-    return _report(mechanism, question, sabotage, play(chosen, question, runs, sabotage), watch)
+    return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), told)
 
 
 def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[Run]:
     """Play against the gate, each run with a ledger, plans, coins and noise of its own."""
-    with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=_memory()) as folder:
+    with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         plans = mechanism.plans(question)
         for number in range(runs):
             yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}.ledger")
@@ -190,7 +222,7 @@ def _run(mechanism: Mechanism, question: Question, plans: Any, gate_type: type[G
     return Run(coins, tuple(observations), claim)
 
 
-def _memory() -> str | None:
+def memory_folder() -> str | None:
     """Return a folder in memory if there is one: a thousand ledgers are synced much faster there."""
     shared = Path(os.sep, "dev", "shm")
     return str(shared) if shared.is_dir() and os.access(shared, os.W_OK) else None

@@ -1,8 +1,8 @@
 """What is audited: every kind of release that Ringfence ships, set up for its worst case.
 
 *Canaries.* All records that move anything are canaries, at most `CANARIES` of them; the others are zeros. The j-th
-canary has feature j equal to 1, all its other features 0, and its coin, +1 or −1, for a target. Under the squared loss its
-gradient at weights w is (w_j − coin) in direction j: longer than the clip wherever |w_j| ≤ ½, and so exactly
+canary has feature j equal to 1, all its other features 0, and its coin, +1 or −1, for a target. Under the squared loss
+its gradient at weights w is (w_j − coin) in direction j: longer than the clip wherever |w_j| ≤ ½, and so exactly
 −coin·clip after clipping. Replacing a canary by the one with the other coin moves the mean by 2·clip/batch, the most
 that any record can; the other canaries move other coordinates, whose noise is independent, and do not disturb. So
 every canary plays against fully known others, and many play at once.
@@ -77,10 +77,17 @@ class Mechanism:
     """Sabotage that means nothing here, such as fresh rounds of a mechanism that has one round."""
 
 
-def _schema(features: int) -> Schema:
-    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    columns = {f"x{place:02d}": number for place in range(features)}
-    return parse_schema({"columns": {**columns, "y": number}, "intercept": 0.0, "radius": 1.0}, target="y")
+_NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+
+
+def _canary_schema(canaries: int) -> Schema:
+    """One column that says which canary a record is, and its coin."""
+    which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
+    return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0}, target="coin")
+
+
+def _survey_schema() -> Schema:
+    return parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
 
 
 def _gradient_plan(
@@ -98,7 +105,7 @@ def _gradient_plan(
     draft = partial(
         Plan,
         run="audit",
-        data=_schema(question.canaries),
+        data=_canary_schema(question.canaries),
         loss=Squared(),
         clip=CLIP,
         domain=Box(lower=-1.0, upper=1.0),
@@ -114,7 +121,7 @@ def _survey_plan(question: Question, *, statistic: str) -> Plan:
     draft = partial(
         Plan,
         run="audit",
-        data=_schema(1),
+        data=_survey_schema(),
         loss=Squared(),
         clip=CLIP,
         domain=Box(lower=-1.0, upper=1.0),
@@ -168,7 +175,12 @@ def _one_pass(question: Question, *, correlation: float = 0.0) -> list[Plan]:
 
 
 def _sampled(question: Question, sampling: Sampling) -> list[Plan]:
-    return [_gradient_plan(question, sampling=sampling, batch=max(1, question.records // 2))]
+    return [_gradient_plan(question, sampling=sampling, batch=_sampled_batch(question))]
+
+
+def _sampled_batch(question: Question) -> int:
+    """Three quarters of the records: large batches show best whether a record was drawn twice into one."""
+    return max(1, 3 * question.records // 4)
 
 
 def _stages(question: Question) -> list[Plan]:
@@ -189,8 +201,7 @@ def _several(question: Question) -> list[Plan]:
     smaller = Question(FIRST_SHARE * question.epsilon, question.delta, question.records, question.rounds)
     first = _gradient_plan(smaller)
     spent = plan_events(first, first.silos[0])
-    batch = max(1, question.records // 2)
-    return [first, _gradient_plan(question, sampling="poisson", batch=batch, already=spent)]
+    return [first, _gradient_plan(question, sampling="poisson", batch=_sampled_batch(question), already=spent)]
 
 
 def canary_rows(plan: Plan) -> list[int]:
@@ -254,8 +265,12 @@ MECHANISMS: dict[str, Mechanism] = {
     mechanism.name: mechanism
     for mechanism in (
         _gradients("full", "all records in every round", lambda question: [_gradient_plan(question)]),
-        _gradients("fixed", "half of the records, a fresh set each round", partial(_sampled, sampling="fixed")),
-        _gradients("poisson", "every record by chance, one half on average", partial(_sampled, sampling="poisson")),
+        _gradients(
+            "fixed", "three quarters of the records, a fresh set each round", partial(_sampled, sampling="fixed")
+        ),
+        _gradients(
+            "poisson", "every record by chance, three quarters on average", partial(_sampled, sampling="poisson")
+        ),
         _gradients("one-pass", "every record in one round only", _one_pass),
         _gradients("correlated", "one pass, with noise that cancels in part", partial(_one_pass, correlation=0.5)),
         _gradients("multi-stage", "full batches, accelerated in stages", _stages),

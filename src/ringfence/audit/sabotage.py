@@ -41,7 +41,9 @@ class ForgetfulGate(gate.Gate):
         verdict = super()._judge(account, request, weights, fingerprint)
         if isinstance(verdict, bytes):
             plan = account.plans[request.plan].plan
-            answered = sum(plan.preliminaries <= earlier < request.round for earlier in account.plans[request.plan].rounds)
+            answered = sum(
+                plan.preliminaries <= earlier < request.round for earlier in account.plans[request.plan].rounds
+            )
             return task(plan, self._own_terms(plan), request.round, answered)
         return verdict
 
