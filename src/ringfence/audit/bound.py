@@ -39,7 +39,7 @@ STAKES = np.geomspace(0.03, 0.97, 8)
 """Shares of the capital that are bet each time, side by side: small ones suit noisy scores, large ones steady ones."""
 
 _LARGEST_FACTOR = 1e3
-"""By how much at most the charged shifts are scaled; beyond it every score is allowed."""
+"""By how much at most the charged shifts are scaled, up or down, in search of a score."""
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,14 @@ def epsilon_of_score(claim: Claim, score: float) -> float:
     def excess(log_factor: float) -> float:
         return claim.scaled(math.exp(log_factor)).score - score
 
-    furthest = math.log(_LARGEST_FACTOR)
-    if excess(furthest) < 0:
-        return math.inf
-    if excess(-furthest) > 0:
-        return 0.0
+    step = math.log(2) if excess(0.0) < 0 else -math.log(2)
+    end = step
+    while (excess(end) < 0) == (step > 0):
+        if abs(end) > math.log(_LARGEST_FACTOR):
+            return math.inf if step > 0 else 0.0
+        end += step
     # Rounded down by more than the root's error: a lower bound must not gain by it.
-    factor = math.exp(float(brentq(excess, -furthest, furthest, xtol=1e-5)) - 1e-5)
+    factor = math.exp(float(brentq(excess, end - step, end, xtol=1e-5)) - 1e-5)
     return claim.scaled(factor).epsilon
 
 

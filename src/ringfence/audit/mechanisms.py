@@ -12,7 +12,7 @@ A *survey* releases one statistic, which one canary moves at a time.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -197,11 +197,11 @@ def _phases(question: Question) -> list[Plan]:
 
 
 def _several(question: Question) -> list[Plan]:
-    """Return two plans of different kinds that only together come to the question's epsilon."""
-    smaller = Question(FIRST_SHARE * question.epsilon, question.delta, question.records, question.rounds)
-    first = _gradient_plan(smaller)
+    """Return two plans of different kinds that only together come to the question's epsilon, and to its rounds."""
+    share = replace(question, rounds=max(1, question.rounds // 2))
+    first = _gradient_plan(replace(share, epsilon=FIRST_SHARE * question.epsilon))
     spent = plan_events(first, first.silos[0])
-    return [first, _gradient_plan(question, sampling="poisson", batch=_sampled_batch(question), already=spent)]
+    return [first, _gradient_plan(share, sampling="poisson", batch=_sampled_batch(question), already=spent)]
 
 
 def canary_rows(plan: Plan) -> list[int]:

@@ -21,7 +21,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Categorical
 
-INTERVAL = 1e-4
+INTERVAL = 1e-3
 """Width of the grid of losses, in epsilon."""
 
 

@@ -13,7 +13,7 @@ from ringfence.planning import accountant
 from ringfence.planning.charges import plan_events
 from ringfence.planning.events import Event
 
-EPSILONS, DELTA, RECORDS, ROUNDS = (0.5, 3.0, 10.0), 1e-5, 64, 4
+EPSILONS, DELTA, RECORDS, ROUNDS = (0.5, 3.0, 10.0), 1e-5, 64, 2
 AGREEMENT = 0.01
 """How far, relative to each other, the two accountants may lie apart."""
 
@@ -92,10 +92,10 @@ def _page(rows: list[tuple[Truth, Report]], command: str) -> str:
         "",
         f"Every kind of release that Ringfence ships, with {RECORDS} records and {ROUNDS} rounds, at delta {DELTA:g}. "
         "*Claimed* is what a silo's ledger charges. *Second accountant* computes the epsilon again from the plan "
-        f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart is "
-        "an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
-        f"least this, with confidence {rows[0][1].confidence}. *Coins* is how many an optimal attacker guessed, of how many "
-        "the claim allows.",
+        f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart "
+        "is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
+        f"least this, with confidence {rows[0][1].confidence}. *Coins* is how many an optimal attacker guessed, of how "
+        "many the claim allows.",
         "",
         "| mechanism | claimed ε | second accountant | apart | attacked: ε ≥ | of the claim | coins | runs | refuted |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|",

@@ -11,7 +11,7 @@ def audit(
     epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for all rounds of a run.")] = 3.0,
     delta: Annotated[float, typer.Option(help="The delta of the claim.")] = 1e-5,
     records: Annotated[int, typer.Option(help="Records of the silo; up to 64 of them are canaries.")] = 64,
-    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 4,
+    rounds: Annotated[int, typer.Option(help="Rounds of a run.")] = 2,
     runs: Annotated[
         int | None, typer.Option(help="Runs that are played; by default 1200, more with few canaries.")
     ] = None,
