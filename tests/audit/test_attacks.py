@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from ringfence.audit import attack_page, attacks
 from ringfence.audit.attacks import CANDIDATES, RECORDS, Scene, Tally, load_pictures, picture, plan_at, success_limit
-from ringfence.protocol.arrays import FloatArray
 from ringfence.silo.records import Records
 
 
@@ -19,7 +19,7 @@ def pictures() -> Records:
 
 
 @pytest.fixture
-def order(pictures: Records) -> FloatArray:
+def order(pictures: Records) -> NDArray[np.int64]:
     return np.random.default_rng(5).permutation(len(pictures))
 
 
@@ -37,7 +37,7 @@ def test_telling_all_with_probability_delta_stays_within_the_limit() -> None:
         assert honest <= success_limit(CANDIDATES, 0.0, delta) * (1 + 1e-12)
 
 
-def test_without_privacy_both_attacks_always_succeed(pictures: Records, order: FloatArray) -> None:
+def test_without_privacy_both_attacks_always_succeed(pictures: Records, order: NDArray[np.int64]) -> None:
     scene = Scene(plan_at(10.0), private=False)
     known = pictures.take(order[: RECORDS - 1])
     for truth in (0, 1):
@@ -46,7 +46,7 @@ def test_without_privacy_both_attacks_always_succeed(pictures: Records, order: F
         assert scene.reconstruction(known, pictures.take(order[100:200]), truth)
 
 
-def test_without_privacy_the_leftover_is_the_picture_itself(pictures: Records, order: FloatArray) -> None:
+def test_without_privacy_the_leftover_is_the_picture_itself(pictures: Records, order: NDArray[np.int64]) -> None:
     scene = Scene(plan_at(10.0), private=False)
     rows = order[:RECORDS]
     with scene.silo(pictures.take(rows)) as ask:
@@ -57,7 +57,9 @@ def test_without_privacy_the_leftover_is_the_picture_itself(pictures: Records, o
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_through_the_gate_success_stays_under_the_limit(pictures: Records, order: FloatArray, epsilon: float) -> None:
+def test_through_the_gate_success_stays_under_the_limit(
+    pictures: Records, order: NDArray[np.int64], epsilon: float
+) -> None:
     """Fails by chance with probability 1e-6 at most: successes are compared with a binomial at the limit."""
     trials = 25
     scene = Scene(plan_at(epsilon), private=True)

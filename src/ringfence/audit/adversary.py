@@ -8,10 +8,11 @@ tests of everything that has a door.
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import toeplitz
 from scipy.stats import binom
 
 from ringfence.audit.fidelity import Squares, squares_of
@@ -114,27 +115,19 @@ def read_gradients(plan: Plan, terms: SiloTerms, answers: FloatArray, rows: list
 
     A canary's gradient is −coin·clip in its own direction (`mechanisms`), in every round that it takes part in.
     """
-    numbers, strength, rate = np.zeros((plan.rounds, len(rows))), np.zeros((plan.rounds, len(rows))), 1.0
-    order = partition(plan, terms.name, terms.records)
-    place = np.argsort(order)[rows]
-    means, noises = np.zeros_like(numbers), np.zeros(plan.rounds)
-    for round in range(plan.rounds):
-        work = task(plan, terms, plan.preliminaries + round, round)
-        noises[round] = work.sigma
-        within = (place >= work.first) & (place < work.first + work.batch)
-        means[round] = plan.clip / work.batch * (within if work.part is not None else 1.0)
-        numbers[round] = -answers[plan.preliminaries + round, : len(rows)]
-        rate = work.batch / terms.records if work.part is None else 1.0
+    tasks = [task(plan, terms, plan.preliminaries + round, round) for round in range(plan.rounds)]
+    numbers, rate = -answers[plan.preliminaries :, : len(rows)], 1.0
+    means = np.array([np.full(len(rows), plan.clip / work.batch) for work in tasks])
+    if tasks[0].part is None:
+        rate = tasks[0].batch / terms.records
+    else:
+        place = np.argsort(partition(plan, terms.name, terms.records))[rows]
+        means *= [(work.first <= place) & (place < work.first + work.batch) for work in tasks]
     if plan.correlation:  # undo the cancellation: the rows beneath have independent noise (`planning.correlation`)
-        mix = np.array([np.concatenate([c, np.zeros(plan.rounds - len(c))]) for c in _lower_rows(plan)])
+        mix = np.tril(toeplitz(coefficients(plan.correlation, plan.rounds)))
         numbers, means = mix @ numbers, mix @ means
-    strength = means / noises[:, None]
-    return Observation(numbers / noises[:, None], strength, rate=rate)
-
-
-def _lower_rows(plan: Plan) -> Iterator[FloatArray]:
-    for row in range(1, plan.rounds + 1):
-        yield coefficients(plan.correlation, row)[::-1]
+    sigma = np.array([[work.sigma] for work in tasks])
+    return Observation(numbers / sigma, means / sigma, rate=rate)
 
 
 def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray) -> Observation:

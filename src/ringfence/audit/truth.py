@@ -76,7 +76,7 @@ def reproduce_truth(
     for mechanism, question in wanted:
         truth = truth_of(mechanism, question)
         truth.require_agreement()
-        runs = 20 if quick else default_runs(mechanism, question)
+        runs = 3 if quick else default_runs(mechanism, question)
         rows.append((truth, audit(mechanism, question, runs=runs)))
         watch(len(rows), len(wanted))
     page = out / "privacy-truth.md"
