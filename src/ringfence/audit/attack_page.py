@@ -93,8 +93,8 @@ def _page(tallies: list[Tally], command: str) -> str:
         "",
         "The orange line is proved: no attack whatever, known or not yet invented, succeeds more often on average. "
         "With m equally likely candidates it is (e^ε + (m − 1)δ)/(e^ε + m − 1). Bars stay below it for two "
-        "reasons: an epsilon and a delta allow for worse than Gaussian noise does, and these pictures are not the worst "
-        "case, which [the audit](../../audit.md) constructs.",
+        "reasons: an epsilon and a delta allow for worse than Gaussian noise does, and these pictures are not the "
+        "worst case, which [the audit](../../audit.md) constructs.",
         "",
         "| attack | silo | success | 95 % interval | limit by the guarantee | blind guess |",
         "|---|---|---:|---:|---:|---:|",
