@@ -8,7 +8,7 @@ the server is the adversary. `bound` says what a score proves, `fidelity` what s
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
 from ringfence.errors import PlanError
 from ringfence.planning.events import require_count
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 
@@ -207,7 +208,7 @@ def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NO
             yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}.ledger")
 
 
-def _run(mechanism: Mechanism, question: Question, plans: Any, gate_type: type[Gate], path: Path) -> Run:
+def _run(mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], path: Path) -> Run:
     coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(question))])
     observations = []
     with Ledger.create(path, silo=SILO, budget=Budget(_PLENTY, question.delta)) as ledger:
@@ -231,18 +232,16 @@ def memory_folder() -> str | None:
 def _report(
     mechanism: str, question: Question, sabotage: str, played: Iterable[Run], watch: Callable[[int], None]
 ) -> Report:
-    scores: list[float] = []
-    squares: tuple[Squares, Squares] | None = None
-    claim, canaries = Claim((), question.delta), 0
-    for run in played:
-        scores.append(run.score())
-        size, sums = run.squares()
-        squares = (size, sums) if squares is None else (squares[0] + size, squares[1] + sums)
-        # Runs differ in what their partitions are called, and in nothing that costs: the first claim is every run's.
-        claim, canaries = (run.claim, len(run.coins)) if len(scores) == 1 else (claim, canaries)
+    runs = iter(played)
+    first = next(runs)  # there is one at least
+    scores, (size, sums) = [first.score()], first.squares()
+    for run in runs:
         watch(len(scores))
-    if squares is None:
-        raise PlanError("An audit needs at least one run.")
+        more_size, more_sums = run.squares()
+        size, sums = size + more_size, sums + more_sums
+        scores.append(run.score())
+    watch(len(scores))
+    claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
     confidence = 1 - FALSE_ALARM
     lower = lower_mean(np.array(scores), confidence)
     return Report(
@@ -250,7 +249,7 @@ def _report(
         sabotage=sabotage,
         question=question,
         runs=len(scores),
-        canaries=canaries,
+        canaries=len(first.coins),
         epsilon_claimed=claim.epsilon,
         epsilon_lower=epsilon_of_score(claim, lower),
         epsilon_lower_any_mechanism=assumption_free(lower, question.delta),
@@ -258,7 +257,7 @@ def _report(
         score=float(np.mean(scores)),
         score_allowed=claim.score,
         score_lower=lower,
-        noise=squares[0].ratio(),
-        noise_of_sums=squares[1].ratio(),
-        improbability=improbability(squares),
+        noise=size.ratio(),
+        noise_of_sums=sums.ratio(),
+        improbability=improbability([size, sums]),
     )

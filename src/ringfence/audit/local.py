@@ -28,8 +28,8 @@ NOISE = {NONE: 1.0, "half-noise": 0.5, "wrong-sensitivity": 0.5, "root-half-nois
 """How much of the noise is left under each sabotage that a simulated silo can suffer."""
 
 
-def local_claim(question: Question) -> tuple[Claim, float, float]:
-    """Return what the accountant claims for a run, the noise of a local step, and the clip."""
+def local_claim(question: Question) -> tuple[Claim, float]:
+    """Return what the accountant claims for a run and the noise of a local step."""
     try:
         from ringfence.simulation.local import local_sgd_sigma
     except ImportError as missing:
@@ -46,19 +46,19 @@ def local_claim(question: Question) -> tuple[Claim, float, float]:
         **size,
     )
     events = run_events("fixed", question.rounds * LOCAL_STEPS, batch=1, clip=CLIP, sigma=sigma, **size)
-    return Claim(tuple(events), question.delta), sigma, CLIP
+    return Claim(tuple(events), question.delta), sigma
 
 
 def play_local(question: Question, runs: int, sabotage: str) -> Iterator[Run]:
     """Simulate runs of one silo of canaries, each with coins, draws and noise of its own."""
     if sabotage not in NOISE:
         raise PlanError(f"Sabotage '{sabotage}' is about a gate, and local-sgd has none; choose {', '.join(NOISE)}.")
+    claim, sigma = local_claim(question)
     import jax
 
     from ringfence.simulation.engine import federation
     from ringfence.simulation.local import LocalRuns, local_sgd
 
-    claim, sigma, _ = local_claim(question)
     steps, canaries = question.rounds * LOCAL_STEPS, question.canaries
     features = np.zeros((question.records, canaries))
     features[np.arange(canaries), np.arange(canaries)] = 1.0

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.audit.game import LOCAL_SGD, Report, audit, default_runs
-from ringfence.audit.local import LOCAL_STEPS
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.local import LOCAL_STEPS, local_claim
+from ringfence.audit.mechanisms import CLIP, MECHANISMS, Question
 from ringfence.audit.second import Release, releases, second_epsilon
 from ringfence.errors import AccountingError
 from ringfence.planning import accountant
@@ -44,10 +44,8 @@ class Truth:
 def truth_of(mechanism: str, question: Question) -> Truth:
     """Account for a mechanism's plans twice."""
     if mechanism == LOCAL_SGD:
-        from ringfence.audit.local import local_claim
-
-        claim, sigma, clip = local_claim(question)
-        steps = Release(2 * clip / sigma, question.rounds * LOCAL_STEPS, 1 / question.records, fixed_size=True)
+        claim, sigma = local_claim(question)
+        steps = Release(2 * CLIP / sigma, question.rounds * LOCAL_STEPS, 1 / question.records, fixed_size=True)
         return Truth(mechanism, question, claim.epsilon, second_epsilon([steps], question.delta))
     plans = MECHANISMS[mechanism].plans(question)
     events: list[tuple[Event, int]] = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
