@@ -1,11 +1,13 @@
 # Two commands do everything on a machine that has Python 3.11 or newer and make:
 #   make demo    trains a private model across silos on real digits
 #   make test    runs every check
+# And one that takes its time:
+#   make audit   attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test packages check clean
+.PHONY: demo test packages check audit clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
@@ -22,6 +24,9 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: $(VENV)/.test
+	$(BIN)/pytest -n 2 -q audits
 
 # One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
 $(VENV)/.%: pyproject.toml

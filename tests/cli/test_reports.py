@@ -72,3 +72,14 @@ def test_a_shuffled_runs_report_says_what_holds_if_the_shuffler_helps_the_server
     assert "What if epsilon were another" in shown
     for silo in content["silos"].values():
         assert f"{silo['alone_epsilon']:.4g}" in shown
+
+
+def test_an_audits_report_is_written_where_it_is_asked_for_also_when_the_claim_is_refuted(
+    ringfence: Ringfence, tmp_path: Path
+) -> None:
+    page = tmp_path / "audit.html"
+    small = ("audit", "--epsilon", "10", "--records", "32", "--runs", "100", "--report", str(page))
+    assert ringfence(*small).returncode == 0
+    assert "The audit does not refute the claim" in page.read_text()
+    assert ringfence(*small, "--sabotage", "half-noise").returncode == 1
+    assert "REFUTED" in page.read_text()
