@@ -18,6 +18,12 @@ BOXES = """
   return [box.width, box.height, loaded && (element.getAttribute('aria-label') || element.alt || '').length > 0];
 })
 """
+CUT_OFF = """
+[...document.querySelectorAll('svg text')].filter(text => {
+  const [inner, outer] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+  return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+}).map(text => text.textContent)
+"""
 SMALLEST_TEXT = """
 Math.min(99, ...[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height))
 """
@@ -42,6 +48,7 @@ def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visi
         assert width > 300
         assert height > 80
         assert described
+    assert visit.page.evaluate(CUT_OFF) == []
     assert visit.console == []
 
 

@@ -73,7 +73,7 @@ def bar_chart(
 ) -> Html:
     """Draw for every name one horizontal bar per value, called `names`, and a mark at its limit."""
     largest = max((v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)), default=0.0)
-    across = _Axis.over([0.0, largest], _LEFT + 46, WIDTH - 62, from_zero=True)
+    across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62, from_zero=True)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
@@ -96,7 +96,8 @@ def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
     """Draw one name's bars; an infinite one ends where the axis does."""
     height = _THICK * len(bar.values)
     label = bar.label if len(bar.label) <= 13 else f"{bar.label[:5]}…{bar.label[-7:]}"  # names may end in a number
-    parts = [_words(across.start - 8, top + height / 2 + 4, label, anchor="end", fill=INK)]
+    room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
+    parts = [_words(across.start - 8, top + height / 2 + 4, label, anchor="end", fill=INK, room=room)]
     for number, value in enumerate(bar.values):
         end = across(min(value, across.high))
         at = top + _THICK * number
@@ -219,8 +220,19 @@ def _key(label: str, y: float, colour: str, dash: str | None, *, thick: int = 2)
     return together(stroke, _words(40, y, shown, fill=INK))
 
 
-def _words(x: float, y: float, text: str, *, anchor: str | None = None, fill: str = SOFT, size: int = 13) -> Html:
-    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size)
+def _words(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str | None = None,
+    fill: str = SOFT,
+    size: int = 13,
+    room: float | None = None,
+) -> Html:
+    """Write text, of exactly the length `room` if one is given."""
+    fit: dict[str, Value] = {} if room is None else {"textLength": room, "lengthAdjust": "spacingAndGlyphs"}
+    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size, **fit)
 
 
 def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:

@@ -59,14 +59,15 @@ def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> Report:
             table(
                 "All numbers",
                 ["quantity", "value"],
-                [
-                    (name.replace("_", " "), value)
-                    for name, value in found.items()
-                    if isinstance(value, str | int | float)
-                ],
+                [(name.replace("_", " "), value) for name, value in found.items() if _is_shown(name, value)],
             ),
         ),
     )
     kicker = f"Audit report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · mechanism {found['mechanism']}"
     title = "The audit refutes the claim" if found["refuted"] else "The audit does not refute the claim"
     return Report(title, kicker, parts, {"claimed-and-shown": chart})
+
+
+def _is_shown(name: str, value: object) -> bool:
+    """Tell whether a value goes into the table: the verdict and the confidence, in digits enough, stand above it."""
+    return name not in ("confidence", "refuted") and isinstance(value, str | int | float)
