@@ -4,7 +4,10 @@ import json
 
 from tests.cli.conftest import Json, Ringfence
 
-SMALL = ("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "100")
+SMALL = (
+    *("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "100"),
+    "--no-report",
+)
 
 
 def test_an_honest_silo_is_not_refuted(ringfence_json: Json) -> None:

@@ -14,12 +14,12 @@ def test_a_report_is_written_beside_the_model(federation: Federation, ringfence:
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_without_a_model_file_a_report_is_written_only_where_it_is_asked_for(
+def test_without_a_model_file_a_report_is_written_with_the_ledgers_or_where_it_is_asked_for(
     federation: Federation, ringfence_json: Json
 ) -> None:
     first = ringfence_json(*federation.train("--rounds", "5"))
-    assert "report" not in first
-    assert list(federation.folder.glob("*.html")) == []
+    assert [str(path) for path in federation.folder.rglob("*.html")] == [first["report"]]
+    assert list(Path(first["report"]).parent.glob("*.ledger"))
     page = federation.folder / "elsewhere.html"
     second = ringfence_json(*federation.train("--rounds", "5", "--report", str(page)))
     assert second["report"] == str(page)
@@ -47,7 +47,7 @@ def test_figures_and_a_tracker_get_folders_of_their_own(federation: Federation, 
     ("options", "says"),
     [
         (["--report", "page.html", "--no-report"], "choose one of the two"),
-        (["--figures", "figures"], "name its file with --report"),
+        (["--figures", "figures", "--no-report"], "name its file with --report"),
         (["--report", "missing/page.html"], "there is no folder"),
         (["--report", "model.json", "--out", "model.json"], "cannot both be written"),
         (["--track", "north.csv/board"], "Name another folder"),

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ringfence.tracking import Progress, Recorder, TensorBoard
 
 ReportFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the report here (HTML); by default beside the model.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the report here (HTML); by default beside the model, or the ledgers."),
 ]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.")]
 Figures = Annotated[
@@ -26,14 +27,17 @@ Track = Annotated[
 ]
 
 
-def report_path(report: Path | None, *, no_report: bool, figures: Path | None, model: Path | None) -> Path | None:
-    """Return where the report goes: where it was asked for, else beside the model; None if nowhere.
+def report_path(
+    report: Path | None, *, no_report: bool, figures: Path | None, model: Path | None, ledgers: Path
+) -> Path | None:
+    """Return where the report goes: where it was asked for, else beside the model, else with the ledgers.
 
     Refuses, before anything is spent, what contradicts itself or could not be written.
     """
     if no_report and report is not None:
         raise OutputError("Both --report and --no-report were given: choose one of the two.")
-    path = report or (None if no_report or model is None else model.with_suffix(".html"))
+    usual = ledgers / "ringfence-report.html" if model is None else model.with_suffix(".html")
+    path = report or (None if no_report else usual)
     if figures is not None and path is None:
         raise OutputError("Figures belong to a report: name its file with --report.")
     if path is not None and path == model:

@@ -61,7 +61,7 @@ def train(
         peer_to_peer=peer_to_peer,
     )
     require_folder(out)
-    page = report_path(report, no_report=no_report, figures=figures, model=out)
+    page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if test and not evaluation:
         raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
     follower = Follower(report=page is not None, track=track)
