@@ -28,6 +28,29 @@ def test_a_log_moment_is_the_integral_that_it_stands_for(expected: Expected, t: 
     assert expected.log_moment(t) == pytest.approx(math.log(total), abs=1e-6)
 
 
+@pytest.mark.parametrize("t", [-3.0, -0.2, 0.1, 0.49])
+@pytest.mark.parametrize("strength", [0.0, 0.7])
+def test_a_log_moment_of_coins_is_the_sum_over_all_ways_they_fall(strength: float, t: float) -> None:
+    total = 0.0
+    for coins in itertools.product((-0.5, 0.5), repeat=9):
+        total += math.exp(t * (strength + sum(coins) / (math.sqrt(9) / 2)) ** 2) / 2**9
+    assert Expected(strength, coins=9).log_moment(t) == pytest.approx(math.log(total), abs=1e-12)
+
+
+def test_many_coins_are_nearly_gaussian_noise() -> None:
+    for t in (-1.0, 0.2):
+        assert Expected(0.5, coins=10**6).log_moment(t) == pytest.approx(Expected(0.5).log_moment(t), abs=1e-5)
+
+
+@pytest.mark.parametrize("heads", [20, 26, 40, 60, 74, 80])
+def test_the_bound_is_never_below_the_exact_tail_of_coins(heads: int) -> None:
+    """A single number of a hundred coins: whoever sees its square asks for its distance from the mean."""
+    away = abs(heads - 50)
+    square = (away / 5) ** 2
+    exact = 2 * binom.cdf(50 - away, 100, 0.5)
+    assert exact <= Squares(square, ((Expected(0.0, coins=100), 1),)).improbability()
+
+
 @pytest.mark.parametrize("count", [5, 200, 20_000])
 @pytest.mark.parametrize("deviations", [-6.0, -2.0, 2.0, 6.0])
 @pytest.mark.parametrize("strength", [0.0, 0.3])

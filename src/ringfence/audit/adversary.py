@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from scipy.linalg import toeplitz
@@ -19,11 +20,12 @@ from ringfence.audit.fidelity import Squares, squares_of
 from ringfence.errors import TrainingError
 from ringfence.planning.correlation import coefficients
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate, unpack
+from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 
-Ask = Callable[[RoundRequest], Answer]
+Look = Callable[[RoundRequest], FloatArray]
+"""Ask for a round, and return what the server learns from the answers: one vector."""
 
 REPEATS = 2
 """How often every round is asked: an honest gate repeats its bytes, one with fresh noise lets it be averaged away."""
@@ -37,16 +39,22 @@ class Observation:
     """Some releases about some canaries, as numbers that the coins move: x = coin·strength·B + noise of deviation 1.
 
     `numbers` and `strength` have one row per release and one column per canary; B ~ Binomial(trials, rate) says how
-    often a canary takes part in a release.
+    often a canary takes part in a release. The noise is Gaussian; or, where all records take part, the heads among so
+    many fair `coins`, less their mean and in units of their deviation.
     """
 
     numbers: FloatArray
     strength: FloatArray
     trials: int = 1
     rate: float = 1.0
+    coins: int | None = None
 
     def evidence(self) -> FloatArray:
-        """Return, per canary, the log-likelihood ratio of coin +1 against −1, given the plan's distribution of x."""
+        """Return, per canary, the log-likelihood ratio of coin +1 against −1, given the plan's distribution of x.
+
+        Of coins it is the ratio of the Gaussian that they resemble: any guess is fair, and by symmetry, and since
+        larger numbers speak for +1, this is the best one for a single release.
+        """
         x, s = self.numbers, self.strength
         if self.rate >= 1:
             ratio: FloatArray = np.sum(2 * self.trials * s * x, axis=0)
@@ -68,7 +76,7 @@ class Observation:
 
     def squares(self) -> Squares:
         """Return the sum of squares of all numbers: their noise has the planned size."""
-        return squares_of(self.numbers, self.strength, self.trials, self.rate)
+        return squares_of(self.numbers, self.strength, self.trials, self.rate, self.coins)
 
     def squares_of_sums(self) -> Squares:
         """Return the sum of squares of sums over the releases: their noises are independent of each other.
@@ -78,11 +86,12 @@ class Observation:
         releases = len(self.numbers)
         sums = self.numbers.sum(axis=0) / np.sqrt(releases)
         if self.rate >= 1:
-            return squares_of(sums, self.strength.sum(axis=0) / np.sqrt(releases), self.trials, 1.0)
+            coins = None if self.coins is None else releases * self.coins
+            return squares_of(sums, self.strength.sum(axis=0) / np.sqrt(releases), self.trials, 1.0, coins)
         return squares_of(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
 
 
-def interrogate(ask: Ask, plan: Plan) -> FloatArray:
+def interrogate(look: Look, plan: Plan) -> FloatArray:
     """Ask every round of the plan, `REPEATS` times each, at weights that depend on all earlier answers.
 
     Returns one row per round: the mean of its answers.
@@ -91,7 +100,7 @@ def interrogate(ask: Ask, plan: Plan) -> FloatArray:
     weights = np.zeros(plan.dimension)
     for round in range(plan.exchanges):
         request = RoundRequest.at(plan.digest(), round, weights)
-        answers = np.array([read_update(ask(request)) for _ in range(REPEATS)])
+        answers = np.array([look(request) for _ in range(REPEATS)])
         rows.append(np.mean(answers, axis=0))
         if round >= plan.preliminaries:  # any rule would do: it shows that answers may decide what is asked next
             weights = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
@@ -99,12 +108,16 @@ def interrogate(ask: Ask, plan: Plan) -> FloatArray:
 
 
 def read_update(answer: Answer) -> FloatArray:
-    """Return an answer's numbers; that an audited gate refuses is a mistake of the audit's."""
-    if isinstance(answer, Refusal):
-        raise TrainingError(f"The gate refused a round of the audit: {answer.reason.explanation}")
-    if isinstance(answer, SealedUpdate):
-        raise TrainingError("The gate answered a shuffler, and the audit has no keys to read that with.")
-    return unpack(answer.vector)
+    """Return the numbers of an answer that goes to the server as it is."""
+    return unpack(answer.vector) if isinstance(answer, NoisyUpdate) else read_refusal(answer)
+
+
+def read_refusal(answer: Answer) -> NoReturn:
+    """Raise TrainingError: that an audited gate does not answer what the plan asks is a mistake of the audit's."""
+    reason = (
+        answer.reason.explanation if isinstance(answer, Refusal) else "It answered in another form than the plan's."
+    )
+    raise TrainingError(f"The gate refused a round of the audit: {reason}")
 
 
 def partition(plan: Plan, silo: str, records: int) -> list[int]:

@@ -14,14 +14,21 @@ sums over disjoint sets of independent draws), so that for t of either sign the 
 functions of B is an upper bound on the mean of their product. The bound therefore holds for every sampling here.
 
 The discrete Gaussian is counted as the continuous one: their moments differ by less than 10⁻¹⁵ (docs/threat-model.md).
+
+*Counts from a shuffler* carry coins instead: z is the heads among m fair coins, less m/2, over √m/2, and everybody
+takes part. E e^{t x²} is then the sum over all numbers of heads, for t of either sign. Heads of several rounds add up
+to heads among as many coins as all rounds have, so sums over rounds have the same form. How gradients are rounded is
+no exception: at the audit's records it is one more coin or nothing (`shuffled`).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 from scipy.stats import binom
 
 from ringfence.protocol.arrays import FloatArray
@@ -31,14 +38,21 @@ __all__ = ["Expected", "Squares", "improbability"]
 
 @dataclass(frozen=True)
 class Expected:
-    """What a number is by the plan, but for its sign: strength·B + z, B ~ Binomial(trials, rate)."""
+    """What a number is by the plan, but for its sign: strength·B + z, B ~ Binomial(trials, rate).
+
+    z is Gaussian, or made of so many fair `coins`; these need a rate of 1.
+    """
 
     strength: float
     trials: int = 1
     rate: float = 1.0
+    coins: int | None = None
 
     def log_moment(self, t: float) -> float:
         """Return ln E e^{t x²} for t < 1/2."""
+        if self.coins is not None:
+            z, log_mass = _heads(self.coins)
+            return float(logsumexp(log_mass + t * (self.strength * self.trials + z) ** 2))
         scale = t * self.strength**2 / (1 - 2 * t)
         if self.rate >= 1:
             signal = scale * self.trials**2
@@ -52,6 +66,14 @@ class Expected:
         """Return E x²."""
         mean, variance = self.trials * self.rate, self.trials * self.rate * (1 - self.rate)
         return 1 + self.strength**2 * (mean**2 + variance)
+
+
+@lru_cache(maxsize=8)
+def _heads(coins: int) -> tuple[FloatArray, FloatArray]:
+    """Return every number of heads among fair coins, in deviations from the mean, and its log-probability."""
+    heads = np.arange(coins + 1, dtype=np.float64)
+    deviations: FloatArray = (heads - coins / 2) / (math.sqrt(coins) / 2)
+    return deviations, binom.logpmf(heads, coins, 0.5)
 
 
 @dataclass(frozen=True)
@@ -84,11 +106,13 @@ class Squares:
         return min(1.0, math.exp(min(0.0, *(float(side.fun) for side in found))))
 
 
-def squares_of(numbers: FloatArray, strength: FloatArray, trials: int, rate: float) -> Squares:
+def squares_of(
+    numbers: FloatArray, strength: FloatArray, trials: int, rate: float, coins: int | None = None
+) -> Squares:
     """Add up the squares of the numbers, each expected at its own strength."""
     values, counts = np.unique(np.round(np.abs(strength), 12), return_counts=True)
     expected = tuple(
-        (Expected(float(value), trials, rate), int(count)) for value, count in zip(values, counts, strict=True)
+        (Expected(float(value), trials, rate, coins), int(count)) for value, count in zip(values, counts, strict=True)
     )
     return Squares(float(np.sum(numbers**2)), expected)
 

@@ -7,21 +7,24 @@ the server is the adversary. `bound` says what a score proves, `fidelity` what s
 
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ringfence.audit.adversary import Observation, interrogate
+from ringfence.audit.adversary import Look, Observation, interrogate, read_update
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
 from ringfence.audit.fidelity import Squares, improbability
 from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question
 from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.audit.shuffled import look_behind, private_keys
 from ringfence.errors import PlanError
-from ringfence.planning.events import require_count
+from ringfence.planning.events import as_seen_alone, require_count
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.silo.gate import Gate
@@ -32,6 +35,9 @@ FALSE_ALARM = 1e-6
 
 RUNS = 1200
 """Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
+
+ROUNDS = 2
+"""Rounds of a run of local-sgd; other mechanisms say it themselves."""
 
 LOCAL_SGD = "local-sgd"
 
@@ -163,10 +169,17 @@ class Report:
             )
 
 
+def default_rounds(mechanism: str) -> int:
+    """Return how many rounds a run has if nobody says."""
+    return MECHANISMS[mechanism].rounds if mechanism in MECHANISMS else ROUNDS
+
+
 def default_runs(mechanism: str, question: Question) -> int:
     """Return how many runs are played if nobody says: more where fewer canaries play, up to four times as many."""
-    canaries = MECHANISMS[mechanism].canaries(question) if mechanism in MECHANISMS else question.canaries
-    return min(4 * RUNS, RUNS * CANARIES // canaries)
+    if mechanism not in MECHANISMS:
+        return min(4 * RUNS, RUNS * CANARIES // question.canaries)
+    chosen = MECHANISMS[mechanism]
+    return chosen.runs or min(4 * RUNS, RUNS * CANARIES // chosen.canaries(question))
 
 
 def audit(
@@ -195,8 +208,11 @@ def audit(
 
         return _report(mechanism, question, sabotage, play_local(question, total, sabotage), told)
     chosen = MECHANISMS[mechanism]
-    if sabotage in chosen.harmless:
-        raise PlanError(f"Sabotage '{sabotage}' changes nothing in '{mechanism}', so there is nothing to find.")
+    if sabotage in chosen.not_played:
+        raise PlanError(
+            f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
+            "found in few runs. Choose another mechanism for it, or another sabotage."
+        )
     return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), told)
 
 
@@ -205,22 +221,46 @@ def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NO
     with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         plans = mechanism.plans(question)
         for number in range(runs):
-            yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}.ledger")
+            yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}")
 
 
-def _run(mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], path: Path) -> Run:
+def _run(mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], folder: Path) -> Run:
     coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(question))])
-    observations = []
-    with Ledger.create(path, silo=SILO, budget=Budget(_PLENTY, question.delta)) as ledger:
+    budget = Budget(_PLENTY, question.delta)
+    folder.mkdir()
+    with ExitStack() as ledgers:
+
+        def ledger_of(silo: str) -> Ledger:
+            return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget))
+
+        ledger, observations = ledger_of(SILO), []
         for plan in plans:
             own = plan.model_copy(update={"run": secrets.token_hex(8)})
-            gate = gate_type(mechanism.records(own, coins), ledger)
-            gate.approve(own)
-            observations.append(mechanism.read(own, interrogate(gate.answer, own)))
-        claim = Claim(tuple(ledger.account().charged()), question.delta)
-    for file in path.parent.glob(f"{path.name}*"):
-        file.unlink()
+            # A server that works together with the shuffler needs no others; plans without one have none.
+            hidden_among = [] if mechanism.alone else [ledger_of(terms.name) for terms in plan.silos[1:]]
+            look = _approved(gate_type, own, mechanism, coins, [ledger, *hidden_among])
+            observations.append(mechanism.read(own, interrogate(look, own)))
+        charged = ledger.account().charged()
+        claim = Claim(tuple(as_seen_alone(charged) if mechanism.alone else charged), question.delta)
+    shutil.rmtree(folder)
     return Run(coins, tuple(observations), claim)
+
+
+def _approved(
+    gate_type: type[Gate], plan: Plan, mechanism: Mechanism, coins: FloatArray, ledgers: Sequence[Ledger]
+) -> Look:
+    """Have every silo approve the plan, and return how the server looks at them; only the first holds canaries."""
+    if plan.shuffle is None:
+        gate = gate_type(mechanism.records(plan, coins), ledgers[0])
+        gate.approve(plan)
+        return lambda request: read_update(gate.answer(request))
+    gates = []
+    for ledger in ledgers:
+        silo = ledger.account().silo
+        records = mechanism.records(plan, coins if silo == SILO else np.zeros_like(coins))
+        gates.append(gate_type(records, ledger, private_keys(SILO).silos[silo]))
+        gates[-1].approve(plan)
+    return look_behind(plan, plan.shuffle, gates)
 
 
 def memory_folder() -> str | None:

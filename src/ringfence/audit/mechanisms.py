@@ -7,16 +7,19 @@ its gradient at weights w is (w_j − coin) in direction j: longer than the clip
 that any record can; the other canaries move other coordinates, whose noise is independent, and do not disturb. So
 every canary plays against fully known others, and many play at once.
 
-A *survey* releases one statistic, which one canary moves at a time.
+A *survey* releases one statistic, which one canary moves at a time. With a *shuffler* canaries are gradients again, and
+the claim depends on who looks (`shuffled`).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ringfence.audit import shuffled
 from ringfence.audit.adversary import Observation, partition, read_difference, read_gradients
 from ringfence.errors import PlanError
 from ringfence.planning import accountant, calibrate
@@ -73,8 +76,14 @@ class Mechanism:
     canaries: Callable[[Question], int]
     records: Callable[[Plan, FloatArray], Records]
     read: Callable[[Plan, FloatArray], Observation]
-    harmless: frozenset[str] = frozenset()
-    """Sabotage that means nothing here, such as fresh rounds of a mechanism that has one round."""
+    not_played: frozenset[str] = frozenset()
+    """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
+    alone: bool = False
+    """Whether the server works together with the shuffler, so that it sees the silo's own counts."""
+    rounds: int = 2
+    """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
+    runs: int | None = None
+    """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
 
 
 _NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -102,19 +111,29 @@ def _gradient_plan(
     """Make a plan whose rounds, after what was `already` released, come to the question's epsilon exactly."""
     batch = question.records if batch is None else batch
     start = 2 * CLIP * math.sqrt(question.rounds) / batch / calibrate.gaussian_shift(question.epsilon, question.delta)
-    draft = partial(
-        Plan,
-        run="audit",
-        data=_canary_schema(question.canaries),
-        loss=Squared(),
-        clip=CLIP,
-        domain=Box(lower=-1.0, upper=1.0),
-        sampling=sampling,
-        rounds=question.rounds,
-        algorithm=algorithm or MinibatchSGD(step=1.0),
-        correlation=correlation,
-    )
+    chosen = {"sampling": sampling, "algorithm": algorithm or MinibatchSGD(step=1.0), "correlation": correlation}
+    draft = partial(Plan, **_draft(question, question.canaries) | chosen)
     return _calibrated(draft, _terms(question, batch, sigma=start), question, "sigma", already)
+
+
+def _draft(question: Question, canaries: int) -> dict[str, Any]:
+    """Return what all plans about canaries' gradients share: everything but the silos."""
+    return {
+        "run": "audit",
+        "data": _canary_schema(canaries),
+        "loss": Squared(),
+        "clip": CLIP,
+        "domain": Box(lower=-1.0, upper=1.0),
+        "sampling": "full",
+        "rounds": question.rounds,
+        "algorithm": MinibatchSGD(step=1.0),
+    }
+
+
+def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
+    with told_clearly():
+        draft = _draft(question, min(question.records, canaries))
+        return [shuffled.shuffled_plan(draft, _terms(question, question.records, sigma=1.0))]
 
 
 def _survey_plan(question: Question, *, statistic: str) -> Plan:
@@ -251,11 +270,28 @@ def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
     return read_difference(answers[0], sigma, *(moments(world.features, world.targets) for world in worlds))
 
 
-def _gradients(
-    name: str, about: str, plans: Callable[[Question], Sequence[Plan]], harmless: Sequence[str] = ()
-) -> Mechanism:
+def _gradients(name: str, about: str, plans: Callable[[Question], Sequence[Plan]], rounds: int = 2) -> Mechanism:
     return Mechanism(
-        name, about, plans, lambda question: question.canaries, _gradient_records, _read_gradients, frozenset(harmless)
+        name, about, plans, lambda question: question.canaries, _gradient_records, _read_gradients, rounds=rounds
+    )
+
+
+def _counts(
+    name: str, about: str, *, alone: bool, canaries: int, runs: int, not_played: frozenset[str] = frozenset()
+) -> Mechanism:
+    def read(plan: Plan, answers: FloatArray) -> Observation:
+        return shuffled.read_counts(plan, answers, canaries=len(canary_rows(plan)), alone=alone)
+
+    return Mechanism(
+        name,
+        about,
+        partial(_shuffled_plan, canaries=canaries),
+        lambda question: min(question.records, canaries),
+        _gradient_records,
+        read,
+        not_played,
+        alone=alone,
+        runs=runs,
     )
 
 
@@ -275,7 +311,7 @@ MECHANISMS: dict[str, Mechanism] = {
         _gradients("correlated", "one pass, with noise that cancels in part", partial(_one_pass, correlation=0.5)),
         _gradients("multi-stage", "full batches, accelerated in stages", _stages),
         _gradients("localized", "phases on ever fewer records", _phases),
-        _gradients("several-plans", "full batches, then Poisson batches, on one ledger", _several),
+        _gradients("several-plans", "full batches, then Poisson batches, on one ledger", _several, rounds=4),
         Mechanism(
             "survey",
             "the private estimate of means and scales",
@@ -293,6 +329,25 @@ MECHANISMS: dict[str, Mechanism] = {
             _curvature_records,
             _read_curvature,
             _ONE_RELEASE,
+        ),
+        # Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute a
+        # claim depends on the runs more than on the canaries, so there are few of these. They are too few to see in a
+        # total that a record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it;
+        # 62 numbers, and the size of the batch, of two bytes each are one block of shares.
+        _counts(
+            "shuffled",
+            "counts of which a shuffler lets out the total",
+            alone=False,
+            canaries=16,
+            runs=150,
+            not_played=frozenset({"with-replacement"}),
+        ),
+        _counts(
+            "shuffled-alone",
+            "the same counts, for a server that works together with the shuffler",
+            alone=True,
+            canaries=62,
+            runs=120,
         ),
     )
 }

@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ringfence.planning import charges, events
+from ringfence.planning import charges, events, shuffling
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Reason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
@@ -60,9 +61,18 @@ def _replaced(module: ModuleType, name: str, value: object) -> Iterator[None]:
 
 @contextmanager
 def _less_noise(factor: float) -> Iterator[None]:
-    """Draw noise of a smaller deviation than the plan's."""
-    real = randomness.gaussian_noise
-    with _replaced(randomness, "gaussian_noise", lambda dimension, sigma: real(dimension, sigma * factor)):
+    """Draw noise of a smaller deviation than the plan's. Of coins, toss fewer, and count half of the rest as heads."""
+    real, real_heads = randomness.gaussian_noise, randomness.heads
+
+    def fewer(dimension: int, coins: int) -> NDArray[np.int64]:
+        pairs = round(coins * (1 - factor**2) / 2)
+        heads: NDArray[np.int64] = real_heads(dimension, coins - 2 * pairs) + pairs
+        return heads
+
+    with (
+        _replaced(randomness, "gaussian_noise", lambda dimension, sigma: real(dimension, sigma * factor)),
+        _replaced(randomness, "heads", fewer),
+    ):
         yield
 
 
@@ -70,6 +80,13 @@ def _less_noise(factor: float) -> Iterator[None]:
 def _reused_noise() -> Iterator[None]:
     """Draw noise once, and add the same to every release of the same length."""
     drawn: dict[int, FloatArray] = {}
+    tossed: dict[tuple[int, int], NDArray[np.int64]] = {}
+    real_heads = randomness.heads
+
+    def toss_once(dimension: int, coins: int) -> NDArray[np.int64]:
+        if (dimension, coins) not in tossed:
+            tossed[dimension, coins] = real_heads(dimension, coins)
+        return tossed[dimension, coins]
 
     def again(dimension: int, sigma: float) -> FloatArray:
         unit = drawn.setdefault(dimension, np.random.default_rng().standard_normal(dimension))
@@ -77,7 +94,7 @@ def _reused_noise() -> Iterator[None]:
         noise: FloatArray = np.round(sigma * unit / grid) * grid
         return noise
 
-    with _replaced(randomness, "gaussian_noise", again):
+    with _replaced(randomness, "gaussian_noise", again), _replaced(randomness, "heads", toss_once):
         yield
 
 
@@ -96,13 +113,27 @@ def _no_clip() -> Iterator[None]:
 
 @contextmanager
 def _half_sensitivity() -> Iterator[None]:
-    """Plan, approve and charge as if replacing a record moved a mean by L/K: forgotten that it moves twice that."""
-    real = events.shift_of
+    """Plan, approve and charge as if replacing a record moved a mean by L/K: forgotten that it moves twice that.
+
+    Likewise counts: as if it moved them by half of the levels.
+    """
+    real, real_counts = events.shift_of, shuffling.binomial_shift
 
     def halved(*, sensitivity: float, **rest: Any) -> float:
         return real(sensitivity=sensitivity / 2, **rest)
 
-    with _replaced(events, "shift_of", halved), _replaced(charges, "shift_of", halved):
+    def halved_counts(*, reach: float, **rest: Any) -> float:
+        return real_counts(reach=reach / 2, **rest)
+
+    def charged(*, reach: float, **rest: Any) -> events.BinomialRelease:
+        return events.BinomialRelease(reach=reach / 2, **rest)
+
+    with (
+        _replaced(events, "shift_of", halved),
+        _replaced(charges, "shift_of", halved),
+        _replaced(shuffling, "binomial_shift", halved_counts),  # what the planner looks for coins with
+        _replaced(charges, "BinomialRelease", charged),
+    ):
         yield
 
 

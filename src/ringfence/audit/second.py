@@ -4,6 +4,11 @@ Nothing of `planning` is used. Sensitivities are written out again here, from th
 dp-accounting's PLD code. It has no tight account of batches of a fixed size, so for those its discretisation gets the
 exact profile of Balle, Barthe & Gaboardi (2018), made symmetric as replace-one adjacency requires. dp-accounting is a
 dependency of the tests only.
+
+*Counts from a shuffler.* Our accountant proves a bound for all neighbours at once (`planning.shuffling`). Here the
+exact distributions of two pairs of neighbours are composed: one whose difference lies in a single coordinate, and one
+whose difference is spread evenly over all. So the direction is known: what is found here may not exceed the claim,
+and falls short of it by what the proof gives away.
 """
 
 import math
@@ -14,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import binom, log_ndtr
+from scipy.stats import binom as binomial
 
 from ringfence.errors import PlanError
 from ringfence.protocol.algorithms import Localized
@@ -23,6 +29,10 @@ from ringfence.protocol.schema import Categorical
 
 INTERVAL = 1e-3
 """Width of the grid of losses, in epsilon."""
+
+
+_NEGLIGIBLE = 1e-25
+"""Counts less likely than this are counted as telling everything: together they add less than 1e-20 to delta."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,51 @@ def releases(plan: Plan) -> list[Release]:
     return found
 
 
+@dataclass(frozen=True)
+class Counts:
+    """Sums of vectors in so many `levels`, with fair coins in each of `dimension` coordinates, `count` times."""
+
+    levels: int
+    coins: int
+    dimension: int
+    count: int
+
+
+def counts(plan: Plan, *, alone: bool) -> Counts:
+    """Read from a shuffled plan of full batches what hides a record of its first silo: all coins, or its own alone."""
+    assert plan.shuffle is not None  # noqa: S101 (asked of shuffled plans only)
+    first, *others = (terms.batch for terms in plan.silos)
+    batch = first if alone else first + sum(sorted(others)[: plan.shuffle.quorum - 1])
+    return Counts(plan.shuffle.levels, batch * plan.shuffle.coins, plan.dimension, plan.rounds)
+
+
+def second_epsilon_of_counts(found: Counts, delta: float) -> float:
+    """Return dp-accounting's epsilon of the worse of two pairs: the difference in one coordinate, or in all alike.
+
+    Losses are rounded up, by at most `INTERVAL` in all.
+    """
+    library, epsilons = _library(), []
+    for coordinates in {1, found.dimension}:
+        times = coordinates * found.count
+        single = library.from_two_probability_mass_functions(
+            _log_masses(found.coins, found.levels / math.sqrt(coordinates)),
+            _log_masses(found.coins, 0.0),
+            value_discretization_interval=INTERVAL / times,
+        )
+        epsilons.append(float(single.self_compose(times).get_epsilon_for_delta(delta)))
+    return max(epsilons)
+
+
+def _log_masses(coins: int, height: float) -> dict[int, float]:
+    """Return the logarithms of the probabilities of ⌊height + u⌋ + heads, u uniform on [0, 1), where that matters."""
+    whole = math.floor(height)
+    up = height - whole
+    heads = np.arange(coins + 2)
+    masses = (1 - up) * binomial.pmf(heads, coins, 0.5) + up * binomial.pmf(heads - 1, coins, 0.5)
+    kept = np.flatnonzero(masses > _NEGLIGIBLE)
+    return dict(zip((kept + whole).tolist(), np.log(masses[kept]).tolist(), strict=True))
+
+
 def _phase(plan: Plan, spec: Localized, number: int) -> Release:
     """Return phase `number`: ⌊n/2^(number+1)⌋ records in all of its rounds."""
     terms = plan.silos[0]
@@ -69,6 +124,14 @@ def _phase(plan: Plan, spec: Localized, number: int) -> Release:
 
 def second_epsilon(found: Sequence[Release], delta: float) -> float:
     """Return dp-accounting's epsilon of all releases together."""
+    composed: Any = _library().identity(INTERVAL)
+    for release in found:
+        single = _loss_distribution(release)
+        composed = composed.compose(single.self_compose(release.count))
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+def _library() -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -77,11 +140,7 @@ def second_epsilon(found: Sequence[Release], delta: float) -> float:
         raise PlanError(
             "The second accountant is dp-accounting, which is not installed: pip install dp-accounting==0.6.0."
         ) from None
-    composed: Any = privacy_loss_distribution.identity(INTERVAL)
-    for release in found:
-        single = _loss_distribution(release)
-        composed = composed.compose(single.self_compose(release.count))
-    return float(composed.get_epsilon_for_delta(delta))
+    return privacy_loss_distribution
 
 
 def _loss_distribution(release: Release) -> Any:
