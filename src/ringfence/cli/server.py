@@ -2,7 +2,6 @@
 
 import json as json_format
 import math
-import tomllib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, Follower, Track
 from ringfence.errors import DoorError, OutputError, TrainingError
+from ringfence.toml_files import read_toml
 
 if TYPE_CHECKING:
     from ringfence.deployment.seam import Exchange
@@ -214,12 +214,12 @@ def _places(options: Sequence[str]) -> dict[str, str]:
 
 def _file_of_doors(path: Path) -> dict[str, str]:
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_toml(path)
     except OSError as problem:
         raise DoorError(
             f"'{path}' is neither NAME=DOOR nor a file of doors that can be read ({problem.strerror})."
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:
         raise DoorError(f"{path} is not valid TOML: {problem}.") from None
     if not all(isinstance(place, str) for place in content.values()):
         raise DoorError(f'{path} must hold lines like clinic = "folders/clinic", one per silo.')

@@ -18,7 +18,6 @@ import json
 import os
 import secrets
 import time
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from ringfence.protocol.public import Public, explain
 from ringfence.protocol.schema import load_schema
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records, load_records
+from ringfence.toml_files import read_toml
 
 
 class Settings(Public):
@@ -96,16 +96,16 @@ class House:
         """Read a folder's settings."""
         path = folder / "silo.toml"
         try:
-            settings = Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+            settings = Settings.model_validate(read_toml(path))
         except OSError as problem:
             raise SiloError(
                 f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
                 "`ringfence silo init` makes one."
             ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-            raise SiloError(f"{path} is not valid TOML: {problem}.") from None
         except ValidationError as refused:
             raise SiloError(f"{path} is not valid: {explain(refused)}.") from None
+        except ValueError as problem:
+            raise SiloError(f"{path} is not valid TOML: {problem}.") from None
         return cls(folder.absolute(), settings)
 
     @property
