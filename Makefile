@@ -27,6 +27,7 @@ check: $(VENV)/.test
 
 audit: $(VENV)/.test
 	$(BIN)/pytest -n 2 -q audits
+	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/test_gate_machine.py
 
 # One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
 $(VENV)/.%: pyproject.toml
