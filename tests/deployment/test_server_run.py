@@ -107,7 +107,8 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
     assert report["plan"] == plan.digest()
     assert [entry["round"] for entry in report["rounds"]] == list(range(8))
     assert all(set(entry["answered"]) == set(NAMES) for entry in report["rounds"])
-    assert report["silos"]["north"]["claimed"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
+    claimed = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one", "trust": "nobody"}
+    assert report["silos"]["north"]["claimed"] == claimed
     assert "ledger, which the server cannot see" in report["guarantees"]
     _, entries = read(run)
     assert [entry.round for entry in entries if isinstance(entry, Asked)] == list(range(8))
