@@ -2,17 +2,23 @@
 #   make demo    trains a private model across silos on real digits
 #   make test    runs every check
 # And make docs builds the documentation's site, without network.
+# And one that takes its time:
+#   make audit   attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs clean
+.PHONY: demo test packages check audit docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
-test: check
+test: packages check
 	$(BIN)/pytest -n 2 -q
+
+# The browser that looks at our pages; the tests fail without it.
+packages:
+	.ci/packages
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -23,6 +29,10 @@ check: $(VENV)/.test
 docs: $(VENV)/.docs
 	$(BIN)/python tools/api_reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+audit: $(VENV)/.test
+	$(BIN)/pytest -n 2 -q audits
+	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/test_gate_machine.py
 
 # One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
 $(VENV)/.%: pyproject.toml

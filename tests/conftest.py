@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from ringfence.planning.prescribe import Member, make_plan
 from ringfence.protocol.plan import Plan
@@ -14,7 +15,13 @@ from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
+from tests.browser import window  # noqa: F401 (a fixture)
 from tests.support import MakePlan
+
+# Generated tests make the same choices on every machine and in every run, unless they are told to try harder
+# (`tests.generated`).
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 # Some tests press it.

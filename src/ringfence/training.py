@@ -6,7 +6,7 @@ approving the plan and granting its budget happen here, in the open, and stand i
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,7 @@ class Silo:
     records: Records
     ledger: Path
     cap: Budget | None = None
-    key: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

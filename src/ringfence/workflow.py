@@ -1,14 +1,14 @@
 """From one CSV file per silo to a trained model: what `ringfence train` does."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringfence.errors import PlanError, RecordsError, TrainingError
+from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
 from ringfence.planning.events import require_positive, require_probability
 from ringfence.planning.explain import as_data
 from ringfence.planning.prescribe import Member, Proposal
@@ -17,10 +17,12 @@ from ringfence.planning.wishes import Wishes, propose_for
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Numeric, Schema, load_schema
+from ringfence.protocol.shuffle import Keys
 from ringfence.server.rounds import Outcome
 from ringfence.server.survey import scales
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records, load_records
+from ringfence.tracking import marks
 from ringfence.training import Result, Silo, evaluate, split, train
 
 if TYPE_CHECKING:
@@ -45,11 +47,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The plan and why it is as it is, the result of the run, and its evaluation, if there was one."""
+    """The plan and why it is as it is, the result of the run, and its evaluation, if there was one.
+
+    `losses` has the mean loss on the held-out records, by round, at the public weights that some rounds asked at: not
+    private, like `test`.
+    """
 
     proposal: Proposal
     result: Result
     test: Mapping[str, object] | None
+    losses: Mapping[int, float] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
         """Return the run as plain data for machines."""
@@ -134,11 +141,19 @@ def train_files(
             held_out = load_records(request.tests[name], schema)
         if held_out is not None:
             tests[name] = (held_out.features, held_out.targets)
+    losses: dict[int, float] = {}
+
+    def observe(outcome: Outcome) -> None:
+        if tests and outcome.weights is not None and outcome.round in marked:
+            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
+        watch(outcome)
+
     sizes = {name: len(part) for name, part in training.items()}
     with _shuffler(request.wishes, paths) as shuffler:
         wishes = request.wishes if shuffler is None else replace(request.wishes, keys=shuffler.keys)
         proposal = propose_for(wishes, schema, sizes)
         planned(proposal.plan)
+        marked = marks(proposal.plan)
         silos = {
             name: Silo(
                 training[name],
@@ -149,8 +164,33 @@ def train_files(
             for name, path in paths.items()
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
-        result = train(proposal.plan, silos, watch=watch, peer_to_peer=request.peer_to_peer, collect=collect)
-    return Outcomes(proposal, result, evaluate(result.model, tests) if tests else None)
+        result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
+    return Outcomes(proposal, result, evaluate(result.model, tests) if tests else None, losses)
+
+
+def what_if(wishes: Wishes, plan: Plan) -> dict[float, Proposal]:
+    """Return what the planner would propose for the plan's silos with other budgets, by the factor on every epsilon.
+
+    Numbers only: no record is looked at. A factor for which there is no plan is left out.
+    """
+    sizes = {terms.name: terms.records for terms in plan.silos}
+    if plan.shuffle is not None:
+        keys = {terms.name: terms.key for terms in plan.silos if terms.key is not None}
+        pinned = Keys(server=plan.shuffle.server_key, shuffler=plan.shuffle.shuffler_key, silos=keys)
+        wishes = replace(wishes, keys=pinned)
+    proposals: dict[float, Proposal] = {}
+    for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
+        budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in wishes.budgets.items()}
+        wished = replace(wishes, epsilon=factor * wishes.epsilon, budgets=budgets)
+        with suppress(PlanError, AccountingError):
+            proposals[factor] = propose_for(wished, plan.data, sizes)
+    return proposals
+
+
+def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> float:
+    matrix = weights.reshape(plan.data.width, plan.loss.outputs)
+    values = [plan.loss.values(features @ matrix, targets) for features, targets in tests.values()]
+    return float(np.mean(np.concatenate(values)))
 
 
 def _shuffler(wishes: Wishes, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":

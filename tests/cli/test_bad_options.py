@@ -118,7 +118,7 @@ def test_plan_refuses_it_in_the_same_words(
         (["--cap", "1"], "The cap '1' is not of the form EPS,DELTA"),
         (["--cap", "-1,1e-6"], "the cap's epsilon must be a finite number above 0"),
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),
-        (["--ledgers", "/proc/nowhere"], "No ledger can be made"),
+        (["--ledgers", "/proc/nowhere", "--no-report"], "No ledger can be made"),
     ],
 )
 def test_train_refuses_what_it_cannot_do(

@@ -60,7 +60,7 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
 def test_without_a_shuffler_the_statement_promises_the_silo_s_own_noise(
     federation: Federation, ringfence: Ringfence
 ) -> None:
-    done = ringfence(*federation.train("--rounds", "2"))
+    done = ringfence(*federation.train("--rounds", "2", "--no-report"))
     assert "each silo adds its own noise before anything leaves it" in done.stdout
     assert "shuffler" not in done.stdout
 

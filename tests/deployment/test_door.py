@@ -107,5 +107,5 @@ def test_a_courier_loads_the_standard_library_and_our_errors_alone() -> None:
     code = "import sys; import ringfence.deployment.door; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("ringfence.")}
-    assert ours == {"ringfence.errors", "ringfence.deployment", "ringfence.deployment.door"}
+    assert ours == {"ringfence.errors", "ringfence.toml_files", "ringfence.deployment", "ringfence.deployment.door"}
     assert not {"numpy", "scipy", "pydantic", "opendp", "sqlite3"} & set(loaded)

@@ -98,6 +98,8 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
             assert done <= closed(run) <= moment.round + 1
     assert asked_again == [], "a finished round was asked for again"
     assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
+    page = (run / "report.html").read_text()  # of all rounds, those before the kills too
+    assert all(text in page for text in (plan.digest(), "Epsilon over the rounds", *NAMES))
     for name, silo in federation.silos.items():
         silo.check_that_ledger_covers(plan, wire.sent[name])
         assert set(silo.released(plan)) == set(range(8))
@@ -105,7 +107,8 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
     assert report["plan"] == plan.digest()
     assert [entry["round"] for entry in report["rounds"]] == list(range(8))
     assert all(set(entry["answered"]) == set(NAMES) for entry in report["rounds"])
-    assert report["silos"]["north"]["claimed"] == {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one"}
+    claimed = {"epsilon": 1.0, "delta": 1e-6, "adjacency": "replace-one", "trust": "nobody"}
+    assert report["silos"]["north"]["claimed"] == claimed
     assert "ledger, which the server cannot see" in report["guarantees"]
     _, entries = read(run)
     assert [entry.round for entry in entries if isinstance(entry, Asked)] == list(range(8))

@@ -1,8 +1,9 @@
 """scikit-learn's own checks of its conventions, on every estimator.
 
-The noise is real. At epsilon 2000 its standard deviation is at most a hundredth of the clip in every check that looks at
-the fit (30 rows or more), and the checks' thresholds (accuracy 0.83, R² 0.5, every class predicted) are more than
-ten deviations away from what the fits reach: their false-alarm rate is below 10⁻⁶. The cap lets a check change settings.
+The noise is real. At epsilon 2000 its standard deviation is at most a hundredth of the clip in every check that looks
+at the fit (30 rows or more), and the checks' thresholds (accuracy 0.83, R² 0.5, every class predicted) are more than
+ten deviations away from what the fits reach: their false-alarm rate is below 10⁻⁶. The cap lets a check change
+settings.
 """
 
 from collections.abc import Callable, Iterator

@@ -54,7 +54,7 @@ def arm(point: str, at: int) -> None:
             crashing_silo.die()
 
     Gate.answer = watched  # type: ignore[method-assign]
-    agent.Agent.__call__ = sent  # type: ignore[method-assign]
+    setattr(agent.Agent, "__call__", sent)  # noqa: B010 (mypy does not let a method be assigned)
 
 
 def main() -> None:

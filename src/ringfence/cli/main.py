@@ -8,6 +8,7 @@ import typer
 from ringfence import __version__
 from ringfence.cli import (
     accounting,
+    audit,
     bounds,
     demo,
     engine,
@@ -47,6 +48,7 @@ app.command()(ledger.ledger)
 app.command()(demo.demo)
 app.command()(example.example)
 app.command()(reproduce.reproduce)
+app.command()(audit.audit)
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.command()(verify.verify)

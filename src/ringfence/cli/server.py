@@ -2,7 +2,6 @@
 
 import json as json_format
 import math
-import tomllib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, Follower, Track
 from ringfence.errors import DoorError, OutputError, TrainingError
+from ringfence.toml_files import read_toml
 
 if TYPE_CHECKING:
     from ringfence.deployment.seam import Exchange
     from ringfence.protocol.plan import Plan
+    from ringfence.server.rounds import Outcome
     from ringfence.server.shuffled import Collect
 
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
@@ -62,12 +64,15 @@ def run(
         Path | None, typer.Option(help="The server's private key, made by `ringfence server key`, for a shuffler.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON); by default in the folder.")] = None,
+    figures: Figures = None,
+    track: Track = None,
     json: AsJson = False,
 ) -> None:
     """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import report
+    from ringfence.report.conducted_page import conducted_report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
 
     out = out or folder / "model.json"
@@ -78,8 +83,15 @@ def run(
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
     collect = _collect(loaded, shuffler, shuffler_token, shuffler_certificate, key, seconds)
+    follower = Follower(report=True, track=track)
+    follower.planned(loaded)
     with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
         task = bar.add_task("rounds", total=loaded.exchanges)
+
+        def watch(outcome: "Outcome") -> None:
+            follower.watch(outcome)
+            bar.advance(task)
+
         try:
             trained = conduct(
                 loaded,
@@ -88,7 +100,7 @@ def run(
                 seconds=seconds,
                 quorum=needed,
                 patience=patience,
-                watch=lambda _: bar.advance(task),
+                watch=watch,
                 collect=collect,
             )
         except TrainingError as stuck:
@@ -100,10 +112,12 @@ def run(
     content = report(folder, trained)
     _write(out, model.canonical())
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
+    page = folder / "report.html"
+    conducted_report(loaded, content, follower.end(content["guarantees"])).write(page, figures=figures)
     if json:
-        print_json({**content, "model": str(out), "report": str(folder / "report.json")})
+        print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
     else:
-        _print(content, out, folder / "report.json")
+        _print(content, out, folder / "report.json", page)
 
 
 @app.command()
@@ -201,12 +215,12 @@ def _places(options: Sequence[str]) -> dict[str, str]:
 
 def _file_of_doors(path: Path) -> dict[str, str]:
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_toml(path)
     except OSError as problem:
         raise DoorError(
             f"'{path}' is neither NAME=DOOR nor a file of doors that can be read ({problem.strerror})."
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:
         raise DoorError(f"{path} is not valid TOML: {problem}.") from None
     if not all(isinstance(place, str) for place in content.values()):
         raise DoorError(f'{path} must hold lines like clinic = "folders/clinic", one per silo.')
@@ -230,7 +244,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _print(content: dict[str, Any], out: Path, report: Path) -> None:
+def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None:
     print_table(
         ["silo", "records", "rounds", "claimed epsilon", "claimed delta"],
         [
@@ -238,4 +252,4 @@ def _print(content: dict[str, Any], out: Path, report: Path) -> None:
             for name, silo in content["silos"].items()
         ],
     )
-    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}")
+    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")

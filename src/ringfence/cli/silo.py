@@ -1,7 +1,7 @@
 """`ringfence silo`: a silo's folder, its agent, and what its operator decides."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -75,6 +75,25 @@ def serve(folder: Folder, port: Port = None) -> None:
 
     house = _open(folder)
     agent.serve(house, port=port, ready=lambda where: typer.echo(f"silo '{house.name}' is served at {where}"))
+
+
+@app.command()
+def page(
+    folder: Folder,
+    port: Annotated[int, typer.Option(help="A port of 127.0.0.1; by default any free one.")] = 0,
+) -> None:
+    """Serve the operator's page to a browser on this machine: budget, waiting plans, ledger, and a stop button."""
+    from ringfence.silo import operator
+
+    house = _open(folder)
+    token = operator.token_path(house)
+    operator.serve(
+        house,
+        port=port,
+        ready=lambda address: typer.echo(
+            f"silo '{house.name}': open {address} in a browser here, and enter the token in {token}"
+        ),
+    )
 
 
 @app.command()
@@ -163,12 +182,15 @@ def status(folder: Folder, json: AsJson = False) -> None:
 def ledger(folder: Folder, json: AsJson = False) -> None:
     """List every entry of the silo's ledger."""
     from ringfence.silo.decisions import list_entries
+    from ringfence.silo.summary import describe_entry
 
     entries = list_entries(_open(folder))
     if json:
         print_json({"entries": entries})
         return
-    print_table(["entry", "time", "kind", "about"], [[e["number"], e["time"], e["kind"], _about(e)] for e in entries])
+    print_table(
+        ["entry", "time", "kind", "about"], [[e["number"], e["time"], e["kind"], describe_entry(e)] for e in entries]
+    )
 
 
 @app.command()
@@ -195,21 +217,3 @@ def _open(folder: Path) -> "House":
     from ringfence.silo.house import House
 
     return House.open(folder)
-
-
-def _about(entry: dict[str, Any]) -> str:
-    plan = str(entry.get("plan", ""))[:12]
-    match entry["kind"]:
-        case "opened":
-            return f"silo '{entry['silo']}', {entry['adjacency']}"
-        case "budget":
-            alone = f", {entry['alone']:g} without a shuffler" if "alone" in entry else ""
-            return f"epsilon {entry['epsilon']:g} at delta {entry['delta']:g}{alone}"
-        case "ended":
-            return f"plan {plan}: {entry['why']}"
-        case "refused":
-            return f"plan {plan}, round {entry['round']}: {entry['reason']}"
-        case "charged" | "released":
-            return f"plan {plan}, round {entry['round']}"
-        case _:
-            return f"plan {plan}"

@@ -1,13 +1,18 @@
 """`ringfence train` and `ringfence predict`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_wishes
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, Follower, NoReport, ReportFile, Track, report_path
 from ringfence.errors import TrainingError
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan
+    from ringfence.server.rounds import Outcome
 
 
 @takes_wishes
@@ -33,6 +38,10 @@ def train(
         bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).")] = None,
+    report: ReportFile = None,
+    no_report: NoReport = False,
+    figures: Figures = None,
+    track: Track = None,
     json: AsJson = False,
 ) -> None:
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
@@ -52,25 +61,39 @@ def train(
         peer_to_peer=peer_to_peer,
     )
     require_folder(out)
+    page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if test and not evaluation:
         raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
+    follower = Follower(report=page is not None, track=track)
     with progress() as bar:
         task = bar.add_task("rounds")
-        outcome = workflow.train_files(
-            request,
-            planned=lambda plan: bar.update(task, total=plan.exchanges),
-            watch=lambda _: bar.advance(task),
-        )
+
+        def planned(plan: "Plan") -> None:
+            follower.planned(plan)
+            bar.update(task, total=plan.exchanges)
+
+        def watch(outcome: "Outcome") -> None:
+            follower.watch(outcome)
+            bar.advance(task)
+
+        outcome = workflow.train_files(request, planned=planned, watch=watch)
     if out is not None:
         outcome.result.model.save(out)
+    rounds = follower.end(outcome.result.statement.text())
+    if page is not None:
+        from ringfence.report.trained import train_report
+
+        proposals = workflow.what_if(wishes, outcome.proposal.plan)
+        made = train_report(outcome, rounds, what_if=proposals, cap=request.cap[0] if request.cap else None)
+        made.write(page, figures=figures)
     if json:
-        print_json(outcome.report())
+        print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
     else:
         typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
-        _print(outcome.report(), outcome.result.statement.text(), out)
+        _print(outcome.report(), outcome.result.statement.text(), out, page)
 
 
-def _print(report: dict[str, Any], statement: str, out: Path | None) -> None:
+def _print(report: dict[str, Any], statement: str, out: Path | None, page: Path | None) -> None:
     silos = report["silos"]
     print_table(
         ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
@@ -89,6 +112,8 @@ def _print(report: dict[str, Any], statement: str, out: Path | None) -> None:
     typer.echo(f"\n{statement}\n\nplan {report['plan']}")
     if out is not None:
         typer.echo(f"model {out}")
+    if page is not None:
+        typer.echo(f"report {page}")
 
 
 def predict(

@@ -9,12 +9,12 @@ import http.client
 import os
 import socket
 import time
-import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from ringfence.errors import DoorError
+from ringfence.toml_files import read_toml
 
 ANSWER_LIMIT = 64 * 2**20
 """Longest answer that is read."""
@@ -41,10 +41,12 @@ class Door:
         self._seconds = seconds
         self._socket: Path | None = None
         self._port = 0
+        if not fits_a_header(token or ""):
+            raise DoorError("The door's token has characters that no request can carry: let the agent write a new one.")
         host, _, port = address.rpartition(":")
-        if address.startswith("unix:"):
+        if address.startswith("unix:") and "\0" not in address:
             self._socket = Path(address.removeprefix("unix:"))
-        elif host in ("127.0.0.1", "localhost") and port.isdecimal():
+        elif host in ("127.0.0.1", "localhost") and port.isdecimal() and len(port) < 6 and int(port) < 2**16:
             self._port = int(port)
         else:
             raise DoorError(
@@ -57,7 +59,7 @@ class Door:
         """Find the door by the `courier.toml` that a silo's agent writes, given as that file or as its folder."""
         file = path / "courier.toml" if path.is_dir() else path
         try:
-            content = tomllib.loads(file.read_text(encoding="utf-8"))
+            content = read_toml(file)
             if "socket" in content:
                 return cls(f"unix:{file.absolute().parent / content['socket']}", patience=patience, seconds=seconds)
             token = (file.absolute().parent / content["token_file"]).read_text(encoding="ascii").strip()
@@ -67,7 +69,7 @@ class Door:
                 f"The door described in {file} cannot be used: {problem.filename}: {problem.strerror}. Name the "
                 "silo's folder or its courier.toml, and let this user read it."
             ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError):
             raise DoorError(f"{file} does not describe a door; `ringfence silo serve` writes it anew.") from None
 
     def ask(self, request: bytes) -> bytes:
@@ -148,6 +150,11 @@ class _SocketConnection(http.client.HTTPConnection):
             self.sock.connect(f"/proc/self/fd/{folder}/{self._path.name}")
         finally:
             os.close(folder)
+
+
+def fits_a_header(token: str) -> bool:
+    """Tell whether a token can be shown in a request at all."""
+    return token.isascii() and token.isprintable()
 
 
 _MEANINGS = {

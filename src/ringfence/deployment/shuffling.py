@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from ringfence.deployment.door import fits_a_header
 from ringfence.errors import DoorError
 
 BATCH_LIMIT = 2**30
@@ -41,6 +42,8 @@ class ShufflerClient:
         patience: float = 30.0,
         seconds: float = 600.0,
     ) -> None:
+        if not fits_a_header(token):
+            raise DoorError("The shuffler's token has characters that no request can carry: copy it again.")
         self.address = address
         self._token = token
         self._patience = patience
@@ -149,5 +152,5 @@ def _meaning(status: int, content: bytes) -> str:
     try:
         sentence = json.loads(content[: 2 * _SENTENCE_LIMIT])["error"][:_SENTENCE_LIMIT]
         return "".join(character if character.isprintable() else "?" for character in sentence)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"status {status}, which this server does not know."

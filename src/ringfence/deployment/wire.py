@@ -11,10 +11,11 @@ import threading
 from typing import Any
 
 _LENGTHS = struct.Struct("!IQ")
+_HEAD_LIMIT, _BODY_LIMIT = 2**24, 2**27  # more than the names of a plan's silos, and more than any message, have
 
 
 class Wire:
-    """One end of the connection; a lost peer is a ConnectionError."""
+    """One end of the connection; a lost peer is a ConnectionError, and so is one that sends no frames."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -32,7 +33,15 @@ class Wire:
         if not ready:
             return None
         head, body = _LENGTHS.unpack(self._read(_LENGTHS.size))
-        return json.loads(self._read(head)), self._read(body)
+        if head > _HEAD_LIMIT or body > _BODY_LIMIT:
+            raise ConnectionError("the other end announces a frame that is longer than any of ours")
+        try:
+            content = json.loads(self._read(head))
+        except (ValueError, RecursionError):
+            content = None
+        if not isinstance(content, dict):
+            raise ConnectionError("the other end sends what is not a frame")
+        return content, self._read(body)
 
     def lost(self) -> bool:
         """Whether the other end hung up, without taking anything from the wire."""

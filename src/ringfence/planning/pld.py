@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, rfft
+from numpy.fft import irfft, rfft
 
 from ringfence.planning.profiles import Profile
 

@@ -74,6 +74,10 @@ def _without_negative_zero(value: Any) -> Any:
     return 0.0 if isinstance(value, float) and value == 0 else value
 
 
+def _shortened(text: str, longest: int = 200) -> str:
+    return text if len(text) <= longest else text[:longest] + "..."
+
+
 def explain(refused: ValidationError, *, quote: bool = True) -> str:
     """Name the first thing that is wrong, where it stands and how many more there are, but not its value."""
     problems = refused.errors(include_url=False, include_input=False, include_context=False)
@@ -84,7 +88,7 @@ def explain(refused: ValidationError, *, quote: bool = True) -> str:
         steps, message = steps[:-1], "a field that is not permitted here"
     elif not quote and kind == "union_tag_invalid":  # pydantic quotes the tag
         message = "this is none of the kinds that are known here"
-    place = ".".join(str(step) for step in steps)
+    place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     text = f"{place}: {message}{more}" if place else f"{message}{more}"
     return "".join(character if character.isprintable() else "?" for character in text)

@@ -6,7 +6,6 @@ records: they decide how values are scaled and clipped, so bounds read from data
 
 import json
 import math
-import tomllib
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
 from ringfence.protocol.public import Public, explain
+from ringfence.toml_files import read_toml
 
 
 class Numeric(Public):
@@ -201,10 +201,10 @@ class Schema(Public):
 def load_schema(path: Path, target: str) -> Schema:
     """Read a schema file (TOML) for the given target column."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = read_toml(path)
     except OSError as problem:
         raise SchemaError(f"The schema file {path} could not be read: {problem.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except ValueError as problem:
         raise SchemaError(f"The schema file {path} is not valid TOML: {problem}.") from None
     return parse_schema(content, target=target, source=str(path))
 

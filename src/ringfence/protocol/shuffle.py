@@ -6,7 +6,6 @@ silos' shares and passes them on. What the server can read is then the total of 
 whose share is whose, nor in which order they came (`ringfence.shuffle`).
 """
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Self, TypeAlias
 
@@ -14,6 +13,7 @@ from pydantic import Field, ValidationError
 
 from ringfence.errors import MessageError, PlanError
 from ringfence.protocol.public import Base64, Digest, Public, explain
+from ringfence.toml_files import read_toml
 
 Key: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A public key of 32 bytes in hexadecimal: X25519 for sealing, Ed25519 for signatures."""
@@ -74,13 +74,13 @@ class Keys(Public):
 def load_keys(path: Path) -> Keys:
     """Read public keys from a TOML file: `server`, `shuffler`, and a table `silos` by name."""
     try:
-        return Keys.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Keys.model_validate(read_toml(path))
     except OSError as problem:
         raise PlanError(f"The keys {path} could not be read: {problem.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise PlanError(f"{path} is not valid TOML: {problem}.") from None
     except ValidationError as refused:
         raise PlanError(f"{path} does not hold everybody's public keys: {explain(refused)}.") from None
+    except ValueError as problem:
+        raise PlanError(f"{path} is not valid TOML: {problem}.") from None
 
 
 class Batch(Public):

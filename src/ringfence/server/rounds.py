@@ -1,7 +1,7 @@
 """The loop over rounds: ask silos, average what they send, step."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,18 @@ Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What happened in a round: who answered, who refused and why, whose answer was not usable."""
+    """What happened in a round: who answered, who refused and why, whose answer was not usable.
+
+    `update_norm` is the length of the averaged answers, None if there were none. `weights` is where the round asked
+    for gradients, None in a survey; whoever watches the rounds gets it, and a run's history does not keep it.
+    """
 
     round: int
     answered: tuple[str, ...]
     refused: Mapping[str, str]
     unusable: tuple[str, ...]
+    update_norm: float | None = None
+    weights: FloatArray | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,7 @@ class Session:
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
+        weights = None if self._surveys else unpack(request.weights)
         mean = self._mean({name: answers.get(name) for name in updates}, totals)
         if mean is None:
             updates = ()
@@ -106,8 +113,10 @@ class Session:
             updates,
             {name: reason.value for name, reason in refusals.items()},
             tuple(name for name in asked if name in answers and name not in updates and name not in refusals),
+            None if mean is None else float(np.linalg.norm(mean)),
+            weights,
         )
-        self._history.append(outcome)
+        self._history.append(replace(outcome, weights=None))
         self._asked = None
         self.round += 1
         return outcome

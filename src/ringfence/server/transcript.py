@@ -68,7 +68,7 @@ class Answered(Public):
     kind: Literal["answer"] = "answer"
     round: _Round
     silo: SiloName
-    content: str
+    content: Base64
     time: str = Field(default_factory=_now)
 
     @classmethod

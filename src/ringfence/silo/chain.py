@@ -182,7 +182,8 @@ class Chain:
             yield
         except sqlite3.Error as problem:
             raise self._translate(problem) from None
-        except (json.JSONDecodeError, UnicodeDecodeError):  # SQLite's messages about a damaged file need not be text
+        # SQLite's messages about a damaged file need not be text.
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             raise self._damaged("its content is not readable") from None
 
     def _translate(self, problem: sqlite3.Error) -> LedgerError:

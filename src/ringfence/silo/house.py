@@ -3,6 +3,8 @@
     silo.toml      name, data file, schema file, target, and the port if the door is one
     NAME.ledger    everything that was ever allowed and released
     signing.key    Ed25519 private key that signs the silo's certificates
+    operator.token what the operator must enter at the page, made when that is first served
+    plans/         plans that wait for the operator's decision
     agent.lock     held by the one agent that serves the folder
     door.sock      the agent's door, if it is not a port
     door.token     what a courier must show at a port
@@ -16,7 +18,6 @@ import json
 import os
 import secrets
 import time
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from ringfence.protocol.public import Public, explain
 from ringfence.protocol.schema import load_schema
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records, load_records
+from ringfence.toml_files import read_toml
 
 
 class Settings(Public):
@@ -94,16 +96,16 @@ class House:
         """Read a folder's settings."""
         path = folder / "silo.toml"
         try:
-            settings = Settings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+            settings = Settings.model_validate(read_toml(path))
         except OSError as problem:
             raise SiloError(
                 f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
                 "`ringfence silo init` makes one."
             ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-            raise SiloError(f"{path} is not valid TOML: {problem}.") from None
         except ValidationError as refused:
             raise SiloError(f"{path} is not valid: {explain(refused)}.") from None
+        except ValueError as problem:
+            raise SiloError(f"{path} is not valid TOML: {problem}.") from None
         return cls(folder.absolute(), settings)
 
     @property

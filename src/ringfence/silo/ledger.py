@@ -34,6 +34,9 @@ from ringfence.protocol.plan import Plan
 from ringfence.silo.chain import Chain, Draft, Entry
 
 Decision = TypeVar("Decision")
+Value = TypeVar("Value")
+
+_ENDS: dict[str, Literal["finished", "revoked"]] = {"finished": "finished", "revoked": "revoked"}
 
 LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
@@ -128,24 +131,24 @@ class Account:
         return accountant.epsilon(as_seen_alone(self.charged()), self.budget.delta)
 
     def apply(self, entry: Entry) -> None:
-        """Take one more entry into account."""
+        """Take one more entry into account; KeyError, TypeError or ValueError if it is not as we write them."""
         body = entry.body
         if entry.kind == "opened":
-            self.silo = body["silo"]
+            self.silo = _typed(str, body["silo"])
         elif entry.kind == "budget":
-            self._set_budget(Budget(body["epsilon"], body["delta"], body.get("alone")))
+            self._set_budget(_valid(Budget(body["epsilon"], body["delta"], body.get("alone"))))
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
-            self.plans[body["plan"]].rounds[body["round"]] = Round(
-                body["round"], body["weights"], event_from_dict(body["event"])
-            )
+            number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
+            self.plans[body["plan"]].rounds[number] = Round(number, weights, event_from_dict(body["event"]))
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
         elif entry.kind == "refused":
+            _typed(str, body["reason"])
             self.refusals += 1
         elif entry.kind == "ended":
-            self.plans[body["plan"]].ended = body["why"]
+            self.plans[body["plan"]].ended = _ENDS[body["why"]]
         else:
             raise KeyError(entry.kind)
         self.last = entry
@@ -276,8 +279,18 @@ class Ledger:
 
 
 def _granted(budget: Budget) -> Draft:
+    return Draft("budget", _valid(budget).as_data())
+
+
+def _valid(budget: Budget) -> Budget:
     require_positive("epsilon", budget.epsilon)
     require_probability("delta", budget.delta)
     if budget.alone is not None and require_positive("the epsilon without a shuffler", budget.alone) < budget.epsilon:
         raise AccountingError("What is allowed without the shuffler cannot be less than what is allowed with it.")
-    return Draft("budget", budget.as_data())
+    return budget
+
+
+def _typed(kind: type[Value], value: object) -> Value:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value

@@ -26,7 +26,7 @@ from ringfence.protocol.schedule import Task
 from ringfence.protocol.schema import Categorical
 from ringfence.protocol.shuffle import Shuffle
 from ringfence.shuffle import vector_sum
-from ringfence.silo.records import Records
+from ringfence.silo.records import Kept, Records
 
 GRID_BITS = 30
 """Released numbers are multiples of a power of two between sigma·2⁻³¹ and sigma·2⁻³⁰."""
@@ -44,7 +44,7 @@ class Residuals(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Draws:
+class Draws(Kept):
     """A round's randomness: 1 for every record that takes part and 0 for the others; and the noise vector.
 
     Through a shuffler the noise is whole numbers, the heads among fair coins, and `rounding` is uniform on [0, 1).
@@ -61,7 +61,7 @@ def grid_exponent(sigma: float) -> int:
 
 
 @dataclass(repr=False)
-class Block:
+class Block(Kept):
     """What a silo remembers of earlier rounds, so that their noise can cancel in part: exact means and noisy rows.
 
     It lives in the silo's memory only and is never stored. A silo that restarts begins a new block, which costs

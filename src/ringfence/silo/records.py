@@ -12,7 +12,16 @@ from ringfence.protocol.encoding import encode_features, encode_target, read_csv
 from ringfence.protocol.schema import Schema
 
 
-class Records:
+class Kept:
+    """Something that stays in the silo's process: it is neither pickled nor copied."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> NoReturn:
+        raise RecordsError(f"{type(self).__name__} cannot be pickled or copied: they stay in the silo's process.")
+
+
+class Records(Kept):
     """Encoded records and the public schema they were read with.
 
     The number of records is public (the guarantee is against *replacing* one); their values are not, so
@@ -34,9 +43,6 @@ class Records:
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of {self.schema.width} features, values hidden>"
-
-    def __reduce__(self) -> NoReturn:
-        raise RecordsError("Records cannot be pickled or copied: they stay in the silo's process.")
 
     def take(self, rows: NDArray[np.int64]) -> "Records":
         """Return the records of the given rows."""

@@ -60,3 +60,22 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
         "first_release": times[0] if times else "",
         "last_release": times[-1] if times else "",
     }
+
+
+def describe_entry(entry: dict[str, Any]) -> str:
+    """Return what an entry of `decisions.list_entries` is about, in a few words."""
+    plan = str(entry.get("plan", ""))[:12]
+    match entry["kind"]:
+        case "opened":
+            return f"silo '{entry['silo']}', {entry['adjacency']}"
+        case "budget":
+            alone = f", {entry['alone']:g} without a shuffler" if "alone" in entry else ""
+            return f"epsilon {entry['epsilon']:g} at delta {entry['delta']:g}{alone}"
+        case "ended":
+            return f"plan {plan}: {entry['why']}"
+        case "refused":
+            return f"plan {plan}, round {entry['round']}: {entry['reason']}"
+        case "charged" | "released":
+            return f"plan {plan}, round {entry['round']}"
+        case _:
+            return f"plan {plan}"

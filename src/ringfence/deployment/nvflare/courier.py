@@ -4,7 +4,6 @@ Which door is the site's own business: the kit's `local/ringfence.toml`, written
 silo's `courier.toml`. Nothing in a job can point it elsewhere.
 """
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from ringfence.deployment.door import Door
 from ringfence.deployment.nvflare.names import CONTENT, POINTER, SECONDS, TASK
 from ringfence.errors import DoorError
+from ringfence.toml_files import read_toml
 
 PATIENCE = 10.0
 """Seconds for which an agent that is being restarted is waited for."""
@@ -34,7 +34,7 @@ class Courier(Executor):  # type: ignore[misc]  # nvflare ships no types
         pointer = Path(fl_ctx.get_engine().get_workspace().get_site_config_dir()) / POINTER
         try:
             # Read anew for every task: the agent may have come back behind another door.
-            door = Path(tomllib.loads(pointer.read_text(encoding="utf-8"))["courier"])
+            door = Path(read_toml(pointer)["courier"])
             answer = Door.read(door, patience=min(PATIENCE, max(0.0, seconds))).ask(request)
         except (OSError, ValueError, KeyError, DoorError) as problem:
             self.logger.warning("the silo agent did not answer: %s", problem)

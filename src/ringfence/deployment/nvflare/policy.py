@@ -11,13 +11,13 @@ of the client's reach: the kit lies outside the silo's folder, and in production
 import json
 import os
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from ringfence.deployment.nvflare.federation import write_json
 from ringfence.deployment.nvflare.names import COURIER, POINTER
 from ringfence.errors import DeploymentError
+from ringfence.toml_files import read_toml
 
 COURIER_FILE = "courier.toml"
 
@@ -79,7 +79,7 @@ def _require_same_name(folder: Path, kit: Path) -> None:
     """The engine finds a silo by its kit's name, so a kit of another name would never be asked anything."""
     issued = _read(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn")
     try:
-        own = tomllib.loads((folder / "silo.toml").read_text(encoding="utf-8")).get("name")
+        own = read_toml(folder / "silo.toml").get("name")
     except (OSError, ValueError):
         return
     if own != issued:
@@ -148,7 +148,7 @@ def _faults_of_startup(kit: Path) -> list[str]:
 
 def _pointer(kit: Path) -> Path:
     try:
-        return Path(tomllib.loads((kit / "local" / POINTER).read_text())["courier"])
+        return Path(read_toml(kit / "local" / POINTER)["courier"])
     except (OSError, ValueError, KeyError, TypeError):
         raise DeploymentError(f"{kit} belongs to no silo yet: run `ringfence silo join FOLDER {kit}` first.") from None
 

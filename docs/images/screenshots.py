@@ -1,0 +1,104 @@
+"""Takes the screenshots beside this file: `python docs/images/screenshots.py`. Needs the `test` extra and Chromium.
+
+It trains on invented patients, so the pictures show what the commands write, with other noise each time.
+"""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Browser, sync_playwright
+
+HERE = Path(__file__).parent
+SCHEMA = """
+columns.age = {type = "numeric", lower = 0, upper = 120}
+columns.pressure = {type = "numeric", lower = 50, upper = 250}
+columns.smoker = {type = "categorical", categories = ["no", "yes"]}
+columns.ill = {type = "categorical", categories = ["no", "yes"]}
+"""
+SIZES = {"north": 500, "south": 800, "west": 300}
+COMMON = ("--schema", "schema.toml", "--target", "ill")
+
+
+def patients(folder: Path) -> None:
+    """Invent three silos' records."""
+    choices = random.Random(1)  # noqa: S311 (invented data)
+    (folder / "schema.toml").write_text(SCHEMA)
+    for silo, size in SIZES.items():
+        lines = ["age,pressure,smoker,ill"]
+        for _ in range(size):
+            age, pressure, smoker = choices.randint(20, 90), round(choices.gauss(130, 20)), choices.random() < 0.3
+            ill = (age - 60) / 15 + (pressure - 130) / 20 + 1.5 * smoker + choices.gauss(0, 1) > 0
+            lines.append(f"{age},{pressure},{'yes' if smoker else 'no'},{'yes' if ill else 'no'}")
+        (folder / f"{silo}.csv").write_text("\n".join(lines) + "\n")
+
+
+def ringfence(folder: Path, *arguments: str) -> None:
+    """Run a command in the folder."""
+    subprocess.run([sys.executable, "-m", "ringfence", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+
+
+def report(browser: Browser, folder: Path) -> None:
+    """Take the report of a run."""
+    files = [f"{silo}.csv" for silo in SIZES]
+    ringfence(folder, "train", *files, *COMMON, "--epsilon", "1", "--cap", "3,1e-5", "--out", "model.json")
+    page = browser.new_page(viewport={"width": 760, "height": 1000})
+    page.goto((folder / "model.html").as_uri())
+    page.screenshot(path=HERE / "report.png")
+    page.evaluate("document.querySelectorAll('h2')[1].scrollIntoView()")
+    page.screenshot(path=HERE / "report-costs.png")
+
+
+def operator_page(browser: Browser, folder: Path) -> None:
+    """Take the operator's page with a plan that runs and one that waits, and the review of the latter."""
+    sizes = [option for silo, size in SIZES.items() for option in ("--silo", f"{silo}={size}")]
+    ringfence(
+        folder, "silo", "init", "clinic", "--name", "north", "--data", "north.csv", *COMMON, "--epsilon", "3",
+        "--delta", "1e-5",
+    )  # fmt: skip
+    for name, epsilon in (("first", "1"), ("second", "0.5")):
+        ringfence(folder, "plan", *COMMON, *sizes, "--epsilon", epsilon, "--out", f"{name}.json")
+    ringfence(folder, "silo", "approve", "clinic", "first.json")
+    (folder / "clinic" / "plans").mkdir()
+    shutil.copy(folder / "second.json", folder / "clinic" / "plans")
+    served = subprocess.Popen(
+        [sys.executable, "-u", "-m", "ringfence", "silo", "page", "clinic"],
+        cwd=folder, stdout=subprocess.PIPE, text=True, env=os.environ,
+    )  # fmt: skip
+    try:
+        address = re.search(r"http\S+", served.stdout.readline() if served.stdout else "")
+        if address is None:
+            raise RuntimeError("the operator's page did not start")
+        page = browser.new_page(viewport={"width": 760, "height": 1000})
+        page.goto(address[0])
+        page.get_by_label("token").fill((folder / "clinic" / "operator.token").read_text().strip())
+        page.get_by_role("button", name="Enter").click()
+        page.get_by_role("heading", name="The budget").wait_for()
+        page.screenshot(path=HERE / "operator-page.png")
+        page.get_by_role("button", name="Review").click()
+        page.get_by_role("heading", name="What it would reveal").wait_for()
+        page.screenshot(path=HERE / "operator-review.png")
+    finally:
+        served.terminate()
+        served.wait(60)
+
+
+def main() -> None:
+    """Take all of them."""
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        folder = Path(name)
+        patients(folder)
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)
+        report(browser, folder)
+        operator_page(browser, folder)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

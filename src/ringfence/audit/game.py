@@ -1,0 +1,303 @@
+"""The game between a hostile server and a silo's real gate, and its report.
+
+A run is what a silo's operator would see: a new ledger on the disk, plans approved by the gate's own accountant, every
+release charged, drawn from the operating system's randomness, stored and answered. Only the records are made up, and
+the server is the adversary. `bound` says what a score proves, `fidelity` what sums of squares do.
+"""
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.audit.adversary import Look, Observation, interrogate, read_update
+from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
+from ringfence.audit.fidelity import Squares, improbability
+from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question
+from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.audit.shuffled import look_behind, private_keys
+from ringfence.errors import PlanError
+from ringfence.planning.events import as_seen_alone, require_count
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+
+FALSE_ALARM = 1e-6
+"""Probability, at most, with which the game refutes a true claim; the sums of squares may do so with as much again."""
+
+RUNS = 1200
+"""Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
+
+ROUNDS = 2
+"""Rounds of a run of local-sgd; other mechanisms say it themselves."""
+
+LOCAL_SGD = "local-sgd"
+
+_PLENTY = 1e9
+"""The audited ledgers' budget, in epsilon: the audit is about what rounds cost, not about running out."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: the coins, what the server saw of them, and what the ledger charged."""
+
+    coins: FloatArray
+    observations: tuple[Observation, ...]
+    claim: Claim
+
+    def score(self) -> float:
+        """Return the share of coins that the server guesses right, among the canaries that show most."""
+        power = np.sum([seen.power() for seen in self.observations], axis=0)
+        evidence = np.sum([seen.evidence() for seen in self.observations], axis=0)
+        exposed = power >= power.max() * (1 - 1e-3)
+        guesses = np.where(evidence > 0, 1.0, -1.0)
+        return float(np.mean(guesses[exposed] == self.coins[exposed]))
+
+    def squares(self) -> tuple[Squares, Squares]:
+        """Return the two sums of squares of `fidelity`."""
+        size, *sizes = (seen.squares() for seen in self.observations)
+        together, *sums = (seen.squares_of_sums() for seen in self.observations)
+        return sum(sizes, start=size), sum(sums, start=together)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit found.
+
+    `epsilon_claimed` is what the ledger says a run cost at `delta`. With confidence `confidence` the truth is at least
+    `epsilon_lower`, in the sense of `bound.epsilon_of_score`, and `epsilon_lower_any_mechanism` without any
+    assumption. `refuted` is true if the lower bound exceeds the claim or the noise is not the plan's.
+    """
+
+    mechanism: str
+    sabotage: str
+    question: Question
+    runs: int
+    canaries: int
+    epsilon_claimed: float
+    epsilon_lower: float
+    epsilon_lower_any_mechanism: float
+    confidence: float
+    score: float
+    score_allowed: float
+    score_lower: float
+    noise: float
+    noise_of_sums: float
+    improbability: float
+
+    @property
+    def game_refutes(self) -> bool:
+        """Whether the adversary guesses more than the claim allows."""
+        return self.score_lower > self.score_allowed
+
+    @property
+    def noise_refutes(self) -> bool:
+        """Whether the transcripts are not what the plan's noise and sampling would give."""
+        return self.improbability < FALSE_ALARM
+
+    @property
+    def refuted(self) -> bool:
+        """Whether the audit contradicts the claim."""
+        return self.game_refutes or self.noise_refutes
+
+    def data(self) -> dict[str, Any]:
+        """Return the report for machines."""
+        return {
+            "epsilon_claimed": self.epsilon_claimed,
+            "epsilon_lower": self.epsilon_lower,
+            "confidence": self.confidence,
+            "refuted": self.refuted,
+            "epsilon_lower_any_mechanism": self.epsilon_lower_any_mechanism,
+            "delta": self.question.delta,
+            "mechanism": self.mechanism,
+            "sabotage": self.sabotage,
+            "records": self.question.records,
+            "rounds": self.question.rounds,
+            "runs": self.runs,
+            "canaries": self.canaries,
+            "score": self.score,
+            "score_allowed": self.score_allowed,
+            "score_lower": self.score_lower,
+            "noise": self.noise,
+            "noise_of_sums": self.noise_of_sums,
+            "noise_improbability": self.improbability,
+            "findings": list(self.findings()),
+        }
+
+    def rows(self) -> list[list[object]]:
+        """Return the report as a table for people."""
+        question = self.question
+        return [
+            ["mechanism", self.mechanism + ("" if self.sabotage == NONE else f", sabotaged: {self.sabotage}")],
+            ["records, rounds, runs", f"{question.records}, {question.rounds}, {self.runs}"],
+            ["epsilon claimed", f"{self.epsilon_claimed:.4g} at delta {question.delta:.2g}"],
+            ["epsilon, at least", f"{self.epsilon_lower:.4g} with confidence {self.confidence}"],
+            ["  for any mechanism whatever", f"{self.epsilon_lower_any_mechanism:.4g}"],
+            ["coins guessed", f"{self.score:.2%} where the claim allows {self.score_allowed:.2%}"],
+            ["squares, of the planned", f"{self.noise:.4f}, of sums over rounds {self.noise_of_sums:.4f}"],
+        ]
+
+    def text(self) -> list[str]:
+        """Return the verdict in sentences."""
+        if self.refuted:
+            return ["REFUTED: this silo does not keep its claim.", *self.findings()]
+        return [
+            "Not refuted: the attack did no better than the claim allows, and the noise is the plan's.",
+            "An audit can refute a claim, never prove it; the proof is the accountant's.",
+        ]
+
+    def findings(self) -> Iterator[str]:
+        """Yield, one sentence each, why the claim is refuted; nothing if it is not."""
+        if self.game_refutes:
+            yield (
+                f"The server guessed {self.score:.2%} of the coins, and at least {self.score_lower:.2%} with "
+                f"confidence; the claim allows {self.score_allowed:.2%}."
+            )
+        if self.noise_refutes:
+            yield (
+                f"The transcripts' squares are {self.noise:.3f} and those of their sums over rounds "
+                f"{self.noise_of_sums:.3f} of what the plan's noise and sampling give, which happens with probability "
+                f"{self.improbability:.1g} at most."
+            )
+
+
+def default_rounds(mechanism: str) -> int:
+    """Return how many rounds a run has if nobody says."""
+    return MECHANISMS[mechanism].rounds if mechanism in MECHANISMS else ROUNDS
+
+
+def default_runs(mechanism: str, question: Question) -> int:
+    """Return how many runs are played if nobody says: more where fewer canaries play, up to four times as many."""
+    if mechanism not in MECHANISMS:
+        return min(4 * RUNS, RUNS * CANARIES // question.canaries)
+    chosen = MECHANISMS[mechanism]
+    return chosen.runs or min(4 * RUNS, RUNS * CANARIES // chosen.canaries(question))
+
+
+def audit(
+    mechanism: str,
+    question: Question,
+    *,
+    runs: int | None = None,
+    sabotage: str = NONE,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> Report:
+    """Play `runs` runs against the named mechanism, in a silo broken in the named way, and say what it shows.
+
+    The probability that a silo that keeps its claim is refuted is at most 2·FALSE_ALARM.
+    """
+    if mechanism != LOCAL_SGD and mechanism not in MECHANISMS:
+        raise PlanError(f"There is no mechanism '{mechanism}'; choose one of {', '.join([*MECHANISMS, LOCAL_SGD])}.")
+    if sabotage not in SABOTAGES:
+        raise PlanError(f"There is no sabotage '{sabotage}'; choose one of {', '.join(SABOTAGES)}.")
+    total = default_runs(mechanism, question) if runs is None else require_count("runs", runs)
+
+    def told(done: int) -> None:
+        watch(done, total)
+
+    if mechanism == LOCAL_SGD:
+        from ringfence.audit.local import play_local
+
+        return _report(mechanism, question, sabotage, play_local(question, total, sabotage), told)
+    chosen = MECHANISMS[mechanism]
+    if sabotage in chosen.not_played:
+        raise PlanError(
+            f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
+            "found in few runs. Choose another mechanism for it, or another sabotage."
+        )
+    return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), told)
+
+
+def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[Run]:
+    """Play against the gate, each run with a ledger, plans, coins and noise of its own."""
+    with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
+        plans = mechanism.plans(question)
+        for number in range(runs):
+            yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}")
+
+
+def _run(mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], folder: Path) -> Run:
+    coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(question))])
+    budget = Budget(_PLENTY, question.delta)
+    folder.mkdir()
+    with ExitStack() as ledgers:
+
+        def ledger_of(silo: str) -> Ledger:
+            return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget))
+
+        ledger, observations = ledger_of(SILO), []
+        for plan in plans:
+            own = plan.model_copy(update={"run": secrets.token_hex(8)})
+            # A server that works together with the shuffler needs no others; plans without one have none.
+            hidden_among = [] if mechanism.alone else [ledger_of(terms.name) for terms in plan.silos[1:]]
+            look = _approved(gate_type, own, mechanism, coins, [ledger, *hidden_among])
+            observations.append(mechanism.read(own, interrogate(look, own)))
+        charged = ledger.account().charged()
+        claim = Claim(tuple(as_seen_alone(charged) if mechanism.alone else charged), question.delta)
+    shutil.rmtree(folder)
+    return Run(coins, tuple(observations), claim)
+
+
+def _approved(
+    gate_type: type[Gate], plan: Plan, mechanism: Mechanism, coins: FloatArray, ledgers: Sequence[Ledger]
+) -> Look:
+    """Have every silo approve the plan, and return how the server looks at them; only the first holds canaries."""
+    if plan.shuffle is None:
+        gate = gate_type(mechanism.records(plan, coins), ledgers[0])
+        gate.approve(plan)
+        return lambda request: read_update(gate.answer(request))
+    gates = []
+    for ledger in ledgers:
+        silo = ledger.account().silo
+        records = mechanism.records(plan, coins if silo == SILO else np.zeros_like(coins))
+        gates.append(gate_type(records, ledger, private_keys(SILO).silos[silo]))
+        gates[-1].approve(plan)
+    return look_behind(plan, plan.shuffle, gates)
+
+
+def memory_folder() -> str | None:
+    """Return a folder in memory if there is one: a thousand ledgers are synced much faster there."""
+    shared = Path(os.sep, "dev", "shm")
+    return str(shared) if shared.is_dir() and os.access(shared, os.W_OK) else None
+
+
+def _report(
+    mechanism: str, question: Question, sabotage: str, played: Iterable[Run], watch: Callable[[int], None]
+) -> Report:
+    runs = iter(played)
+    first = next(runs)  # there is one at least
+    scores, (size, sums) = [first.score()], first.squares()
+    for run in runs:
+        watch(len(scores))
+        more_size, more_sums = run.squares()
+        size, sums = size + more_size, sums + more_sums
+        scores.append(run.score())
+    watch(len(scores))
+    claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
+    confidence = 1 - FALSE_ALARM
+    lower = lower_mean(np.array(scores), confidence)
+    return Report(
+        mechanism=mechanism,
+        sabotage=sabotage,
+        question=question,
+        runs=len(scores),
+        canaries=len(first.coins),
+        epsilon_claimed=claim.epsilon,
+        epsilon_lower=epsilon_of_score(claim, lower),
+        epsilon_lower_any_mechanism=assumption_free(lower, question.delta),
+        confidence=confidence,
+        score=float(np.mean(scores)),
+        score_allowed=claim.score,
+        score_lower=lower,
+        noise=size.ratio(),
+        noise_of_sums=sums.ratio(),
+        improbability=improbability([size, sums]),
+    )

@@ -1,0 +1,353 @@
+"""What is audited: every kind of release that Ringfence ships, set up for its worst case.
+
+*Canaries.* All records that move anything are canaries, at most `CANARIES` of them; the others are zeros. The j-th
+canary has feature j equal to 1, all its other features 0, and its coin, +1 or −1, for a target. Under the squared loss
+its gradient at weights w is (w_j − coin) in direction j: longer than the clip wherever |w_j| ≤ ½, and so exactly
+−coin·clip after clipping. Replacing a canary by the one with the other coin moves the mean by 2·clip/batch, the most
+that any record can; the other canaries move other coordinates, whose noise is independent, and do not disturb. So
+every canary plays against fully known others, and many play at once.
+
+A *survey* releases one statistic, which one canary moves at a time. With a *shuffler* canaries are gradients again, and
+the claim depends on who looks (`shuffled`).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ringfence.audit import shuffled
+from ringfence.audit.adversary import Observation, partition, read_difference, read_gradients
+from ringfence.errors import PlanError
+from ringfence.planning import accountant, calibrate
+from ringfence.planning.charges import plan_events
+from ringfence.planning.events import Event, require_count, require_positive, require_probability
+from ringfence.planning.prescribe import told_clearly
+from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Stage
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.domain import Box
+from ringfence.protocol.losses import Squared
+from ringfence.protocol.plan import Plan, Sampling, SiloTerms, Survey
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo.mechanism import moments
+from ringfence.silo.records import Records
+
+SILO = "audited silo"
+CANARIES = 64
+CLIP = 0.25
+"""A quarter of the canaries' gradients, so that a silo that does not clip is found out."""
+
+FIRST_SHARE = 0.5
+"""How much of the epsilon the first of several plans gets."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a mechanism: a guarantee for all rounds together, and the size of the silo."""
+
+    epsilon: float
+    delta: float
+    records: int
+    rounds: int
+
+    def __post_init__(self) -> None:
+        require_positive("epsilon", self.epsilon)
+        require_probability("delta", self.delta)
+        require_count("records", self.records)
+        require_count("rounds", self.rounds)
+
+    @property
+    def canaries(self) -> int:
+        """How many records play."""
+        return min(self.records, CANARIES)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
+
+    name: str
+    about: str
+    plans: Callable[[Question], Sequence[Plan]]
+    canaries: Callable[[Question], int]
+    records: Callable[[Plan, FloatArray], Records]
+    read: Callable[[Plan, FloatArray], Observation]
+    not_played: frozenset[str] = frozenset()
+    """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
+    alone: bool = False
+    """Whether the server works together with the shuffler, so that it sees the silo's own counts."""
+    rounds: int = 2
+    """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
+    runs: int | None = None
+    """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
+
+
+_NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+
+
+def _canary_schema(canaries: int) -> Schema:
+    """One column that says which canary a record is, and its coin."""
+    which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
+    return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0}, target="coin")
+
+
+def _survey_schema() -> Schema:
+    return parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
+
+
+def _gradient_plan(
+    question: Question,
+    *,
+    sampling: Sampling = "full",
+    batch: int | None = None,
+    algorithm: AlgorithmSpec | None = None,
+    correlation: float = 0.0,
+    already: Sequence[tuple[Event, int]] = (),
+) -> Plan:
+    """Make a plan whose rounds, after what was `already` released, come to the question's epsilon exactly."""
+    batch = question.records if batch is None else batch
+    start = 2 * CLIP * math.sqrt(question.rounds) / batch / calibrate.gaussian_shift(question.epsilon, question.delta)
+    chosen = {"sampling": sampling, "algorithm": algorithm or MinibatchSGD(step=1.0), "correlation": correlation}
+    draft = partial(Plan, **_draft(question, question.canaries) | chosen)
+    return _calibrated(draft, _terms(question, batch, sigma=start), question, "sigma", already)
+
+
+def _draft(question: Question, canaries: int) -> dict[str, Any]:
+    """Return what all plans about canaries' gradients share: everything but the silos."""
+    return {
+        "run": "audit",
+        "data": _canary_schema(canaries),
+        "loss": Squared(),
+        "clip": CLIP,
+        "domain": Box(lower=-1.0, upper=1.0),
+        "sampling": "full",
+        "rounds": question.rounds,
+        "algorithm": MinibatchSGD(step=1.0),
+    }
+
+
+def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
+    with told_clearly():
+        draft = _draft(question, min(question.records, canaries))
+        return [shuffled.shuffled_plan(draft, _terms(question, question.records, sigma=1.0))]
+
+
+def _survey_plan(question: Question, *, statistic: str) -> Plan:
+    draft = partial(
+        Plan,
+        run="audit",
+        data=_survey_schema(),
+        loss=Squared(),
+        clip=CLIP,
+        domain=Box(lower=-1.0, upper=1.0),
+        sampling="full",
+        rounds=0,
+        algorithm=MinibatchSGD(step=1.0),
+        survey=Survey.model_validate({"statistic": statistic}),
+    )
+    terms = _terms(question, question.records, sigma=1.0).model_copy(update={"survey_sigma": 4 / question.records})
+    return _calibrated(draft, terms, question, "survey_sigma", ())
+
+
+def _terms(question: Question, batch: int, *, sigma: float) -> SiloTerms:
+    return SiloTerms(
+        name=SILO,
+        records=question.records,
+        batch=batch,
+        sigma=sigma,
+        epsilon=question.epsilon,
+        delta=question.delta,
+        weight=1.0,
+    )
+
+
+def _calibrated(
+    draft: Callable[..., Plan], terms: SiloTerms, question: Question, noise: str, already: Sequence[tuple[Event, int]]
+) -> Plan:
+    with told_clearly():
+        plan = draft(silos=(terms,))
+
+        def events(sigma: float) -> list[tuple[Event, int]]:
+            return plan_events(plan, terms.model_copy(update={noise: sigma}))
+
+        start = getattr(terms, noise)
+        sigma = calibrate.least_noise(
+            events, epsilon=question.epsilon, delta=question.delta, start=start, already=already
+        )
+        # What this plan claims is its own cost: with others before it, less than all of them together.
+        own = accountant.epsilon(events(sigma), question.delta)
+        return draft(silos=(terms.model_copy(update={noise: sigma, "epsilon": own}),))
+
+
+def _one_pass(question: Question, *, correlation: float = 0.0) -> list[Plan]:
+    if question.records < question.rounds:
+        raise PlanError(
+            f"One pass of {question.rounds} rounds needs a record for each, but there are {question.records}: ask for "
+            "fewer rounds or more records."
+        )
+    batch = question.records // question.rounds
+    return [_gradient_plan(question, sampling="one-pass", batch=batch, correlation=correlation)]
+
+
+def _sampled(question: Question, sampling: Sampling) -> list[Plan]:
+    return [_gradient_plan(question, sampling=sampling, batch=_sampled_batch(question))]
+
+
+def _sampled_batch(question: Question) -> int:
+    """Three quarters of the records: large batches show best whether a record was drawn twice into one."""
+    return max(1, 3 * question.records // 4)
+
+
+def _stages(question: Question) -> list[Plan]:
+    halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
+    stages = tuple(Stage(rounds=half, pace=0.0) for half in halves)
+    return [_gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
+
+
+def _phases(question: Question) -> list[Plan]:
+    halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
+    phases = tuple(Phase(rounds=half, penalty=0.1) for half in halves)
+    spec = Localized(smoothness=1.0, phases=phases)
+    return [_gradient_plan(question, sampling="phased", batch=question.records // 2, algorithm=spec)]
+
+
+def _several(question: Question) -> list[Plan]:
+    """Return two plans of different kinds that only together come to the question's epsilon, and to its rounds."""
+    share = replace(question, rounds=max(1, question.rounds // 2))
+    first = _gradient_plan(replace(share, epsilon=FIRST_SHARE * question.epsilon))
+    spent = plan_events(first, first.silos[0])
+    return [first, _gradient_plan(share, sampling="poisson", batch=_sampled_batch(question), already=spent)]
+
+
+def canary_rows(plan: Plan) -> list[int]:
+    """Return the rows in which a gradient plan's canaries stand: those that take part first, where that is known."""
+    terms = plan.silos[0]
+    rows = partition(plan, SILO, terms.records) if plan.sampling in ("one-pass", "phased") else range(terms.records)
+    return list(rows)[: plan.data.width]
+
+
+def _gradient_records(plan: Plan, coins: FloatArray) -> Records:
+    records, rows = plan.silos[0].records, canary_rows(plan)
+    features, targets = np.zeros((records, plan.data.width)), np.zeros(records)
+    features[rows, np.arange(len(rows))] = 1.0
+    targets[rows] = coins
+    return Records(plan.data, features, targets)
+
+
+def _read_gradients(plan: Plan, answers: FloatArray) -> Observation:
+    return read_gradients(plan, plan.silos[0], answers, canary_rows(plan))
+
+
+def _curvature_records(plan: Plan, coins: FloatArray) -> Records:
+    """One record of the largest norm, or of none, among zeros: the eigenvalue is X²/n or 0."""
+    records = plan.silos[0].records
+    features = np.zeros((records, 1))
+    features[0] = (coins[0] + 1) / 2
+    return Records(plan.data, features, np.zeros(records))
+
+
+def _read_curvature(plan: Plan, answers: FloatArray) -> Observation:
+    records = plan.silos[0].records
+    sigma = task(plan, plan.silos[0], 0, 0).sigma
+    return read_difference(answers[0], sigma, np.array([1.0 / records]), np.array([0.0]))
+
+
+def _moment_records(plan: Plan, coins: FloatArray) -> Records:
+    """One record at one corner or at the opposite one, among zeros."""
+    records = plan.silos[0].records
+    features, targets = np.zeros((records, 1)), np.zeros(records)
+    features[0], targets[0] = coins[0], coins[0]
+    return Records(plan.data, features, targets)
+
+
+def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
+    sigma = task(plan, plan.silos[0], 0, 0).sigma
+    worlds = [_moment_records(plan, np.array([coin])) for coin in (1.0, -1.0)]
+    return read_difference(answers[0], sigma, *(moments(world.features, world.targets) for world in worlds))
+
+
+def _gradients(name: str, about: str, plans: Callable[[Question], Sequence[Plan]], rounds: int = 2) -> Mechanism:
+    return Mechanism(
+        name, about, plans, lambda question: question.canaries, _gradient_records, _read_gradients, rounds=rounds
+    )
+
+
+def _counts(
+    name: str, about: str, *, alone: bool, canaries: int, runs: int, not_played: frozenset[str] = frozenset()
+) -> Mechanism:
+    def read(plan: Plan, answers: FloatArray) -> Observation:
+        return shuffled.read_counts(plan, answers, canaries=len(canary_rows(plan)), alone=alone)
+
+    return Mechanism(
+        name,
+        about,
+        partial(_shuffled_plan, canaries=canaries),
+        lambda question: min(question.records, canaries),
+        _gradient_records,
+        read,
+        not_played,
+        alone=alone,
+        runs=runs,
+    )
+
+
+_ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise"})
+
+MECHANISMS: dict[str, Mechanism] = {
+    mechanism.name: mechanism
+    for mechanism in (
+        _gradients("full", "all records in every round", lambda question: [_gradient_plan(question)]),
+        _gradients(
+            "fixed", "three quarters of the records, a fresh set each round", partial(_sampled, sampling="fixed")
+        ),
+        _gradients(
+            "poisson", "every record by chance, three quarters on average", partial(_sampled, sampling="poisson")
+        ),
+        _gradients("one-pass", "every record in one round only", _one_pass),
+        _gradients("correlated", "one pass, with noise that cancels in part", partial(_one_pass, correlation=0.5)),
+        _gradients("multi-stage", "full batches, accelerated in stages", _stages),
+        _gradients("localized", "phases on ever fewer records", _phases),
+        _gradients("several-plans", "full batches, then Poisson batches, on one ledger", _several, rounds=4),
+        Mechanism(
+            "survey",
+            "the private estimate of means and scales",
+            lambda question: [_survey_plan(question, statistic="moments")],
+            lambda _: 1,
+            _moment_records,
+            _read_moments,
+            _ONE_RELEASE,
+        ),
+        Mechanism(
+            "curvature",
+            "the private estimate of the features' curvature",
+            lambda question: [_survey_plan(question, statistic="curvature")],
+            lambda _: 1,
+            _curvature_records,
+            _read_curvature,
+            _ONE_RELEASE,
+        ),
+        # Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute a
+        # claim depends on the runs more than on the canaries, so there are few of these. They are too few to see in a
+        # total that a record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it;
+        # 62 numbers, and the size of the batch, of two bytes each are one block of shares.
+        _counts(
+            "shuffled",
+            "counts of which a shuffler lets out the total",
+            alone=False,
+            canaries=16,
+            runs=150,
+            not_played=frozenset({"with-replacement"}),
+        ),
+        _counts(
+            "shuffled-alone",
+            "the same counts, for a server that works together with the shuffler",
+            alone=True,
+            canaries=62,
+            runs=120,
+        ),
+    )
+}

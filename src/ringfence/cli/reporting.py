@@ -1,0 +1,80 @@
+"""Options of commands that write a report or can be followed by a tracker, and what they mean."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ringfence.cli.output import require_folder
+from ringfence.errors import OutputError
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan
+    from ringfence.server.rounds import Outcome
+    from ringfence.tracking import Progress, Recorder, TensorBoard
+
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write the report here (HTML); by default beside the model, or the ledgers."),
+]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.")]
+Figures = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Also write the report's figures into this folder (SVG).")
+]
+Track = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Write each round's public numbers into this folder, for TensorBoard."),
+]
+
+
+def report_path(
+    report: Path | None, *, no_report: bool, figures: Path | None, model: Path | None, ledgers: Path
+) -> Path | None:
+    """Return where the report goes: where it was asked for, else beside the model, else with the ledgers.
+
+    Refuses, before anything is spent, what contradicts itself or could not be written.
+    """
+    if no_report and report is not None:
+        raise OutputError("Both --report and --no-report were given: choose one of the two.")
+    usual = ledgers / "ringfence-report.html" if model is None else model.with_suffix(".html")
+    path = report or (None if no_report else usual)
+    if figures is not None and path is None:
+        raise OutputError("Figures belong to a report: name its file with --report.")
+    if path is not None and path == model:
+        raise OutputError(f"The model and the report cannot both be written to {path}: name another file.")
+    require_folder(path)
+    return path
+
+
+class Follower:
+    """Watches a run's rounds for a report and a tracker, and does nothing if there is neither."""
+
+    def __init__(self, *, report: bool, track: Path | None) -> None:
+        self._wanted = report or track is not None
+        self._board = None if track is None else _board(track)
+        self._recorder: Recorder | None = None
+
+    def planned(self, plan: "Plan") -> None:
+        """Begin with the plan of the run."""
+        if self._wanted:
+            from ringfence.tracking import Recorder
+
+            self._recorder = Recorder(plan, *([] if self._board is None else [self._board]))
+
+    def watch(self, outcome: "Outcome") -> None:
+        """Take note of a round that is over."""
+        if self._recorder is not None:
+            self._recorder(outcome)
+
+    def end(self, statement: str) -> "list[Progress]":
+        """Take note of the end, and return what was seen of the rounds."""
+        if self._recorder is None:
+            return []
+        self._recorder.end(statement)
+        return self._recorder.rounds
+
+
+def _board(folder: Path) -> "TensorBoard":
+    from ringfence.tracking import TensorBoard
+
+    return TensorBoard(folder)

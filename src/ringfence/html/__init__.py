@@ -1,0 +1,1 @@
+"""How our pages are written: markup that cannot be injected into, one style, and charts without a drawing library."""

@@ -1,0 +1,262 @@
+"""Charts as SVG, written by hand: lines with error bars, and horizontal bars. They need no drawing library.
+
+A chart is drawn on a narrow sheet that is scaled to the page, so that its text can be read on a phone. The colours are
+Okabe and Ito's, which colour-blind readers tell apart; dashes and marks serve grey prints. Numbers that are not finite
+are left out.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ringfence.html.markup import Html, Value, readable, tag, together
+
+WIDTH = 440
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
+DASHES = (None, "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4", "5 5")
+MOST_SERIES = len(COLOURS)
+INK, SOFT, GRID = "#1c2430", "#55606e", "#e1e5ea"
+
+_LEFT, _RIGHT, _TOP, _PLOT, _BELOW, _ROW = 50, 14, 30, 200, 58, 19
+_ABOVE, _THICK = 10, 15  # of bars
+_SMALLEST = 1e-290  # what is closer to 0 counts as 0
+_CHARACTER = 6.6  # how wide a letter of 13 units is, roughly
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line through points; `spread` has the low and high end of each point's error bar. a `level` has no marks."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    spread: Sequence[tuple[float, float]] = ()
+    level: bool = False
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One name's values, one bar each, and a limit to compare them with."""
+
+    label: str
+    values: Sequence[float]
+    limit: float | None = None
+
+
+def line_chart(
+    lines: Sequence[Line],
+    *,
+    title: str,
+    description: str,
+    x_label: str,
+    y_label: str,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Html:
+    """Draw up to `MOST_SERIES` lines; what lies at or below 0 is left out on a logarithmic axis."""
+    lines = [_drawable(line, log_x, log_y) for line in lines[:MOST_SERIES]]
+    lines = [line for line in lines if line.points]
+    xs = [x for line in lines for x, _ in line.points]
+    ys = [y for line in lines for _, y in line.points] + [end for line in lines for ends in line.spread for end in ends]
+    across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x, from_zero=not log_x).cut(max(xs, default=1.0))
+    upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y, from_zero=not log_y)
+    parts = [*_grid(across, upward, x_label, y_label)]
+    for number, line in enumerate(lines):
+        parts.append(_line(line, across, upward, COLOURS[number], DASHES[number]))
+    keys = lines if len(lines) > 1 else []  # one line is named by its axis
+    first = _TOP + _PLOT + _BELOW
+    parts += [_key(line.label, first + _ROW * n, COLOURS[n], DASHES[n]) for n, line in enumerate(keys)]
+    return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
+
+
+def bar_chart(
+    bars: Sequence[Bar], *, names: Sequence[str], title: str, description: str, x_label: str, limit_name: str = "limit"
+) -> Html:
+    """Draw for every name one horizontal bar per value, called `names`, and a mark at its limit."""
+    largest = max((v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)), default=0.0)
+    across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62, from_zero=True)
+    step = _THICK * len(names) + 13
+    bottom = _ABOVE + step * len(bars)
+    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
+    parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
+    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", fill=INK))
+    parts += [_bars(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
+    keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
+    first = bottom + 58
+    parts += [_key(name, first + _ROW * n, COLOURS[n], None, thick=9) for n, name in enumerate(keys)]
+    if any(bar.limit is not None for bar in bars):
+        parts += [
+            _mark(20, first + _ROW * len(keys) - 11, 13),
+            _words(40, first + _ROW * len(keys), limit_name, fill=INK),
+        ]
+        keys.append(limit_name)
+    return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
+
+
+def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
+    """Draw one name's bars; an infinite one ends where the axis does."""
+    height = _THICK * len(bar.values)
+    label = bar.label if len(bar.label) <= 13 else f"{bar.label[:5]}…{bar.label[-7:]}"  # names may end in a number
+    room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
+    parts = [_words(across.start - 8, top + height / 2 + 4, label, anchor="end", fill=INK, room=room)]
+    for number, value in enumerate(bar.values):
+        end = across(min(value, across.high))
+        at = top + _THICK * number
+        length = _place(end - across.start)
+        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, fill=COLOURS[number], rx=1))
+        parts.append(_words(end + 6, at + 10, _number(value), size=12))
+    if bar.limit is not None and math.isfinite(bar.limit):
+        parts.append(_mark(across(bar.limit), top - 4, height + 5))
+    return together(*parts)
+
+
+def _mark(x: float, y: float, length: float) -> Html:
+    return tag("line", x1=x, x2=x, y1=y, y2=y + length, stroke=INK, stroke_width=2)
+
+
+def figure(chart: Html | None, caption: str) -> Html | None:
+    """Put a chart on a page; nothing if it was not drawn."""
+    return None if chart is None else tag("figure", chart, tag("figcaption", caption))
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """From values to places on the sheet."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool
+    ticks: tuple[float, ...]
+
+    def __call__(self, value: float) -> float:
+        scale: Callable[[float], float] = math.log10 if self.log else float
+        share = (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
+        return _place(self.start + share * (self.end - self.start))
+
+    @classmethod
+    def over(
+        cls, values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = False
+    ) -> "_Axis":
+        low, high = (min(values), max(values)) if values else (1.0, 10.0)
+        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0) if from_zero else low, high)
+        return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
+
+    def cut(self, high: float) -> "_Axis":
+        """Return the axis ending at `high`, if at least two ticks are left."""
+        ticks = tuple(tick for tick in self.ticks if tick <= high)
+        return replace(self, high=high, ticks=ticks) if len(ticks) > 1 and high > self.low else self
+
+
+def _ticks(low: float, high: float) -> tuple[float, ...]:
+    """Return about five round numbers, the first at or below `low`, the last at or above `high`."""
+    largest = max(abs(low), abs(high))
+    if high - low <= 1e-9 * max(largest, _SMALLEST):  # all the same
+        half = largest / 2 if largest > _SMALLEST else 0.5
+        low, high = low - half, high + half
+    raw = (high - low) / 4
+    unit = 10.0 ** math.floor(math.log10(raw))
+    step = next(unit * nice for nice in (1, 2, 2.5, 5, 10) if unit * nice >= raw * (1 - 1e-9))
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(round(step * k, 12 - math.floor(math.log10(step))) for k in range(first, last + 1))
+
+
+def _log_ticks(low: float, high: float) -> tuple[float, ...]:
+    """Return round numbers around and between `low` and `high`: powers of ten, with 2 and 5 where there is room."""
+    if high <= low * (1 + 1e-9):  # all the same
+        low, high = low / 2, high * 2
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high) + 1e-12)
+    decades = last - first
+    steps = (1.0, 2.0, 5.0) if decades <= 2 else (1.0,)
+    every = max(1, decades // 5)
+    ticks = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
+    inside = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    below = [tick for tick in ticks if tick <= low * (1 + 1e-9)]
+    above = [tick for tick in ticks if tick >= high * (1 - 1e-9)]
+    return tuple(sorted({*below[-1:], *inside, *above[:1]}))
+
+
+def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
+    def fits(x: float, *ys: float) -> bool:
+        finite = all(map(math.isfinite, (x, *ys)))
+        return finite and (x > _SMALLEST or not log_x) and (min(ys) > _SMALLEST or not log_y)
+
+    spread = line.spread or [(y, y) for _, y in line.points]
+    kept = [(point, ends) for point, ends in zip(line.points, spread, strict=True) if fits(*point, *ends)]
+    return Line(line.label, [p for p, _ in kept], [e for _, e in kept] if line.spread else (), line.level)
+
+
+def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html]:
+    floor = upward.start
+    return [
+        *(tag("line", x1=across.start, x2=across.end, y1=upward(t), y2=upward(t), stroke=GRID) for t in upward.ticks),
+        *(_words(across.start - 8, upward(t) + 4, _number(t), anchor="end") for t in upward.ticks),
+        *(tag("line", x1=across(t), x2=across(t), y1=floor, y2=floor + 4, stroke=SOFT) for t in across.ticks),
+        *(_words(across(t), floor + 18, _number(t), anchor="middle") for t in across.ticks),
+        tag("line", x1=across.start, x2=across.end, y1=floor, y2=floor, stroke=SOFT),
+        _words((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", fill=INK),
+        _words(4, _TOP - 14, y_label, fill=INK),
+    ]
+
+
+def _line(line: Line, across: _Axis, upward: _Axis, colour: str, dash: str | None) -> Html:
+    places = [(across(x), upward(y)) for x, y in line.points]
+    bars = [
+        tag("line", x1=across(x), x2=across(x), y1=upward(low), y2=upward(high), stroke=colour)
+        for (x, _), (low, high) in zip(line.points, line.spread, strict=False)
+    ]
+    path = tag(
+        "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke=colour, stroke_width=2,
+        stroke_dasharray=dash, stroke_linejoin="round",
+    )  # fmt: skip
+    few = len(places) <= (1 if line.level else 24)
+    return together(*bars, path, *(tag("circle", cx=x, cy=y, r=2.6, fill=colour) for x, y in places if few))
+
+
+def _key(label: str, y: float, colour: str, dash: str | None, *, thick: int = 2) -> Html:
+    most = int((WIDTH - 48) / _CHARACTER)
+    shown = label if len(label) <= most else label[: most - 1] + "…"
+    stroke = tag("line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke=colour, stroke_width=thick, stroke_dasharray=dash)
+    return together(stroke, _words(40, y, shown, fill=INK))
+
+
+def _words(
+    x: float,
+    y: float,
+    text: str,
+    *,
+    anchor: str | None = None,
+    fill: str = SOFT,
+    size: int = 13,
+    room: float | None = None,
+) -> Html:
+    """Write text, of exactly the length `room` if one is given."""
+    fit: dict[str, Value] = {} if room is None else {"textLength": room, "lengthAdjust": "spacingAndGlyphs"}
+    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size, **fit)
+
+
+def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:
+    return tag(
+        "svg",
+        tag("title", title),
+        tag("desc", description),
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {WIDTH} {_place(height)}",
+        role="img",
+        aria_label=f"{title}. {description}",
+        font_family="system-ui, 'Noto Sans', 'DejaVu Sans', sans-serif",
+    )
+
+
+def _place(value: float) -> float:
+    return round(value, 1)
+
+
+def _number(value: float) -> str:
+    if math.isinf(value):
+        return "∞"
+    size = abs(value)
+    return (
+        f"{value:.3g}" if size == 0 or 1e-3 <= size < 1e4 else f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e")
+    )

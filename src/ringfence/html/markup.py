@@ -1,0 +1,146 @@
+"""HTML from Python values, with everything escaped that is not HTML already.
+
+`Html` is the only type whose text is taken as it is, and `tag` is the only way to make one from other text, so a name
+that another party chose stays text wherever it is put. Pages carry no script and no reference to anything outside
+themselves, and say so to the browser in a content security policy.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TypeAlias
+
+from ringfence.html.style import STYLE
+
+Value: TypeAlias = str | int | float | None
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+_VOID = frozenset({"br", "hr", "img", "input", "link", "meta"})
+
+
+def tag(element: str, /, *children: Value, **attributes: Value | bool) -> Html:
+    """Return an element. Children that are not `Html` are escaped; None and False leave a child or attribute out.
+
+    An underscore in an attribute's name stands for a hyphen, and one at its end for nothing: `class_`, `aria_label`.
+    """
+    written = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if element in _VOID:
+        return Html(f"<{element}{written}>")
+    return Html(f"<{element}{written}>{together(*children)}</{element}>")
+
+
+def together(*children: Value) -> Html:
+    """Return the children one after the other, escaped where they are not HTML."""
+    return Html("".join(child if isinstance(child, Html) else escape(_text(child)) for child in children))
+
+
+def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Value]]) -> Html:
+    """Return a table whose first column names the row. It scrolls by itself where a screen is too narrow for it."""
+    head = tag("tr", *(tag("th", name, scope="col") for name in header))
+    body = [
+        tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell, class_=_kind(cell)) for cell in row[1:]))
+        for row in rows
+    ]
+    made = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    # A region that scrolls must be reachable by keyboard, and have a name.
+    return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+
+
+def bullets(lines: Iterable[Value]) -> Html:
+    """Return a list."""
+    return tag("ul", *(tag("li", line) for line in lines))
+
+
+def section(heading: str, *children: Value, class_: str | None = None) -> Html:
+    """Return a part of a page under its heading."""
+    return tag("section", tag("h2", heading), *children, class_=class_)
+
+
+def outline(text: str) -> Html:
+    """Return plain text as our statements and reviews are laid out: headings at the margin, what they say indented.
+
+    Blocks are separated by empty lines. The first one under a heading is a list, an item per line; others are prose,
+    with a list where lines begin with a dash. Lines that are indented further go on with the one before.
+    """
+    blocks = [block.split("\n") for block in readable(text).split("\n\n")]
+    parts: list[Html] = []
+    begins_list = False
+    for place, block in enumerate(blocks):
+        if len(block) == 1 and not block[0].startswith(" ") and place + 1 < len(blocks):
+            parts.append(tag("h3", block[0]))
+            begins_list = True
+        else:
+            parts += _block(block, is_list=begins_list)
+            begins_list = False
+    return together(*parts)
+
+
+def _block(lines: Sequence[str], *, is_list: bool) -> list[Html]:
+    margin = len(lines[0]) - len(lines[0].lstrip())
+    prose: list[str] = []
+    items: list[str] = []
+    for line in lines:
+        words = line.strip()
+        if words.startswith("- ") or (is_list and len(line) - len(line.lstrip()) <= margin):
+            items.append(words.removeprefix("- "))
+        elif items:
+            items[-1] += f" {words}"
+        else:
+            prose.append(words)
+    return [*([tag("p", " ".join(prose))] if prose else []), *([bullets(items)] if items else [])]
+
+
+STYLE_DIGEST = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+POLICY = f"default-src 'none'; style-src '{STYLE_DIGEST}'; img-src data:; base-uri 'none'"
+"""What a page may load: its own style, images that are part of it, nothing else. It runs nothing."""
+
+
+def document(title: str, *children: Value, form_action: str = "'none'") -> str:
+    """Return a whole page. Forms may be sent to `form_action` only: a report has none."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=f"{POLICY}; form-action {form_action}"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="same-origin"),
+        tag("link", rel="icon", href="data:,"),  # or the browser asks for one
+        tag("title", title),
+        tag("style", Html(STYLE)),
+    )
+    return f"<!doctype html>\n{tag('html', head, tag('body', tag('main', *children)), lang='en')}\n"
+
+
+def readable(text: str) -> str:
+    """Return the text with numbers like 6.3e-06 as people write them, 6.3 × 10⁻⁶, which no line breaks apart."""
+
+    def written(number: re.Match[str]) -> str:
+        mantissa, exponent = number.groups()
+        return f"{mantissa}\u00a0×\u00a010{str(int(exponent)).translate(_RAISED)}"
+
+    return _SCIENTIFIC.sub(written, text)
+
+
+_SCIENTIFIC = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)e([+-]?\d+)(?!\w)")
+_RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def _text(value: Value) -> str:
+    if value is None:
+        return ""
+    return readable(f"{value:.4g}") if isinstance(value, float) else str(value)
+
+
+def _kind(cell: Value) -> str | None:
+    return "number" if isinstance(cell, int | float) else None

@@ -1,0 +1,73 @@
+"""The page of `ringfence audit`: what was claimed, and what an attack could show against it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from ringfence.html.charts import Bar, bar_chart, figure
+from ringfence.html.markup import bullets, section, table, tag
+from ringfence.report.page import Report, facts
+
+
+def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> Report:
+    """Put the page together, from an audit's numbers as `ringfence audit --json` prints them and its verdict in words.
+
+    It reads epsilon_claimed, epsilon_lower, epsilon_lower_any_mechanism, delta, confidence, refuted, mechanism,
+    records, rounds, runs, score, score_allowed and score_lower; whatever else is there is listed as it is.
+    """
+    chart = bar_chart(
+        [
+            Bar("claimed", (float(found["epsilon_claimed"]),)),
+            Bar("shown", (float(found["epsilon_lower"]),)),
+            Bar("assuming less", (float(found["epsilon_lower_any_mechanism"]),)),
+        ],
+        names=("epsilon",),
+        title="Claimed and shown",
+        description="The claimed epsilon, and how much of it the attack could show, with and without assumptions.",
+        x_label="epsilon",
+    )
+    parts = (
+        tag("p", verdict[0], class_="note warning" if found["refuted"] else "note"),
+        facts(
+            {
+                "claimed epsilon": float(found["epsilon_claimed"]),
+                "shown to be at least": float(found["epsilon_lower"]),
+                "confidence": f"{found['confidence']:.4%}".rstrip("0").rstrip(".").removesuffix("%") + "%",
+                "attacks played": found["runs"],
+            }
+        ),
+        section("The verdict", bullets(verdict)),
+        section(
+            "Claimed and shown",
+            figure(
+                chart,
+                "The attacker plants records, plays the server through the silo's real gate, and guesses which records "
+                "were there. What it guesses right gives a lower bound on epsilon; the claim must lie above it.",
+            ),
+            table(
+                "The guesses",
+                ["", "share guessed right"],
+                [
+                    ("by the attack", f"{found['score']:.2%}"),
+                    ("at least, with that confidence", f"{found['score_lower']:.2%}"),
+                    ("at most, if the claim is true", f"{found['score_allowed']:.2%}"),
+                ],
+            ),
+        ),
+        section(
+            "How it was done",
+            table(
+                "All numbers",
+                ["quantity", "value"],
+                [(name.replace("_", " "), value) for name, value in found.items() if _is_shown(name, value)],
+            ),
+        ),
+    )
+    kicker = f"Audit report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · mechanism {found['mechanism']}"
+    title = "The audit refutes the claim" if found["refuted"] else "The audit does not refute the claim"
+    return Report(title, kicker, parts, {"claimed-and-shown": chart})
+
+
+def _is_shown(name: str, value: object) -> bool:
+    """Tell whether a value goes into the table: the verdict and the confidence, in digits enough, stand above it."""
+    return name not in ("confidence", "refuted") and isinstance(value, str | int | float)

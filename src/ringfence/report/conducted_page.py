@@ -1,0 +1,107 @@
+"""The page of a deployed run from the server's side: what it saw and what is claimed, and no more."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ringfence.html.charts import figure
+from ringfence.html.markup import Html, Value, section, table, tag
+from ringfence.protocol.plan import Plan
+from ringfence.report import sections
+from ringfence.report.page import Report, facts
+from ringfence.tracking import Progress
+
+MOST_LINES = 200
+
+
+def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> Report:
+    """Put the page together; `content` is what `conducted.report` returns of the same run."""
+    silos: Mapping[str, Any] = content["silos"]
+    last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
+    shown = {terms.name: terms for terms in plan.silos if terms.name in last}
+    figures = {
+        "budgets": sections.budget_chart(
+            {name: (last[name],) for name in shown},
+            {name: terms.epsilon for name, terms in shown.items()},
+            names=("answers that were used",),
+            limit_name="claimed by the plan",
+        ),
+        "epsilon": sections.epsilon_chart(rounds),
+        "updates": sections.update_chart(rounds, plan),
+    }
+    parts = (
+        tag(
+            "p",
+            f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos, which run by "
+            "themselves. This page is the server's: it shows the messages' outside and the plan.",
+            class_="lead",
+        ),
+        facts(
+            {
+                "largest epsilon claimed": max(terms.epsilon for terms in plan.silos),
+                "rounds": plan.rounds,
+                "silos": len(silos),
+                "records in all": f"{sum(terms.records for terms in plan.silos):,}",
+            }
+        ),
+        section("Who is protected, and how well", *_claims(content), sections.glossary()),
+        section(
+            "What it cost each silo",
+            figure(
+                figures["budgets"],
+                "What the answers that were used cost, beside what the plan claims for all its rounds.",
+            ),
+            _silos(silos),
+        ),
+        sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        _participation(content["rounds"]),
+        sections.plan_section(plan, list(silos)),
+    )
+    kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
+    return Report(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
+
+
+def _claims(content: Mapping[str, Any]) -> list[Html]:
+    return [
+        tag("p", str(content["guarantees"]), class_="note"),
+        tag(
+            "p",
+            "Each silo's operator can prove what the silo released by a certificate, signed by the silo, that anybody "
+            "checks with ",
+            tag("code", "ringfence verify"),
+            ".",
+        ),
+        tag("h3", "The words"),
+    ]
+
+
+def _silos(silos: Mapping[str, Any]) -> Html:
+    """Show each silo's claims; where a plan trusts a shuffler, also what holds without that trust."""
+    alone = any("alone_epsilon" in silo["claimed"] for silo in silos.values())
+    rows: list[tuple[Value, ...]] = []
+    for name, silo in silos.items():
+        claimed = silo["claimed"]
+        row = (name, silo["records"], silo["answered"], float(claimed["epsilon"]), float(claimed["delta"]))
+        rows.append((*row, claimed.get("alone_epsilon", "")) if alone else row)
+    header = ["silo", "records", "rounds used", "claimed epsilon", "at delta"]
+    return table("Per silo", [*header, "epsilon if the shuffler helps the server"] if alone else header, rows)
+
+
+def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
+    """Show the rounds in which not everybody who was asked answered."""
+    incomplete: list[tuple[Value, ...]] = []
+    for entry in rounds:
+        silent = [name for name in entry["asked"] if name not in entry["answered"] and name not in entry["refused"]]
+        if silent or entry["refused"]:
+            refused = "; ".join(f"{name}: {reason}" for name, reason in entry["refused"].items())
+            incomplete.append((entry["round"], len(entry["answered"]), ", ".join(silent), refused))
+    if not incomplete:
+        return section("Who took part", tag("p", "Every silo that was asked answered, in every round."))
+    more = f", the first {MOST_LINES} of {len(incomplete)}" if len(incomplete) > MOST_LINES else ""
+    return section(
+        "Who took part",
+        table(
+            f"Rounds in which somebody did not answer{more}",
+            ["round", "answered", "silent or not usable", "refused"],
+            incomplete[:MOST_LINES],
+        ),
+    )

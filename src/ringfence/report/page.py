@@ -1,0 +1,56 @@
+"""A report: one page that needs no network, and its figures as files of their own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringfence import __version__
+from ringfence.errors import OutputError
+from ringfence.html.markup import Html, Value, document, tag
+
+
+@dataclass(frozen=True)
+class Report:
+    """A page's title and parts, and its figures by name; those that were not drawn are None."""
+
+    title: str
+    kicker: str
+    parts: tuple[Value, ...]
+    figures: Mapping[str, Html | None] = field(default_factory=dict)
+
+    def html(self) -> str:
+        """Return the page, whole: style and figures are inside it, and it loads and runs nothing."""
+        footer = tag("footer", f"Written by Ringfence {__version__}. This page is one file and loads nothing.")
+        head = tag("header", tag("p", self.kicker, class_="kicker"), tag("h1", self.title))
+        return document(self.title, head, *self.parts, footer)
+
+    def write(self, path: Path, *, figures: Path | None = None) -> None:
+        """Write the page whole or not at all, and its figures (SVG) into the folder `figures` if one is given."""
+        try:
+            _write(path, self.html())
+            if figures is not None:
+                figures.mkdir(parents=True, exist_ok=True)
+                for name, drawn in self.figures.items():
+                    if drawn is not None:
+                        _write(figures / f"{name}.svg", drawn + "\n")
+        except OSError as problem:
+            raise OutputError(
+                f"The report {path} could not be written ({problem.strerror}). Name another file; what was trained is "
+                "kept."
+            ) from None
+
+
+def _write(path: Path, content: str) -> None:
+    unfinished = path.with_name(path.name + ".new")
+    unfinished.write_text(content, encoding="utf-8")
+    unfinished.replace(path)
+
+
+def facts(pairs: Mapping[str, Value]) -> Html:
+    """Return a page's few most important numbers."""
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs.items()), class_="facts")
+
+
+def not_private(*children: Value) -> Html:
+    """Return the warning that stands above whatever was measured on records without noise."""
+    return tag("p", tag("strong", "NOT PRIVATE: "), *children, class_="note warning")

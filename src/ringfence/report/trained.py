@@ -1,0 +1,219 @@
+"""The report of `ringfence train`: what was learned, what it cost each silo, and what is and is not protected."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from ringfence.html.charts import Line, figure, line_chart
+from ringfence.html.markup import Html, Value, bullets, outline, section, table, tag
+from ringfence.model import Model
+from ringfence.planning.explain import explain_proposal
+from ringfence.planning.prescribe import Proposal
+from ringfence.report import sections
+from ringfence.report.page import Report, facts, not_private
+from ringfence.report.statement import Statement
+from ringfence.tracking import Progress
+from ringfence.workflow import Outcomes
+
+MOST_WEIGHTS = 60
+
+
+def train_report(
+    outcomes: Outcomes,
+    rounds: Sequence[Progress],
+    *,
+    what_if: Mapping[float, Proposal],
+    cap: float | None = None,
+) -> Report:
+    """Put the report of a run together. `what_if` are proposals for other budgets, by the factor on every epsilon."""
+    plan, statement = outcomes.proposal.plan, outcomes.result.statement
+    silos = statement.silos
+    figures = {
+        "budgets": sections.budget_chart(
+            {name: (silo.epsilon, silo.total_epsilon) for name, silo in silos.items()},
+            {} if cap is None else dict.fromkeys(silos, cap),
+            names=("this run", "all runs in the ledger"),
+            limit_name="cap of all runs",
+        ),
+        "epsilon": sections.epsilon_chart(rounds),
+        "updates": sections.update_chart(rounds, plan),
+        "what-if": _what_if_chart(what_if),
+        "held-out-loss": _loss_chart(outcomes.losses),
+    }
+    worst = max(silos.values(), key=lambda silo: silo.total_epsilon)
+    parts = (
+        tag(
+            "p",
+            f"One model that predicts “{plan.data.target}” was trained across {_count(len(silos), 'silo')}. Every silo "
+            "kept its records, added its own noise to everything it sent, and wrote down what that cost.",
+            class_="lead",
+        ),
+        facts(
+            {
+                "largest epsilon of this run": max(silo.epsilon for silo in silos.values()),
+                "largest of all runs so far": worst.total_epsilon,
+                "records in all": f"{sum(silo.records for silo in silos.values()):,}",
+                "rounds": plan.rounds,
+            }
+        ),
+        not_private(
+            "this page is for those who may see the held-out records, because of its part “How good the model is”. "
+            "With --no-evaluation a run's page has no such part."
+        )
+        if outcomes.test is not None
+        else None,
+        section(
+            "Who is protected, and how well", outline(statement.text()), tag("h3", "The words"), sections.glossary()
+        ),
+        _budgets(statement, figures["budgets"]),
+        sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        _test(outcomes, figures["held-out-loss"]),
+        _what_if(what_if, figures["what-if"]),
+        _why(outcomes.proposal),
+        _model(outcomes.result.model),
+        sections.plan_section(plan, list(silos)),
+    )
+    kicker = f"Training report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
+    return Report(f"A model of “{plan.data.target}” from {_count(len(silos), 'silo')}", kicker, parts, figures)
+
+
+def _budgets(statement: Statement, chart: Html | None) -> Html:
+    return section(
+        "What it cost each silo",
+        figure(
+            chart,
+            "Epsilon of this run, and of everything that was ever released from the same data, as the silo's ledger "
+            "has it. Several runs together cost less than their sum. Each number holds at its own delta, below.",
+        ),
+        table(
+            "Per silo",
+            ["silo", "records", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
+            [
+                (name, silo.records, silo.rounds, silo.epsilon, silo.delta, silo.total_epsilon, silo.total_delta)
+                for name, silo in statement.silos.items()
+            ],
+        ),
+        table(
+            "If the shuffler works together with the server: each silo's own noise alone",
+            ["silo", "epsilon", "epsilon of all runs"],
+            [(name, silo.alone_epsilon, silo.total_alone_epsilon) for name, silo in statement.silos.items()],
+        )
+        if statement.plan.shuffle is not None
+        else None,
+    )
+
+
+def _test(outcomes: Outcomes, chart: Html | None) -> Html | None:
+    if outcomes.test is None:
+        return None
+    measured = dict(outcomes.test)
+    per_silo = measured.pop("per_silo")
+    ((metric, value),) = measured.items()
+    rows: list[tuple[Value, ...]] = [("all held-out records", _number(value))]
+    if isinstance(per_silo, Mapping):
+        rows += [(str(name), _number(found)) for name, found in per_silo.items()]
+    return section(
+        "How good the model is",
+        not_private("this part was measured on held-out records, without noise, for whoever may see those."),
+        table("Measured on held-out records", ["test on", metric], rows),
+        figure(
+            chart,
+            "Mean loss on the held-out records, at the weights that the rounds asked at. The model is made of these "
+            "weights, most often their average.",
+        ),
+        class_="private",
+    )
+
+
+def _loss_chart(losses: Mapping[int, float]) -> Html | None:
+    if not losses:
+        return None
+    return line_chart(
+        [Line("held-out loss", [(round + 1, loss) for round, loss in sorted(losses.items())])],
+        title="Held-out loss over the rounds",
+        description="Not private. Mean loss on held-out records at the weights of each round shown.",
+        x_label="round",
+        y_label="held-out loss (not private)",
+    )
+
+
+def _what_if_chart(proposals: Mapping[float, Proposal]) -> Html | None:
+    points = [(_epsilon(proposal), proposal.choice.expected) for proposal in proposals.values() if proposal.choice]
+    if len(points) < 2:
+        return None
+    return line_chart(
+        [Line("certificate: excess loss at most", points)],
+        title="What another epsilon would buy",
+        description="The certified bound on the excess loss falls as epsilon grows.",
+        x_label="largest epsilon of a silo",
+        y_label="certificate: excess loss at most",
+        log_x=True,
+        log_y=True,
+    )
+
+
+def _what_if(proposals: Mapping[float, Proposal], chart: Html | None) -> Html | None:
+    if not proposals:
+        return None
+    rows: list[tuple[Value, ...]] = []
+    for factor, proposal in proposals.items():
+        largest = max(proposal.plan.silos, key=lambda terms: terms.records)
+        choice = proposal.choice
+        rows.append(
+            (
+                f"{_epsilon(proposal):.4g}" + (" (this run)" if factor == 1 else ""),
+                largest.sigma,
+                choice.expected if choice else "none",
+                proposal.plan.algorithm.name,
+                proposal.plan.rounds,
+            )
+        )
+    name = max(next(iter(proposals.values())).plan.silos, key=lambda terms: terms.records).name
+    return section(
+        "What if epsilon were another",
+        tag(
+            "p",
+            "The same silos with other budgets, as the planner would run them. Nothing here is measured: noise and "
+            "bound come from public numbers alone.",
+        ),
+        figure(chart, "The bound on how far the model's loss may be, on average, above that of the best weights."),
+        table(
+            f"Noise is the standard deviation on each number that silo “{name}” sends",
+            ["largest epsilon", "noise", "certificate", "algorithm", "rounds"],
+            rows,
+        ),
+    )
+
+
+def _why(proposal: Proposal) -> Html:
+    return section("Why it was run like this", bullets(_sentence(line) for line in explain_proposal(proposal)))
+
+
+def _model(model: Model) -> Html | None:
+    coefficients = model.coefficients
+    if coefficients.shape[1] != 1 or len(coefficients) > MOST_WEIGHTS:
+        return None
+    names = model.plan.data.feature_names
+    return section(
+        "The model",
+        tag(
+            "p",
+            "Its weights, in the plan's scaled features. They are computed from noisy messages, so they are public.",
+        ),
+        table("Weights", ["feature", "weight"], [(n, float(w[0])) for n, w in zip(names, coefficients, strict=True)]),
+    )
+
+
+def _epsilon(proposal: Proposal) -> float:
+    return max(terms.epsilon for terms in proposal.plan.silos)
+
+
+def _number(value: object) -> Value:
+    return value if isinstance(value, float | int) else str(value)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,249 @@
+"""The operator's page: what a silo's operator decides, in a browser on the silo's own machine.
+
+It is a process of its own beside the agent, so that the couriers' door stays as small as it is. Both work on the
+silo's folder, and what is decided here takes effect at once.
+
+Who may reach it: any process of this machine can connect to a port of the loopback interface, and any web site can
+make the operator's browser do so. Hence:
+
+- Nothing but the entrance is shown without the token in `operator.token`, which only the folder's owner can read. It
+  is not the couriers' token.
+- There is no cookie. Entering gives a key that stands in the forms of the pages and nowhere else, and every page is
+  the answer to such a form. A browser therefore carries no authority that another site, or another port of this
+  machine, could borrow; a request without the key does nothing (no CSRF).
+- The `Host` must be this machine and the `Origin` this page (no DNS rebinding, no posts from elsewhere).
+- Pages run no script, load nothing, may not be framed and are not cached.
+"""
+
+import hmac
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ringfence import serving
+from ringfence.errors import ApprovalError, RingfenceError, SiloError
+from ringfence.html.markup import POLICY, Html, document
+from ringfence.private_files import write_private
+from ringfence.silo import decisions, operator_pages, pending
+from ringfence.silo.house import House
+
+IDLE_SECONDS = 15 * 60.0
+"""After so long without a click, the operator must enter again."""
+
+LONGEST_REQUEST = 2**20
+"""Bytes of a form: longer plans are put into the folder as files."""
+
+_MOST_KEYS = 8
+
+_HEADERS = {
+    "cache-control": "no-store",
+    "connection": "close",
+    "content-security-policy": f"{POLICY}; form-action 'self'; frame-ancestors 'none'",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "same-origin",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+
+Form = Mapping[str, str]
+
+
+class Keys:
+    """The keys of those who have entered, and when each was last used."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._used: dict[str, float] = {}
+
+    def new(self) -> str:
+        """Let somebody in; of too many, the one that was idle longest must enter again."""
+        key = secrets.token_urlsafe(32)
+        self._used[key] = self._clock()
+        while len(self._used) > _MOST_KEYS:
+            del self._used[min(self._used, key=self._used.__getitem__)]
+        return key
+
+    def opens(self, key: str) -> bool:
+        """Tell whether the key is good, and take note that it was used."""
+        if key not in self._used or self._clock() - self._used[key] > IDLE_SECONDS:
+            self._used.pop(key, None)
+            return False
+        self._used[key] = self._clock()
+        return True
+
+    def forget(self, key: str) -> None:
+        """Let the key open nothing any more."""
+        self._used.pop(key, None)
+
+
+class OperatorPage:
+    """The ASGI application."""
+
+    def __init__(self, house: House, token: str, port: int) -> None:
+        self._house = house
+        self._token = token
+        self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
+        self._keys = Keys()
+        self._acts: dict[str, Callable[[Form], Html]] = {
+            "/home": self._home,
+            "/ledger": lambda form: operator_pages.ledger(form["key"], decisions.list_entries(self._house)),
+            "/plan": self._plan,
+            "/add": self._add,
+            "/approve": self._approve,
+            "/refuse": self._refuse,
+            "/end": lambda form: self._end(form, revoke=False),
+            "/revoke": lambda form: self._end(form, revoke=True),
+            "/stop": self._stop,
+        }
+
+    async def __call__(self, scope: serving.Scope, receive: serving.Receive, send: serving.Send) -> None:
+        """Answer with a page, whatever is asked."""
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        status, content = await self._answer(request)
+        title = f"Silo {self._house.name}"
+        page = document(title, content, form_action="'self'")
+        await Response(page, status, _HEADERS, "text/html")(scope, receive, send)
+
+    async def _answer(self, request: Request) -> tuple[int, Html]:
+        host = request.headers.get("host", "")
+        if host not in self._hosts:
+            return 421, operator_pages.problem("This page answers to 127.0.0.1 and localhost only.")
+        path = request.url.path
+        if request.method in ("GET", "HEAD"):
+            return (200, self._entrance()) if path == "/" else (404, operator_pages.problem("There is nothing here."))
+        if request.method != "POST" or path not in {*self._acts, "/enter", "/leave"}:
+            return 404, operator_pages.problem("There is nothing here.")
+        if request.headers.get("origin") != f"http://{host}":
+            return 403, operator_pages.problem("This was not sent from the operator's page, so nothing was done.")
+        content = await serving.read_body(
+            request, small=LONGEST_REQUEST, longest=lambda: LONGEST_REQUEST, seconds=serving.RECEIVE_SECONDS
+        )
+        if isinstance(content, int):
+            return content, operator_pages.problem(
+                "The form is too long or came too slowly, so nothing was done. Put long plans into the folder as files."
+            )
+        return await run_in_threadpool(self._act, path, _form(content))
+
+    def _act(self, path: str, form: Form) -> tuple[int, Html]:
+        if path == "/enter":
+            if not hmac.compare_digest(form.get("token", "").strip().encode(), self._token.encode()):
+                return 403, self._entrance("That is not the token.")
+            form = {"key": self._keys.new()}
+            path = "/home"
+        elif path == "/leave":
+            self._keys.forget(form.get("key", ""))
+            return 200, self._entrance("You have left.")
+        elif not self._keys.opens(form.get("key", "")):
+            return 403, self._entrance("Nothing was done: enter first, or again after a while without a click.")
+        try:
+            return 200, self._acts[path](form)
+        except RingfenceError as refused:
+            return self._refused(form, str(refused))
+        except Exception as problem:
+            serving.complain(problem)
+            return 503, operator_pages.problem("Something went wrong, and the terminal says what kind of thing.")
+
+    def _refused(self, form: Form, why: str) -> tuple[int, Html]:
+        try:
+            return 409, self._home(form, problem=why)
+        except RingfenceError as refused:  # the ledger itself is in trouble
+            return 503, operator_pages.problem(str(refused))
+
+    def _entrance(self, notice: str = "") -> Html:
+        return operator_pages.entrance(self._house.name, token_path(self._house).name, notice)
+
+    def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
+        state = decisions.status(self._house)
+        waiting = pending.pending(self._house, {plan["plan"] for plan in state["plans"]})
+        return operator_pages.home(form["key"], state, waiting, notice=notice, problem=problem)
+
+    def _waiting(self, form: Form) -> pending.Pending:
+        decided = {plan["plan"] for plan in decisions.status(self._house)["plans"]}
+        waiting = pending.pending(self._house, decided)
+        if form.get("plan") not in waiting.plans:
+            raise ApprovalError("That plan does not wait for a decision: it was decided on, or its file has changed.")
+        return waiting
+
+    def _plan(self, form: Form) -> Html:
+        plan = self._waiting(form).plans[form["plan"]]
+        return operator_pages.plan(form["key"], decisions.review_plan(self._house, plan))
+
+    def _add(self, form: Form) -> Html:
+        plan = pending.add(self._house, form.get("content", "").encode())
+        return self._home(form, notice=f"Plan {plan.digest()[:12]} waits for your decision.")
+
+    def _approve(self, form: Form) -> Html:
+        plan = self._waiting(form).plans[form["plan"]]
+        made = decisions.approve_plan(self._house, plan)
+        return self._home(
+            form, notice=f"Approved plan {form['plan'][:12]}: epsilon {made.epsilon:.4g} is reserved for it."
+        )
+
+    def _refuse(self, form: Form) -> Html:
+        pending.refuse(self._waiting(form).files[form["plan"]])
+        return self._home(form, notice=f"Refused plan {form['plan'][:12]}: it is not answered.")
+
+    def _end(self, form: Form, *, revoke: bool) -> Html:
+        if form.get("plan") not in _running(decisions.status(self._house)):
+            raise ApprovalError("That plan is not running, so there is nothing to end.")
+        decisions.end_plan(self._house, form["plan"], revoke=revoke)
+        done = "Revoked" if revoke else "Finished"
+        return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it is answered.")
+
+    def _stop(self, form: Form) -> Html:
+        stopped = _running(decisions.status(self._house))
+        for digest in stopped:
+            decisions.end_plan(self._house, digest, revoke=True)
+        return self._home(form, notice=f"Stopped: {len(stopped)} running plans were revoked, and nothing is answered.")
+
+
+def _running(state: Mapping[str, list[dict[str, str]]]) -> list[str]:
+    return [plan["plan"] for plan in state["plans"] if plan["state"] == "running"]
+
+
+def _form(content: bytes) -> dict[str, str]:
+    """Read a form; of a field that is given twice, or is not text, nothing."""
+    try:
+        fields = parse_qs(content.decode("ascii"), keep_blank_values=True, max_num_fields=10, errors="strict")
+    except ValueError:
+        return {}
+    return {name: values[0] for name, values in fields.items() if len(values) == 1}
+
+
+def token_path(house: House) -> Path:
+    """Return where the operator's token is."""
+    return house.folder / "operator.token"
+
+
+def serve(house: House, *, port: int = 0, ready: Callable[[str], None] = lambda address: None) -> None:
+    """Serve the operator's page until SIGTERM or SIGINT; `ready` is told its address. Port 0 is any free one."""
+    path = token_path(house)
+    try:
+        if not path.exists():
+            write_private(path, secrets.token_hex(32).encode())
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise SiloError(f"{path} cannot be read or written by this user: run this as the folder's owner.") from None
+    if len(token) < 32:
+        raise SiloError(f"{path} holds no token of 32 characters or more; delete it, and a new one is made.")
+    pending.folder_of(house)
+    with house.ledger():
+        pass  # one that cannot be trusted is a reason not to begin
+    try:
+        opened = socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as problem:
+        raise SiloError(f"The page cannot be served at port {port}: {problem}. Name another port.") from None
+    with closing(opened) as listening:
+        actual = listening.getsockname()[1]
+        serving.run(OperatorPage(house, token, actual), listening, lambda: ready(f"http://127.0.0.1:{actual}/"))

@@ -1,0 +1,73 @@
+"""Plans that wait for the operator's decision: files in the folder `plans` of the silo's folder.
+
+Whoever brings a plan, by whatever way, puts it there as a file or pastes it into the operator's page. That decides
+nothing: only an approval does, and it names a plan by its digest, so that a file which is changed after it was read
+approves nothing else. A refused plan's file is renamed, not deleted.
+"""
+
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.errors import PlanError, SiloError
+from ringfence.private_files import write_private
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.silo.house import House
+
+MOST_FILES = 100
+"""More files than this are not looked at: an operator decides on a few."""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """The plans that wait, by digest, and the files that hold none, with the reason."""
+
+    plans: dict[str, Plan]
+    files: dict[str, Path]
+    unreadable: dict[str, str]
+
+
+def folder_of(house: House) -> Path:
+    """Return the folder of waiting plans; make it, closed to other users, if it is not there."""
+    folder = house.folder / "plans"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise SiloError(f"The folder {folder} cannot be made: {problem.strerror}.") from None
+    return folder
+
+
+def pending(house: House, decided: Container[str]) -> Pending:
+    """Return the plans that wait; those whose digest is among the `decided` do not."""
+    found = Pending({}, {}, {})
+    for path in sorted(folder_of(house).glob("*.json"))[:MOST_FILES]:
+        try:
+            plan = load_plan(path)
+        except PlanError as problem:
+            found.unreadable[path.name] = str(problem)
+            continue
+        if plan.digest() not in decided:
+            found.plans[plan.digest()] = plan
+            found.files[plan.digest()] = path
+    return found
+
+
+def add(house: House, content: bytes) -> Plan:
+    """Let a plan wait for a decision; one that waits already stays as it is."""
+    plan = Plan.parse(content, error=PlanError)
+    path = folder_of(house) / f"{plan.digest()}.json"
+    try:
+        write_private(path, plan.canonical())
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise SiloError(f"The plan could not be kept at {path}: {problem.strerror}.") from None
+    return plan
+
+
+def refuse(path: Path) -> None:
+    """Put a waiting plan's file aside."""
+    try:
+        path.rename(path.with_name(path.name + ".refused"))
+    except OSError as problem:
+        raise SiloError(f"{path} could not be renamed: {problem.strerror}.") from None

@@ -1,0 +1,29 @@
+"""Reading TOML that somebody else may have written: a schema, a list of keys, a silo's settings."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+SIZE_LIMIT = 16 * 2**20
+
+_DOTS = 5000
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return a file's content; OSError if it cannot be read, ValueError with one phrase if it is not usable TOML.
+
+    Time and memory are bounded by the file's size: what the parser would need more for is refused.
+    """
+    with path.open("rb") as file:
+        content = file.read(SIZE_LIMIT + 1)
+    if len(content) > SIZE_LIMIT:
+        raise ValueError(f"it has more than the {SIZE_LIMIT} bytes allowed")
+    text = content.decode("utf-8")
+    # A name of n parts, a.b.c.…, costs the parser n² in time and memory, and dots that are not in names cannot be told
+    # apart from those that are without parsing.
+    if sum(line.count(".") ** 2 for line in text.splitlines()) > _DOTS**2:
+        raise ValueError(f"it has lines with thousands of dots; use shorter lines, of {_DOTS} dots in all")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None

@@ -1,0 +1,179 @@
+"""Following a run while it goes on: what everybody may know of each round, for experiment trackers and reports.
+
+Only public values pass through here: who answered, the length of the noisy average, and costs computed from the plan.
+No record, loss or accuracy can: a `Recorder` sees outcomes of rounds, which are made of messages that have left the
+silos already.
+
+    recorder = Recorder(plan, TensorBoard(Path("runs/first")))
+    result = train(plan, silos, watch=recorder)
+    recorder.end(result.statement.text())
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ringfence.errors import OutputError
+from ringfence.planning import accountant
+from ringfence.planning.charges import task_event
+from ringfence.planning.events import Event
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schedule import Task, task
+from ringfence.server.rounds import Outcome
+
+MARKS = 40
+"""In so many rounds of a run, evenly spread, the costs so far are computed: sampled batches take a while to compose."""
+
+FOLLOWED = 8
+"""Costs are computed for so many silos: those that the plan allows the most, which bound all others'."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What everybody may know of a round that is over.
+
+    `update_norm` is the length of the averaged answers and `noise_norm` what their noise alone makes of it, the root
+    of its mean square; None where nobody answered, or where correlated or shuffled noise
+    has no such level. `epsilon` says what
+    the answers used so far have cost each followed silo, at its delta in the plan; it is empty between marks.
+    """
+
+    round: int
+    answered: tuple[str, ...]
+    refused: Mapping[str, str]
+    update_norm: float | None
+    noise_norm: float | None
+    epsilon: Mapping[str, float]
+
+
+class Tracker(Protocol):
+    """Whoever wants to follow a run."""
+
+    def begin(self, plan: Plan) -> None:
+        """Take note of a run that begins, or is gone on with."""
+
+    def round(self, progress: Progress) -> None:
+        """Take note of a round that is over. A run that is gone on with tells its earlier rounds again."""
+
+    def end(self, statement: str) -> None:
+        """Take note of the end, and of what the run's guarantees are."""
+
+
+def marks(plan: Plan) -> frozenset[int]:
+    """Return the rounds after which costs are computed: the first, the last, and some between."""
+    last = plan.exchanges - 1
+    return frozenset(round(last * k / (MARKS - 1)) for k in range(MARKS))
+
+
+class Recorder:
+    """Watches a run's rounds, keeps what a report shows of them, and tells trackers.
+
+    It is what `train` and `conduct` take as `watch`.
+    """
+
+    def __init__(self, plan: Plan, *trackers: Tracker) -> None:
+        self.plan = plan
+        self.rounds: list[Progress] = []
+        self.followed = sorted(plan.silos, key=lambda terms: -terms.epsilon)[:FOLLOWED]
+        self._trackers = trackers
+        self._marks = marks(plan)
+        self._work: dict[str, Counter[Task]] = {terms.name: Counter() for terms in self.followed}
+        self._gradients: Counter[str] = Counter()
+        self._events: dict[tuple[str, Task], Event] = {}
+        self._costs: dict[tuple[frozenset[tuple[Event, int]], float], float] = {}
+        for tracker in trackers:
+            tracker.begin(plan)
+
+    def __call__(self, outcome: Outcome) -> None:
+        """Take note of a round that is over."""
+        noise = self._noise_norm(outcome)
+        for terms in self.followed:
+            if terms.name in outcome.answered:
+                self._work[terms.name][self._task(terms.name, outcome.round)] += 1
+        if outcome.round >= self.plan.preliminaries:
+            self._gradients.update(outcome.answered)
+        progress = Progress(
+            outcome.round,
+            outcome.answered,
+            outcome.refused,
+            outcome.update_norm,
+            noise,
+            {terms.name: self.epsilon(terms.name) for terms in self.followed} if outcome.round in self._marks else {},
+        )
+        self.rounds.append(progress)
+        for tracker in self._trackers:
+            tracker.round(progress)
+
+    def end(self, statement: str) -> None:
+        """Tell trackers that the run is over."""
+        for tracker in self._trackers:
+            tracker.end(statement)
+
+    def epsilon(self, silo: str) -> float:
+        """Return what the answers of a followed silo that were used so far have cost it, at its delta in the plan."""
+        terms = self.plan.terms(silo)
+        assert terms is not None  # noqa: S101 (it is of this plan)
+        events: Counter[Event] = Counter()
+        for work, count in self._work[silo].items():
+            if (silo, work) not in self._events:
+                self._events[silo, work] = task_event(self.plan, terms, work)
+            events[self._events[silo, work]] += count
+        key = (frozenset(events.items()), terms.delta)
+        if key not in self._costs:  # silos on equal terms cost the same
+            self._costs[key] = accountant.epsilon(list(events.items()), terms.delta)
+        return self._costs[key]
+
+    def _task(self, silo: str, round: int) -> Task:
+        terms = self.plan.terms(silo)
+        assert terms is not None  # noqa: S101 (it is of this plan)
+        return task(self.plan, terms, round, self._gradients[silo])
+
+    def _noise_norm(self, outcome: Outcome) -> float | None:
+        """Return √(length·Σ(N/M·p_i·σ_i)²): the averaged answers are those of `server.rounds.mean_update`."""
+        if not outcome.answered or self.plan.correlation or self.plan.shuffle is not None:
+            return None
+        share = len(self.plan.silos) / len(outcome.answered)
+        weights = {terms.name: terms.weight for terms in self.plan.silos}
+        work = {name: self._task(name, outcome.round) for name in outcome.answered}
+        length = max(task.length for task in work.values())
+        return math.sqrt(length) * math.hypot(*(share * weights[name] * task.sigma for name, task in work.items()))
+
+
+class TensorBoard:
+    """Writes a run into a folder that TensorBoard shows. Needs the extra `tracking`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboardX import SummaryWriter
+        except ModuleNotFoundError as missing:
+            raise OutputError(
+                f"Tracking needs '{missing.name}', which is not installed: pip install \"ringfence[tracking]\"."
+            ) from None
+        try:
+            self._writer: Any = SummaryWriter(str(folder))
+        except OSError as problem:
+            raise OutputError(f"{folder} cannot be written: {problem.strerror}. Name another folder.") from None
+
+    def begin(self, plan: Plan) -> None:
+        """Write down which plan it is."""
+        self._writer.add_text("plan", f"{plan.digest()}: {plan.algorithm.name}, {plan.rounds} rounds", 0)
+
+    def round(self, progress: Progress) -> None:
+        """Write a round's numbers."""
+        self._writer.add_scalar("silos/answered", len(progress.answered), progress.round)
+        self._writer.add_scalar("silos/refused", len(progress.refused), progress.round)
+        if progress.update_norm is not None:
+            self._writer.add_scalar("update/norm", progress.update_norm, progress.round)
+        if progress.noise_norm is not None:
+            self._writer.add_scalar("update/noise", progress.noise_norm, progress.round)
+        for name, epsilon in progress.epsilon.items():
+            self._writer.add_scalar(f"epsilon/{name}", epsilon, progress.round)
+        self._writer.flush()  # a run that is stopped shows how far it came
+
+    def end(self, statement: str) -> None:
+        """Write the statement, and close the file."""
+        self._writer.add_text("statement", "\n".join(f"    {line}" for line in statement.split("\n")), 0)
+        self._writer.close()

@@ -1,0 +1,182 @@
+"""Every mechanism is attacked through the real gate: honest silos pass, and every sabotage is found out.
+
+An honest audit fails here by chance with probability 2e-6 at most. Whoever changes the noise of any mechanism, its
+sampling or its sensitivity makes one of the first tests fail.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.audit import game
+from ringfence.audit.game import Report, audit, default_rounds, default_runs, play
+from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.errors import AccountingError, PlanError
+from ringfence.planning import charges, events, shuffling
+from ringfence.silo import gate, mechanism, randomness
+
+SMALL = Question(10.0, 1e-5, 32, 2)
+RUNS = 60
+
+
+def small_audit(name: str, sabotage: str = NONE) -> Report:
+    """A survey has one canary, and so one number, in every run: it needs more of them, and noise that prevails."""
+    if MECHANISMS[name].canaries(SMALL) == 1:
+        return audit(name, replace(SMALL, epsilon=1.0), runs=200, sabotage=sabotage)
+    return audit(name, SMALL, runs=6 if MECHANISMS[name].runs else 40, sabotage=sabotage)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_an_honest_silo_keeps_its_claim(name: str) -> None:
+    report = small_audit(name)
+    assert list(report.findings()) == []
+    assert not report.refuted
+    if not name.startswith("shuffled"):  # whose coins are whole numbers
+        assert report.epsilon_claimed == pytest.approx(report.question.epsilon, rel=1e-4)
+    assert report.epsilon_claimed <= report.question.epsilon or MECHANISMS[name].alone
+    assert report.epsilon_lower < report.epsilon_claimed
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_half_of_the_noise_is_noticed_in_every_mechanism(name: str) -> None:
+    report = small_audit(name, sabotage="half-noise")
+    assert report.noise_refutes
+    assert "squares" in " ".join(report.findings())
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        *(("full", mode) for mode in SABOTAGES if mode not in (NONE, "half-noise", "wrong-sensitivity")),
+        ("fixed", "with-replacement"),
+        ("one-pass", "with-replacement"),
+        ("one-pass", "reuse-noise"),
+        ("correlated", "reuse-noise"),
+    ],
+)
+def test_every_sabotage_is_refuted(name: str, mode: str) -> None:
+    """Here at a large epsilon, where little is enough; `make audit` does this to all of them at the default size."""
+    report = audit(name, SMALL, runs=RUNS, sabotage=mode)
+    assert report.refuted
+    assert list(report.findings())
+
+
+@pytest.mark.parametrize(
+    ("mode", "epsilon", "rounds"),
+    [("skip-clip", 10.0, 1), ("repeat-round", 1.0, 1), ("reuse-noise", 1.0, 2), ("with-replacement", 10.0, 1)],
+)
+def test_every_sabotage_of_counts_is_refuted(mode: str, epsilon: float, rounds: int) -> None:
+    """By squares, of which few runs have enough. The guesses need more runs: see `make audit`."""
+    assert audit("shuffled-alone", Question(epsilon, 1e-5, 32, rounds), runs=16, sabotage=mode).noise_refutes
+
+
+def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
+    """The attack needs a hundred runs to show it; here it is seen that the ledger is fooled, and the adversary not."""
+    mechanism = MECHANISMS["shuffled-alone"]
+    question = Question(3.0, 1e-5, 8, 1)
+    [honest], [fooled] = play(mechanism, question, 1), play(mechanism, question, 1, "wrong-sensitivity")
+    shifts = [2 * float(np.sqrt(run.observations[0].power()[0])) for run in (honest, fooled)]
+    assert fooled.claim.epsilon == pytest.approx(honest.claim.epsilon, rel=0.1)
+    assert shifts[1] == pytest.approx(2 * shifts[0], rel=0.1)
+
+
+def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:
+    """The plan's epsilon for a total, its `alone_epsilon` for the silo's own counts; both from one ledger."""
+    for name in ("shuffled", "shuffled-alone"):
+        [plan] = MECHANISMS[name].plans(SMALL)
+        [run] = play(MECHANISMS[name], SMALL, 1)
+        own = plan.silos[0]
+        assert own.alone_epsilon is not None
+        if name == "shuffled":
+            assert 0.9 * own.epsilon < run.claim.epsilon <= own.epsilon
+        else:
+            assert run.claim.epsilon == pytest.approx(own.alone_epsilon, rel=1e-5)
+            assert run.claim.epsilon > 1.3 * own.epsilon
+
+
+@pytest.mark.parametrize("mode", ["half-noise", "wrong-sensitivity"])
+def test_too_little_noise_is_refuted_by_the_attack_itself(mode: str) -> None:
+    report = audit("full", Question(3.0, 1e-5, 48, 1), runs=300, sabotage=mode)
+    assert report.game_refutes
+    assert report.noise_refutes == (mode == "half-noise")  # with a wrong sensitivity the noise is just as planned
+    assert report.epsilon_lower > report.epsilon_claimed
+
+
+def test_local_sgd_is_audited_in_the_simulator() -> None:
+    assert not audit("local-sgd", SMALL, runs=500).refuted
+    assert audit("local-sgd", SMALL, runs=500, sabotage="root-half-noise").refuted
+
+
+def test_the_claim_is_what_the_ledger_charged_for_all_plans_together() -> None:
+    [run] = play(MECHANISMS["several-plans"], SMALL, 1)
+    assert sorted((type(event).__name__, count) for event, count in run.claim.events) == [
+        ("GaussianRelease", 1),
+        ("PoissonRelease", 1),
+    ]
+    assert run.claim.epsilon == pytest.approx(10.0, rel=1e-4)
+    assert len(run.observations) == 2
+
+
+def test_runs_share_neither_coins_nor_noise() -> None:
+    first, second = play(MECHANISMS["full"], SMALL, 2)
+    assert not np.array_equal(first.coins, second.coins)
+    assert not np.any(first.observations[0].numbers == second.observations[0].numbers)
+
+
+def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
+    touched = [(randomness, "gaussian_noise"), (randomness, "heads"), (randomness, "_participation"),
+               (mechanism, "clipped_mean"), (events, "shift_of"), (charges, "shift_of"),
+               (charges, "BinomialRelease"), (shuffling, "binomial_shift"), (gate, "Gate")]  # fmt: skip
+    before = [getattr(module, name) for module, name in touched]
+    for mode in SABOTAGES:
+        with pytest.raises(ZeroDivisionError), sabotaged(mode):
+            1 / 0  # noqa: B018
+        assert [getattr(module, name) for module, name in touched] == before
+
+
+def test_the_silos_code_knows_nothing_of_sabotage() -> None:
+    for file in (Path(gate.__file__).parent).glob("*.py"):
+        assert "sabotage" not in file.read_text()
+
+
+def test_fewer_canaries_play_more_runs() -> None:
+    question = Question(3.0, 1e-5, 1000, 4)
+    assert default_runs("full", question) == game.RUNS
+    assert default_runs("full", Question(3.0, 1e-5, 32, 4)) == 2 * game.RUNS
+    assert default_runs("survey", question) == 4 * game.RUNS
+    assert default_runs("local-sgd", question) == game.RUNS
+    assert default_runs("shuffled", question) == MECHANISMS["shuffled"].runs
+
+
+def test_every_plan_of_a_run_has_two_rounds_by_default_so_that_noise_cannot_be_reused_unseen() -> None:
+    for name in MECHANISMS:
+        plans = MECHANISMS[name].plans(Question(3.0, 1e-5, 64, default_rounds(name)))
+        assert all(plan.rounds == 2 for plan in plans) or "reuse-noise" in MECHANISMS[name].not_played
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_silos_of_other_sizes_can_be_audited(name: str) -> None:
+    """More records than canaries, rounds that do not divide the records, and single rounds."""
+    for question in (Question(3.0, 1e-6, 101, 3), Question(1.0, 1e-6, 5, 1)):
+        assert not audit(name, question, runs=1 if MECHANISMS[name].runs else 3).refuted
+
+
+def test_what_cannot_be_audited_is_refused_in_words() -> None:
+    with pytest.raises(PlanError, match=r"no mechanism 'magic'; choose one of full, .*local-sgd"):
+        audit("magic", SMALL, runs=1)
+    with pytest.raises(PlanError, match=r"no sabotage 'arson'; choose one of none, half-noise"):
+        audit("full", SMALL, runs=1, sabotage="arson")
+    with pytest.raises(PlanError, match="'skip-clip' is not played against 'survey'"):
+        audit("survey", SMALL, runs=1, sabotage="skip-clip")
+    with pytest.raises(PlanError, match="local-sgd has none"):
+        audit("local-sgd", SMALL, runs=1, sabotage="repeat-round")
+    with pytest.raises(PlanError, match="needs a record for each"):
+        audit("one-pass", Question(1.0, 1e-6, 2, 3), runs=1)
+    with pytest.raises(AccountingError, match="runs must be a whole number"):
+        audit("full", SMALL, runs=0)
+    for bad in ((0.0, 1e-5, 32, 2), (1.0, 1.0, 32, 2), (1.0, 1e-5, 0, 2), (1.0, 1e-5, 32, 0)):
+        with pytest.raises(AccountingError):
+            Question(*bad)

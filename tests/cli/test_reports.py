@@ -1,0 +1,85 @@
+"""Reports and trackers from the command line: where they go, what they refuse, and that refusing costs nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+
+
+def test_a_report_is_written_beside_the_model(federation: Federation, ringfence: Ringfence) -> None:
+    done = ringfence(*federation.train("--rounds", "5", "--out", str(federation.folder / "model.json")))
+    page = federation.folder / "model.html"
+    assert f"report {page}" in done.stdout
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_without_a_model_file_a_report_is_written_with_the_ledgers_or_where_it_is_asked_for(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    first = ringfence_json(*federation.train("--rounds", "5"))
+    assert [str(path) for path in federation.folder.rglob("*.html")] == [first["report"]]
+    assert list(Path(first["report"]).parent.glob("*.ledger"))
+    page = federation.folder / "elsewhere.html"
+    second = ringfence_json(*federation.train("--rounds", "5", "--report", str(page)))
+    assert second["report"] == str(page)
+    assert second["plan"] in page.read_text()
+
+
+def test_no_report_writes_none(federation: Federation, ringfence_json: Json) -> None:
+    model = federation.folder / "model.json"
+    assert "report" not in ringfence_json(*federation.train("--rounds", "5", "--out", str(model), "--no-report"))
+    assert model.exists()
+    assert list(federation.folder.glob("*.html")) == []
+
+
+def test_figures_and_a_tracker_get_folders_of_their_own(federation: Federation, ringfence_json: Json) -> None:
+    figures, board = federation.folder / "figures", federation.folder / "board"
+    page = federation.folder / "page.html"
+    ringfence_json(
+        *federation.train("--rounds", "5", "--report", str(page), "--figures", str(figures), "--track", str(board))
+    )
+    assert len(list(figures.glob("*.svg"))) == 5
+    assert len(list(board.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--report", "page.html", "--no-report"], "choose one of the two"),
+        (["--figures", "figures", "--no-report"], "name its file with --report"),
+        (["--report", "missing/page.html"], "there is no folder"),
+        (["--report", "model.json", "--out", "model.json"], "cannot both be written"),
+        (["--track", "north.csv/board"], "Name another folder"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_spent(
+    federation: Federation, ringfence: Ringfence, monkeypatch: pytest.MonkeyPatch, options: list[str], says: str
+) -> None:
+    monkeypatch.chdir(federation.folder)
+    check_one_sentence(ringfence(*federation.train(*options)), says)
+    assert federation.ledgers() == {}
+    assert not Path("model.json").exists()
+
+
+def test_a_shuffled_runs_report_says_what_holds_if_the_shuffler_helps_the_server(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    page = federation.folder / "page.html"
+    content = ringfence_json(*federation.train("--trust", "shuffler", "--rounds", "5", "--report", str(page)))
+    shown = page.read_text()
+    assert "If the shuffler works together with the server" in shown
+    assert "What if epsilon were another" in shown
+    for silo in content["silos"].values():
+        assert f"{silo['alone_epsilon']:.4g}" in shown
+
+
+def test_an_audits_report_is_written_where_it_is_asked_for_also_when_the_claim_is_refuted(
+    ringfence: Ringfence, tmp_path: Path
+) -> None:
+    page = tmp_path / "audit.html"
+    small = ("audit", "--epsilon", "10", "--records", "32", "--runs", "100", "--report", str(page))
+    assert ringfence(*small).returncode == 0
+    assert "The audit does not refute the claim" in page.read_text()
+    assert ringfence(*small, "--sabotage", "half-noise").returncode == 1
+    assert "REFUTED" in page.read_text()

@@ -1,0 +1,213 @@
+"""Every parser that reads bytes from outside, with bytes that it accepts. All are real ones, made once."""
+
+import csv
+import hashlib
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.cli.server import _file_of_doors
+from ringfence.deployment.door import Door
+from ringfence.deployment.shuffling import ShufflerClient, _meaning
+from ringfence.errors import CertificateError, SiloError
+from ringfence.model import Model
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.private_files import read_key
+from ringfence.protocol.encoding import column_types
+from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, RoundRequest, SealedUpdate, pack, parse_answer
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.protocol.schema import Schema, load_schema
+from ringfence.protocol.shuffle import Batch, load_keys
+from ringfence.report.verify import verify
+from ringfence.server import transcript
+from ringfence.silo.certificate import certify
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.gate import Gate
+from ringfence.silo.house import House
+from ringfence.silo.records import load_records
+from tests.protocol import plan_document
+from tests.silo.agents import SCHEMA, make_house
+
+Reader = Callable[[bytes], object]
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What reads, and something that it reads."""
+
+    read: Reader
+    valid: bytes
+
+
+def from_file(read: Callable[[Path], object], name: str = "content") -> Reader:
+    """Let a reader of files read bytes."""
+    folder = Path(_folder().name)
+
+    def reader(content: bytes) -> object:
+        path = folder / name
+        path.write_bytes(content)
+        return read(path)
+
+    return reader
+
+
+@cache
+def _folder() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="fuzz-")
+
+
+def messages() -> dict[str, Parser]:
+    """What crosses the wire."""
+    plan = "0123456789abcdef" * 4
+    request = RoundRequest.at(plan, 3, np.array([1.0, -2.5]))
+    update = NoisyUpdate(plan=plan, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
+    sealed = SealedUpdate(plan=plan, round=0, silo="north", envelope="AAAA", signature="0a" * 64)
+    refusal = Refusal(plan=plan, round=3, silo="north", reason=Reason.BUDGET)
+    batch = Batch(plan=plan, round=0, silos=2, messages="AAAA")
+    return {
+        "request": Parser(RoundRequest.from_bytes, request.to_bytes()),
+        "update": Parser(parse_answer, update.to_bytes()),
+        "sealed update": Parser(parse_answer, sealed.to_bytes()),
+        "sealed deposit": Parser(SealedUpdate.from_bytes, sealed.to_bytes()),
+        "refusal": Parser(parse_answer, refusal.to_bytes()),
+        "batch": Parser(Batch.from_bytes, batch.to_bytes()),
+        "a shuffler's sentence": Parser(
+            lambda content: _meaning(422, content), b'{"refused":"x","error":"A sentence."}'
+        ),
+    }
+
+
+def documents() -> dict[str, Parser]:
+    """What parties hand each other as files, in JSON."""
+    plan = plan_document.parse(plan_document.DOCUMENT)
+    model = Model.of(plan, np.zeros(plan.dimension), {"north": 3})
+    read_plan = from_file(load_plan)
+    kinds = {
+        "plain": {},
+        "surveyed": plan_document.SURVEY,
+        "one-pass": plan_document.ONE_PASS | {"correlation": 0.5},
+        "localized": plan_document.LOCALIZED,
+        "staged": plan_document.STAGES,
+        "shuffled": plan_document.SHUFFLED,
+    }
+    plans = {
+        f"{name} plan": Parser(read_plan, json.dumps(plan_document.edited(edits)).encode())
+        for name, edits in kinds.items()
+    }
+    return plans | {
+        "model": Parser(from_file(Model.load), model.canonical()),
+        "certificate": Parser(verify, certificate()),
+        "signed certificate": Parser(_verify_signed_again, certificate()),
+        "transcript": Parser(from_file(_read_transcript, transcript.NAME), a_transcript()),
+        "checked transcript": Parser(_read_checked, transcript.Header(plan=plan, seed=7).canonical()),
+    }
+
+
+def files() -> dict[str, Parser]:
+    """What an operator is given, or has written."""
+    key = b"5e" * 32
+    keys = b'server = "%s"\nshuffler = "%s"\n[silos]\nnorth = "%s"\n' % (key, key, key)
+    silo = b'name = "clinic"\ndata_file = "x.csv"\nschema_file = "x.toml"\ntarget = "ill"\nport = 0\n'
+    schema = load_schema_of(SCHEMA)
+    return {
+        "schema": Parser(from_file(lambda path: load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
+        "keys": Parser(from_file(load_keys), keys),
+        "silo.toml": Parser(from_file(lambda path: House.open(path.parent), "silo.toml"), silo),
+        "courier.toml": Parser(from_file(_knock), b'port = 9\ntoken_file = "token"\n'),
+        "doors": Parser(from_file(_file_of_doors), b'clinic = "folders/clinic"\nwest = "unix:/x"\n'),
+        "private key": Parser(from_file(lambda path: read_key(path, SiloError)), key + b"\n"),
+        "token": Parser(from_file(lambda path: ShufflerClient.read("http://127.0.0.1:9", path)), b"ab" * 32),
+        "records": Parser(from_file(lambda path: load_records(path, schema)), table([["0.1", "-0.2", "1", "no"]] * 3)),
+        "columns": Parser(from_file(column_types), table([["0.1", "x", "1", "no"]] * 3)),
+    }
+
+
+def table(rows: list[list[str]]) -> bytes:
+    """Return a table of the tests' schema as CSV."""
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([["a", "b", "c", "ill"], *rows])
+    return text.getvalue().encode()
+
+
+def load_schema_of(text: str) -> Schema:
+    """Parse a schema that is right."""
+    return from_file(lambda path: load_schema(path, "ill"), "right.toml")(text.encode())  # type: ignore[return-value]
+
+
+def _knock(path: Path) -> object:
+    path.with_name("token").write_text("ab" * 32)
+    return Door.read(path, patience=0.0).is_open()
+
+
+@cache
+def house() -> House:
+    """A silo that has answered two rounds of a plan."""
+    made = make_house(Path(_folder().name))
+    plan = make_plan(load_schema_of(SCHEMA), [Member("clinic", 40, 1.0, 1e-6)], rounds=3, survey=False)
+    approve_plan(made, plan)
+    with made.ledger() as ledger:
+        gate = Gate(made.records(), ledger, made.key())
+        for round in range(2):
+            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+    return made
+
+
+@cache
+def certificate() -> bytes:
+    """The certificate of that silo."""
+    return certify(house()).to_file()
+
+
+def _verify_signed_again(content: bytes) -> object:
+    """Check a certificate after repairing its hash chain, so that what is changed in it gets past the hashes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from ringfence.protocol.certificate import Certificate
+    from ringfence.silo.chain import GENESIS, entry_hash
+
+    parsed = Certificate.parse(content, error=CertificateError)
+    previous, entries = GENESIS, []
+    for entry in parsed.entries:
+        payload = entry.payload if entry.plan is None else hashlib.sha256(entry.plan.canonical()).hexdigest()
+        previous = entry_hash(previous, entry.number, entry.time, entry.kind, entry.body, payload)
+        entries.append(entry.model_copy(update={"payload": payload, "hash": previous}))
+    changes: dict[str, Any] = {"entries": tuple(entries), "head": previous}
+    again = parsed.model_copy(update=changes)
+    signature = Ed25519PrivateKey.from_private_bytes(house().key()).sign(again.signed_bytes()).hex()
+    return verify(again.model_copy(update={"signature": signature}).to_file())
+
+
+def a_transcript() -> bytes:
+    """A transcript of one round."""
+    plan: Plan = plan_document.parse(plan_document.DOCUMENT)
+    entries: list[transcript.Header | transcript.Entry] = [
+        transcript.Header(plan=plan, seed=7),
+        transcript.Asked(round=0, silos=("north",), request="0" * 64),
+        transcript.Answered.of(0, "north", b"anything"),
+        transcript.Mixed(round=0, silos=2, totals="AAAAAAAAAAA="),
+        transcript.Closed(round=0, answered=("north",)),
+    ]
+    return b"".join(map(transcript.to_line, entries))
+
+
+def _read_transcript(path: Path) -> object:
+    _, entries = transcript.read(path.parent)
+    return [entry.answer() if isinstance(entry, transcript.Answered) else entry for entry in entries]
+
+
+def _read_checked(content: bytes) -> object:
+    """Read a line whose check is right, whatever its content."""
+    check = hashlib.sha256(content).hexdigest()[:32].encode()
+    return transcript.from_line(b'{"check":"' + check + b'","entry":' + content + b"}\n")
+
+
+def everything() -> dict[str, Parser]:
+    """All of them."""
+    return messages() | documents() | files()

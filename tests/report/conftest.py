@@ -1,0 +1,125 @@
+"""One page of every kind of report, made by real runs."""
+
+import csv
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence import workflow
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.wishes import Wishes
+from ringfence.protocol.messages import RoundRequest
+from ringfence.protocol.schema import Schema
+from ringfence.report.audited import audit_report
+from ringfence.report.conducted import report
+from ringfence.report.conducted_page import conducted_report
+from ringfence.report.page import Report
+from ringfence.report.reproduced import write_single_page
+from ringfence.report.trained import train_report
+from ringfence.server.conduct import conduct
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.records import Records
+from ringfence.tracking import Recorder
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "<img src=x onerror=alert(1)>&amp;"
+"""A silo's name, chosen by whoever runs that silo."""
+
+SCHEMA = """
+columns.age = {type = "numeric", lower = 0, upper = 100}
+columns.dose = {type = "numeric", lower = 0, upper = 10}
+columns.ill = {type = "categorical", categories = ["no", "yes"]}
+"""
+
+AUDIT = {
+    "epsilon_claimed": 3.0, "epsilon_lower": 2.61, "confidence": 0.999999, "refuted": False,
+    "epsilon_lower_any_mechanism": 0.7, "delta": 1e-5, "mechanism": "full", "sabotage": "none", "records": 64,
+    "rounds": 2, "runs": 1200, "score": 0.9021, "score_allowed": 0.91, "score_lower": 0.9, "findings": [],
+}  # fmt: skip
+
+Trained = tuple[Report, workflow.Outcomes, Recorder]
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two silos' records; one silo's name is hostile."""
+    folder = tmp_path_factory.mktemp("silos")
+    random = np.random.default_rng(3)
+    (folder / "schema.toml").write_text(SCHEMA)
+    paths = [folder / "clinic.csv", folder / f"{HOSTILE}.csv"]
+    for path in paths:
+        with path.open("w", newline="") as file:
+            rows = csv.writer(file)
+            rows.writerow(["age", "dose", "ill"])
+            for _ in range(150):
+                age, dose = random.uniform(0, 100), random.uniform(0, 10)
+                rows.writerow([f"{age:.4f}", f"{dose:.4f}", "yes" if age / 10 > dose else "no"])
+    return paths
+
+
+@pytest.fixture(scope="session")
+def trained(files: list[Path]) -> Callable[..., Trained]:
+    """Train and return the report; keywords change the request."""
+
+    def train(**changes: object) -> Trained:
+        recorders: list[Recorder] = []
+        request = workflow.Request(
+            **{  # type: ignore[arg-type]
+                "files": files, "schema": files[0].parent / "schema.toml", "target": "ill",
+                "wishes": Wishes(epsilon=2.0, rounds=12), "seed": 1, **changes,
+            }
+        )  # fmt: skip
+        outcomes = workflow.train_files(
+            request,
+            planned=lambda plan: recorders.append(Recorder(plan)),
+            watch=lambda outcome: recorders[0](outcome),  # noqa: PLW0108 (there is none yet)
+        )
+        proposals = workflow.what_if(request.wishes, outcomes.proposal.plan)
+        return train_report(outcomes, recorders[0].rounds, what_if=proposals, cap=9.0), outcomes, recorders[0]
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """A server's run over three silos, one of which answers only at first."""
+    folder = tmp_path_factory.mktemp("conducted")
+    names = ["north", HOSTILE, "west"]
+    plan = make_plan(schema, [Member(name, 40, 1.0, 1e-6) for name in names], rounds=6, survey=False)
+    with ExitStack() as opened:
+        gates: dict[str, Gate] = {}
+        for place, name in enumerate(names):
+            ledger = Ledger.create(folder / f"{place}.ledger", silo=name, budget=Budget(2.0, 1e-6))
+            gates[name] = Gate(records, opened.enter_context(ledger))
+            gates[name].approve(plan)
+
+        def exchange(content: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], _: float) -> None:
+            request = RoundRequest.from_bytes(content)
+            for name in silos:
+                if name != "west" or request.round < 2:
+                    arrived(name, gates[name].answer(request).to_bytes())
+
+        recorder = Recorder(plan)
+        trained = conduct(plan, exchange, folder / "run", seconds=0.05, watch=recorder)
+    return conducted_report(plan, report(folder / "run", trained), recorder.rounds)
+
+
+@pytest.fixture(scope="session")
+def pages(
+    trained: Callable[..., Trained], conducted: Report, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    """The files of all kinds of reports."""
+    folder = tmp_path_factory.mktemp("pages")
+    trained()[0].write(folder / "train.html")
+    conducted.write(folder / "server-run.html")
+    audit_report(AUDIT, ["Not refuted: the attack did no better than the claim allows.", "No proof."]).write(
+        folder / "audit.html"
+    )
+    shutil.copytree(ROOT / "docs" / "results" / "mnist", folder / "mnist")
+    written = write_single_page(folder / "mnist" / "index.md")
+    return {**{path.stem: path for path in folder.glob("*.html")}, "reproduce": written}

@@ -1,0 +1,111 @@
+"""Every kind of report, looked at in a real browser."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.browser import PHONE, Visit, Window
+from tests.report.conftest import HOSTILE
+
+KINDS = ["train", "server-run", "audit", "reproduce"]
+
+BOXES = """
+[...document.querySelectorAll('figure svg, img')].map(element => {
+  const box = element.getBoundingClientRect();
+  const loaded = element.tagName !== 'IMG' || element.naturalWidth > 0;
+  return [box.width, box.height, loaded && (element.getAttribute('aria-label') || element.alt || '').length > 0];
+})
+"""
+CUT_OFF = """
+[...document.querySelectorAll('svg text')].filter(text => {
+  const [inner, outer] = [text.getBoundingClientRect(), text.ownerSVGElement.getBoundingClientRect()];
+  return inner.left < outer.left - 1 || inner.right > outer.right + 1 || inner.bottom > outer.bottom + 1;
+}).map(text => text.textContent)
+"""
+SMALLEST_TEXT = """
+Math.min(99, ...[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height))
+"""
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which report."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
+    """The report, opened once."""
+    return window.open(pages[kind].as_uri())
+
+
+def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
+    figures = visit.page.evaluate(BOXES)
+    assert len(figures) == {"train": 5, "server-run": 3, "audit": 1, "reproduce": 2}[kind]
+    for width, height, described in figures:
+        assert width > 300
+        assert height > 80
+        assert described
+    assert visit.page.evaluate(CUT_OFF) == []
+    assert visit.console == []
+
+
+def test_a_page_asks_for_nothing_but_itself(visit: Visit, pages: dict[str, Path], kind: str) -> None:
+    visit.page.wait_for_load_state("networkidle")
+    assert visit.requests[0] == pages[kind].as_uri()
+    assert visit.elsewhere(pages[kind].as_uri()) == []
+    assert visit.page.locator("script, iframe, object, embed, form").count() == 0
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways_and_in_letters_of_a_readable_size(visit: Visit) -> None:
+    visit.resize(PHONE)
+    assert visit.overflow() == 0
+    assert visit.page.evaluate(SMALLEST_TEXT) >= 10
+    assert visit.page.evaluate("parseFloat(getComputedStyle(document.querySelector('p')).fontSize)") >= 13
+    visit.resize(1000)
+
+
+def test_printed_all_sections_are_there(visit: Visit, kind: str) -> None:
+    headings = visit.page.locator("h1, h2, h3").all_inner_texts()
+    visit.page.emulate_media(media="print")
+    shown = [heading.inner_text() for heading in visit.page.locator("h1, h2, h3").all() if heading.is_visible()]
+    printed = visit.page.pdf(format="A4", outline=True, tagged=True, prefer_css_page_size=True)
+    visit.page.emulate_media(media="screen")
+    assert shown == headings
+    assert printed.startswith(b"%PDF")
+    assert len(re.findall(rb"/Type /Page\b", printed)) >= (1 if kind == "audit" else 2)
+    assert len(re.findall(rb"/Title ", printed)) >= len(headings)  # the outline has an entry for each
+
+
+def test_headings_are_in_order_and_every_table_has_a_name(visit: Visit) -> None:
+    names = visit.page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName)")
+    levels = [int(name[1]) for name in names]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    regions = visit.page.locator("div.scroll")
+    assert visit.page.locator("table").count() == regions.count() > 0
+    assert all(region.get_attribute("aria-label") for region in regions.all())
+
+
+def test_a_hostile_silo_name_stays_text(visit: Visit, kind: str) -> None:
+    if kind in ("train", "server-run"):
+        assert visit.page.get_by_role("rowheader", name=HOSTILE, exact=True).count() >= 1
+        assert visit.page.locator("img").count() == 0
+    assert visit.page.locator("[onerror]").count() == 0
+
+
+def test_a_script_that_got_into_a_page_would_not_run(window: Window, pages: dict[str, Path], tmp_path: Path) -> None:
+    spoiled = tmp_path / "spoiled.html"
+    spoiled.write_text(pages["train"].read_text().replace("<main>", "<main><script>window.ran = true</script>"))
+    visit = window.open(spoiled.as_uri())
+    assert visit.page.evaluate("window.ran") is None
+    assert any("Content Security Policy" in line for line in visit.console)
+
+
+def test_scrolling_parts_are_reached_by_keyboard(window: Window, pages: dict[str, Path]) -> None:
+    page = window.open(pages["train"].as_uri(), width=PHONE).page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "region"

@@ -1,0 +1,149 @@
+"""What stands in reports: public values, the ledgers' numbers, and nothing measured on records without a warning."""
+
+import re
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.errors import OutputError
+from ringfence.planning.wishes import Wishes
+from ringfence.protocol.losses import Logistic
+from ringfence.report.audited import audit_report
+from ringfence.report.conducted_page import conducted_report
+from ringfence.report.page import Report
+from ringfence.report.reproduced import write_single_page
+from ringfence.report.trained import train_report
+from ringfence.silo.records import load_records
+from tests.report.conftest import AUDIT, HOSTILE, Trained
+from tests.support import MakePlan
+
+
+def words(report: Report) -> str:
+    """The page's text without its tags, in one line."""
+    body = report.html().split("<body>")[1]
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
+
+
+@pytest.fixture(scope="module")
+def run(trained: Callable[..., Trained]) -> Trained:
+    return trained()
+
+
+def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained) -> None:
+    report, outcomes, _ = run
+    text = words(report)
+    statement = outcomes.result.statement
+    assert "In words: whoever sees every message a silo ever sent" in text
+    assert "What is not protected" in text
+    for silo in statement.silos.values():
+        assert f"{silo.records} {silo.rounds} {silo.epsilon:.4g}" in text
+    assert outcomes.proposal.plan.digest() in text
+
+
+def test_what_was_measured_on_held_out_records_is_marked_as_not_private(run: Trained) -> None:
+    text = words(run[0])
+    assert text.count("NOT PRIVATE") == 2
+    assert text.index("NOT PRIVATE") < text.index("Who is protected")
+    assert "not private" in run[0].figures["held-out-loss"].lower()  # type: ignore[union-attr]
+
+
+def test_without_an_evaluation_nothing_measured_on_records_is_in_the_page(trained: Callable[..., Trained]) -> None:
+    report, outcomes, _ = trained(test_fraction=0.0, ledgers=None)
+    assert outcomes.test is None
+    assert outcomes.losses == {}
+    assert report.figures["held-out-loss"] is None
+    text = words(report)
+    assert "NOT PRIVATE" not in text
+    assert "accuracy" not in text.replace("accuracy measured on held-out records", "")  # the statement's own words
+
+
+def test_the_held_out_loss_is_that_of_the_weights_which_the_round_asked_at(
+    trained: Callable[..., Trained], files: list[Path]
+) -> None:
+    tests = {path.stem: path for path in files}
+    wishes = Wishes(epsilon=2.0, rounds=12, survey=False)
+    _, outcomes, _ = trained(test_fraction=0.0, tests=tests, wishes=wishes)
+    assert sorted(outcomes.losses) == list(range(12))
+    assert outcomes.losses[0] == pytest.approx(np.log(2))  # a run begins at weights of 0
+    schema = outcomes.proposal.plan.data
+    records = [load_records(path, schema) for path in files]
+    features = np.concatenate([part.features for part in records])
+    targets = np.concatenate([part.targets for part in records])
+    last = Logistic().values(outcomes.result.model.scores(features), targets).mean()
+    assert outcomes.losses[11] == pytest.approx(last, abs=0.15)  # the model is an average of these weights
+    assert last < np.log(2)
+
+
+def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
+    _, outcomes, recorder = run
+    last = recorder.rounds[-1].epsilon
+    assert last == {name: silo.epsilon for name, silo in outcomes.result.statement.silos.items()}
+    assert HOSTILE in last
+
+
+def test_every_figure_is_written_as_a_file_of_its_own(run: Trained, tmp_path: Path) -> None:
+    run[0].write(tmp_path / "page.html", figures=tmp_path / "figures")
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert names == {"budgets.svg", "epsilon.svg", "updates.svg", "what-if.svg", "held-out-loss.svg"}
+    assert all(path.read_text().startswith("<svg ") for path in (tmp_path / "figures").iterdir())
+    assert {path.name for path in tmp_path.iterdir()} == {"page.html", "figures"}
+
+
+def test_a_report_that_cannot_be_written_says_so_in_one_sentence(run: Trained, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"could not be written .*what was trained is kept"):
+        run[0].write(tmp_path / "missing" / "page.html")
+
+
+def test_what_if_shows_a_smaller_bound_for_every_larger_epsilon(run: Trained) -> None:
+    report, outcomes, recorder = run
+    text = words(report)
+    assert "2 (this run)" in text
+    assert all(f" {epsilon} " in text for epsilon in ("0.5", "1", "4", "8"))
+    without = train_report(outcomes, recorder.rounds, what_if={})
+    assert without.figures["what-if"] is None
+    assert "What if" not in words(without)
+
+
+def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report) -> None:
+    text = words(conducted)
+    assert "The guarantees are those that the plan claims." in text
+    assert "Rounds in which somebody did not answer" in text
+    assert "2 2 west" in text  # in round 2, two answered and west did not
+    assert "NOT PRIVATE" not in text
+
+
+def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:
+    plan = plan_of()
+    claimed = {"epsilon": 1.0, "delta": 1e-6, "alone_epsilon": 7.5}
+    silos = {"clinic": {"records": 40, "answered": 5, "claimed": claimed}}
+    content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
+    text = words(conducted_report(plan, content, []))
+    assert "epsilon if the shuffler helps the server" in text
+    assert "7.5" in text
+
+
+@pytest.mark.parametrize(("refuted", "title"), [(False, "does not refute"), (True, "refutes the claim")])
+def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> None:
+    found: dict[str, Any] = {**AUDIT, "refuted": refuted, "extra": "seen"}
+    report = audit_report(found, ["The verdict."])
+    assert title in report.title
+    assert ("note warning" in report.html().split("<body>")[1]) == refuted
+    assert "99.9999%" in words(report)
+    assert "extra seen" in words(report)
+
+
+def test_an_experiments_page_becomes_one_file_with_its_words_tables_and_figures(tmp_path: Path) -> None:
+    (tmp_path / "curve.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
+    page = tmp_path / "index.md"
+    page.write_text("# Title & more\n\n![A curve](curve.svg)\n\n<b>raw</b>\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n")
+    html = write_single_page(page).read_text()
+    assert "<h1>Title &amp; more</h1>" in html
+    assert 'src="data:image/svg+xml;base64,' in html
+    assert 'alt="A curve"' in html
+    assert "&lt;b&gt;raw&lt;/b&gt;" in html
+    assert "<td>2</td>" in html
+    assert "style=" not in html.split("<body>")[1]

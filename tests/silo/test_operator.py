@@ -1,0 +1,455 @@
+"""The operator's page: decided in a real browser, by keyboard, and attacked by whoever can reach its port."""
+
+import csv
+import os
+import re
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from ringfence.planning.prescribe import Member
+from ringfence.protocol.messages import Reason
+from ringfence.protocol.plan import Plan
+from ringfence.silo import decisions
+from ringfence.silo.house import House
+from ringfence.silo.ledger import Budget
+from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, Keys, token_path
+from tests.browser import PHONE, Visit, Window
+from tests.silo.agents import ROOT, approved, make_house, serving
+from tests.support import MakePlan, refusal, vector
+
+HOSTILE = "<img src=x onerror=alert(1)>&amp;"
+
+
+class Desk:
+    """The page's process."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ringfence", "silo", "page", str(house.folder)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        self.said = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/", self.said)
+        assert found, self.said
+        self.address, self.port = found[0], int(found[1])
+
+    @property
+    def token(self) -> str:
+        return token_path(self.house).read_text().strip()
+
+    def post(self, path: str, fields: dict[str, str], **headers: str) -> tuple[int, str]:
+        """Send a form as a browser on this page would; keywords change a header, or with "" leave it out."""
+        sent = {
+            "Host": f"127.0.0.1:{self.port}", "Origin": f"http://127.0.0.1:{self.port}",
+            "Content-Type": "application/x-www-form-urlencoded", **headers,
+        }  # fmt: skip
+        return self.send("POST", path, urlencode(fields), {name: value for name, value in sent.items() if value})
+
+    def send(self, method: str, path: str, body: str, headers: dict[str, str]) -> tuple[int, str]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.putrequest(method, path, skip_host=True)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                connection.putheader(name, value)
+            connection.endheaders(body.encode())
+            answer = connection.getresponse()
+            self.headers = {name.lower(): value for name, value in answer.getheaders()}
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    def key(self) -> str:
+        """Enter, and return the key that stands in the forms."""
+        status, page = self.post("/enter", {"token": self.token})
+        assert status == 200
+        found = re.search(r'name="key" value="([\w-]+)"', page)
+        assert found
+        return found[1]
+
+
+@contextmanager
+def desk_of(house: House) -> Iterator[Desk]:
+    desk = Desk(house)
+    try:
+        yield desk
+    finally:
+        desk.process.send_signal(signal.SIGTERM)
+        output, _ = desk.process.communicate(timeout=30)
+        assert desk.process.returncode == 0
+        assert output == ""  # it complains about nothing, and logs nobody
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """A page that all tests use: starting one takes seconds."""
+    with desk_of(make_house(tmp_path_factory.mktemp("silo"))) as opened:
+        yield opened
+
+
+@pytest.fixture
+def desk(shared: Desk) -> Desk:
+    """The page, when no plan waits or runs."""
+    for plan, state in plans(shared.house).items():
+        if state == "running":
+            decisions.end_plan(shared.house, plan, revoke=False)
+    for path in (shared.house.folder / "plans").glob("*"):
+        path.unlink()
+    return shared
+
+
+@pytest.fixture
+def house(desk: Desk) -> House:
+    return desk.house
+
+
+def wait_with(house: House, plan: Plan, name: str = "plan.json") -> Path:
+    """Put a plan's file where it waits."""
+    path = house.folder / "plans" / name
+    path.write_bytes(plan.canonical())
+    return path
+
+
+def entered(window: Window, desk: Desk, **options: Any) -> Visit:
+    visit = window.open(desk.address, **options)
+    visit.page.get_by_label("token").fill(desk.token)
+    visit.page.get_by_role("button", name="Enter").click()
+    visit.page.get_by_role("heading", name="The budget").wait_for()
+    return visit
+
+
+def plans(house: House) -> dict[str, str]:
+    """The state of every plan that was ever approved."""
+    return {plan["plan"]: plan["state"] for plan in decisions.status(house)["plans"]}
+
+
+def state(house: House, plan: Plan) -> str:
+    return plans(house).get(plan.digest(), "never approved")
+
+
+def press(visit: Visit, key: str, *, until: str) -> None:
+    """Press a key until the named thing has the focus."""
+    for _ in range(40):
+        if visit.page.evaluate("(document.activeElement.innerText || document.activeElement.id)") == until:
+            return
+        visit.page.keyboard.press(key)
+    raise AssertionError(f"'{until}' cannot be reached by keyboard")
+
+
+def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    wait_with(house, plan)
+    visit = window.open(desk.address)
+    visit.page.keyboard.type(desk.token)  # the field has the focus already
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("heading", name="Plans that wait").wait_for()
+    press(visit, "Tab", until="Review")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("heading", name="What it would reveal").wait_for()
+    assert "each of 40 records" in visit.page.inner_text("main")
+    assert state(house, plan) == "never approved"
+    press(visit, "Tab", until="Approve")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("status").wait_for()
+    assert "is reserved for it" in visit.page.get_by_role("status").inner_text()
+    assert state(house, plan) == "running"
+    press(visit, "Tab", until="Stop everything now")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_text("1 running plans were revoked").wait_for()
+    assert state(house, plan) == "revoked"
+    assert visit.console == []
+    assert visit.elsewhere(desk.address) == []
+
+
+def test_stopping_takes_effect_at_a_running_agent(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
+    plan = approved(house, plan_of())
+    with serving(house) as served:
+        assert vector(served.ask(plan, 0)).shape == (plan.dimension,)
+        visit = entered(window, desk)
+        assert "An agent answers for this silo" in visit.page.inner_text("main")
+        assert "1 of 5" in visit.page.inner_text("main")
+        visit.page.get_by_role("button", name="Stop everything now").click()
+        visit.page.get_by_role("status").wait_for()
+        assert refusal(served.ask(plan, 1)) is Reason.REVOKED
+        assert refusal(served.ask(plan, 0)) is Reason.REVOKED
+
+
+def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    path = wait_with(house, plan)
+    visit = entered(window, desk)
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_role("button", name="Refuse").click()
+    visit.page.get_by_text("it is not answered").wait_for()
+    assert visit.page.get_by_role("button", name="Review").count() == 0
+    assert not path.exists()
+    assert path.with_name("plan.json.refused").exists()
+    assert state(house, plan) == "never approved"
+
+
+def test_a_plan_can_be_pasted_and_finished(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    visit = entered(window, desk)
+    visit.page.get_by_label("Paste a plan").fill(plan.canonical().decode())
+    visit.page.get_by_role("button", name="Add to the waiting plans").click()
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_role("button", name="Approve").click()
+    visit.page.get_by_role("button", name="Finish").click()
+    visit.page.get_by_role("heading", name="Plans that have ended").wait_for()
+    assert state(house, plan) == "finished"
+    visit.page.get_by_role("button", name="Ledger").click()
+    kinds = visit.page.locator("tbody td:nth-child(3)").all_inner_texts()
+    assert kinds[:2] == ["ended", "approved"]
+    assert kinds[-2:] == ["budget", "opened"]
+
+
+def test_a_plan_beyond_the_budget_cannot_be_approved_and_says_why(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    plan = plan_of(epsilon=5.0)
+    wait_with(house, plan)
+    visit = entered(window, desk)
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_text("The gate would NOT approve it").wait_for()
+    assert visit.page.get_by_role("button", name="Approve").count() == 0
+    status, page = desk.post("/approve", {"key": desk.key(), "plan": plan.digest()})
+    assert status == 409
+    assert "more than its budget" in page
+    assert state(house, plan) == "never approved"
+
+
+def test_words_of_a_hostile_plan_stay_text(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
+    wait_with(house, plan_of(members=[Member("clinic", 40, 1.0, 1e-6), Member(HOSTILE, 40, 1.0, 1e-6)]))
+    (house.folder / "plans" / "<b>bad.json").write_text('{"<i>": 1}')
+    visit = entered(window, desk)
+    assert "<b>bad.json" in visit.page.inner_text("main")
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_role("heading", name="To whom").wait_for()
+    assert HOSTILE in visit.page.inner_text("main")
+    assert visit.page.locator("img, script, b, i").count() == 0
+    assert visit.console == []
+
+
+def test_without_the_token_nothing_is_shown_and_nothing_is_done(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    plan = approved(house, plan_of())
+    visit = window.open(desk.address)
+    visit.page.get_by_role("button", name="Enter").click()  # the browser itself asks for the field
+    assert visit.page.evaluate("document.activeElement.id") == "token"
+    visit.page.get_by_label("token").fill(house.token())  # the couriers' token opens another door
+    visit.page.get_by_role("button", name="Enter").click()
+    visit.page.get_by_text("That is not the token.").wait_for()
+    shown = visit.page.content()
+    assert plan.digest()[:8] not in shown
+    assert "epsilon" not in shown
+    for path in ("/home", "/ledger", "/plan", "/approve", "/refuse", "/end", "/revoke", "/stop", "/add"):
+        for key in ("", "x", desk.token):
+            status, page = desk.post(path, {"key": key, "plan": plan.digest()})
+            assert status == 403
+            assert plan.digest()[:8] not in page
+    assert state(house, plan) == "running"
+
+
+def test_a_page_of_another_site_cannot_decide_even_while_the_operator_is_in(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    plan = approved(house, plan_of())
+    visit = entered(window, desk)
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            form = f'<form method=post action="{desk.address}stop"><input name=key value=x><button>win</button></form>'
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            self.wfile.write(form.encode() + f'<iframe src="{desk.address}"></iframe>'.encode())
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        page = visit.page.context.new_page()  # the same browser, with whatever it carries
+        page.goto(f"http://127.0.0.1:{server.server_port}/")
+        assert page.frames[1].locator("input").count() == 0  # it is not framed
+        page.get_by_text("win").click()
+        page.get_by_text("This was not sent from the operator's page").wait_for()
+        assert page.context.cookies() == []
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert state(house, plan) == "running"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Host": ""}, 421),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Origin": ""}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+    ],
+)
+def test_requests_from_elsewhere_are_turned_away_even_with_a_good_key(
+    desk: Desk, house: House, plan_of: MakePlan, headers: dict[str, str], status: int
+) -> None:
+    plan = approved(house, plan_of())
+    key = desk.key()
+    given, _ = desk.post("/stop", {"key": key}, **headers)
+    assert given in (status, 400)  # without any Host, the server refuses by itself
+    assert state(house, plan) == "running"
+    assert desk.post("/stop", {"key": key})[0] == 200
+    assert state(house, plan) == "revoked"
+
+
+def test_every_answer_forbids_scripts_frames_and_keeping(desk: Desk) -> None:
+    for method, path in (("GET", "/"), ("GET", "/home"), ("PUT", "/stop"), ("POST", "/nothing")):
+        status, page = desk.send(method, path, "", {"Host": f"localhost:{desk.port}"})
+        assert status == (200 if path == "/" else 404)
+        assert "default-src 'none'" in desk.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in desk.headers["content-security-policy"]
+        assert desk.headers["cache-control"] == "no-store"
+        assert desk.headers["x-frame-options"] == "DENY"
+        assert "set-cookie" not in desk.headers
+        assert page.startswith("<!doctype html>")
+
+
+def test_odd_forms_do_nothing(desk: Desk, house: House, plan_of: MakePlan) -> None:
+    plan = approved(house, plan_of())
+    key = desk.key()
+    head = {"Host": f"127.0.0.1:{desk.port}", "Origin": f"http://127.0.0.1:{desk.port}"}
+    assert desk.send("POST", "/stop", f"key={key}&key={key}", head)[0] == 403
+    assert desk.send("POST", "/stop", "\x00%ff=%fe&key", head)[0] == 403
+    assert desk.post("/add", {"key": key, "content": "x" * LONGEST_REQUEST})[0] == 413
+    assert desk.post("/add", {"key": key, "content": "not a plan"})[0] == 409
+    assert desk.post("/revoke", {"key": key, "plan": "0" * 64})[0] == 409
+    assert desk.post("/approve", {"key": key})[0] == 409
+    assert state(house, plan) == "running"
+
+
+def test_a_file_that_was_changed_after_the_review_approves_nothing(desk: Desk, house: House, plan_of: MakePlan) -> None:
+    reviewed, other = plan_of(), plan_of(epsilon=1.5)
+    wait_with(house, reviewed)
+    key = desk.key()
+    assert desk.post("/plan", {"key": key, "plan": reviewed.digest()})[0] == 200
+    wait_with(house, other)
+    status, page = desk.post("/approve", {"key": key, "plan": reviewed.digest()})
+    assert status == 409
+    assert "its file has changed" in page
+    assert {reviewed.digest(), other.digest()}.isdisjoint(plans(house))
+
+
+def test_an_approval_that_is_sent_twice_counts_once(desk: Desk, house: House, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    wait_with(house, plan)
+    key = desk.key()
+    assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 200
+    entries = len(decisions.list_entries(house))
+    assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 409
+    assert len(decisions.list_entries(house)) == entries
+
+
+def test_whoever_leaves_must_enter_again(desk: Desk) -> None:
+    key = desk.key()
+    assert desk.post("/home", {"key": key})[0] == 200
+    assert desk.post("/leave", {"key": key})[0] == 200
+    assert desk.post("/home", {"key": key})[0] == 403
+
+
+def test_a_key_expires_when_it_is_not_used_and_few_are_kept() -> None:
+    now = [0.0]
+    keys = Keys(lambda: now[0])
+    first = keys.new()
+    now[0] = IDLE_SECONDS
+    assert keys.opens(first)
+    now[0] = 2 * IDLE_SECONDS + 1
+    assert not keys.opens(first)
+    now[0] += 1
+    early = keys.new()
+    for _ in range(8):
+        now[0] += 1
+        keys.new()
+    assert not keys.opens(early)
+
+
+def test_the_token_is_its_owners_only_and_not_the_couriers(desk: Desk, house: House) -> None:
+    assert stat.S_IMODE(token_path(house).stat().st_mode) == 0o600
+    assert stat.S_IMODE((house.folder / "plans").stat().st_mode) == 0o700
+    assert desk.token != house.token()
+    assert len(desk.token) == 64
+    assert desk.token not in desk.said
+    courier = (house.folder / "courier.toml").read_text()
+    assert "operator" not in courier
+
+
+def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
+    window: Window, desk: Desk, house: House, plan_of: MakePlan
+) -> None:
+    approved(house, plan_of())
+    wait_with(house, plan_of(epsilon=0.5))
+    with Path(house.settings.data_file).open(newline="") as file:
+        values = {cell for row in list(csv.reader(file))[1:] for cell in row[:3]}
+    visit = entered(window, desk, width=PHONE)
+    for button in ("Review", "Ledger", "Refresh"):
+        assert visit.overflow() == 0
+        content = visit.page.content()
+        assert not [value for value in values if value in content]
+        visit.page.get_by_role("button", name=button, exact=True).click()
+        visit.page.wait_for_load_state()
+    assert visit.console == []
+
+
+def test_a_budget_against_a_server_that_works_with_a_shuffler_is_shown(desk: Desk, house: House) -> None:
+    assert "works together with a shuffler" not in desk.post("/enter", {"token": desk.token})[1]
+    with house.ledger() as ledger:
+        budget = ledger.account().budget
+    decisions.set_budget(house, Budget(budget.epsilon, budget.delta, 7.5))
+    try:
+        page = desk.post("/enter", {"token": desk.token})[1]
+        assert "works together with a shuffler: budget 7.5, spent" in page
+    finally:
+        decisions.set_budget(house, budget)
+
+
+def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begin_on_it(
+    window: Window, tmp_path: Path
+) -> None:
+    house = make_house(tmp_path)
+    with desk_of(house) as desk:
+        visit = entered(window, desk)
+        with closing(sqlite3.connect(house.ledger_path)) as file:
+            file.executescript(
+                "DROP TRIGGER entries_stay; DROP TRIGGER entries_rest; "
+                "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'"
+            )
+        visit.page.get_by_role("button", name="Refresh").click()
+        visit.page.get_by_role("alert").wait_for()
+        assert "epsilon" not in visit.page.get_by_role("alert").inner_text()
+    command = [sys.executable, "-m", "ringfence", "silo", "page", str(house.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,256 @@
+"""No record's value and no private key gets out by a side door: text, pickles, errors, output or files.
+
+One recognisable value is planted in the records and one recognisable key in the silo; then everything that can fail
+does, and whatever was printed, raised or written is searched for them, as text and as bytes.
+"""
+
+import copy
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.errors import RecordsError
+from ringfence.protocol.messages import RoundRequest
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import Schema
+from ringfence.shuffle.local import local_shuffler
+from ringfence.shuffle.store import Store
+from ringfence.silo import mechanism, randomness
+from ringfence.silo.agent import Agent
+from ringfence.silo.chain import Chain
+from ringfence.silo.gate import Gate
+from ringfence.silo.house import House
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.records import Records, load_records
+from ringfence.training import Silo
+from tests.silo.agents import SCHEMA, approved, make_house, request
+from tests.support import MakePlan, ask
+
+VALUE = 0.7312845
+KEY = b"a recognisable private key of 32"
+TRACES = [b"0.7312845", struct.pack("<d", VALUE), struct.pack(">d", VALUE), KEY, KEY.hex().encode()]
+"""What is searched for: the value as it stands in the table (and, with bounds ±1, in memory) and the key."""
+
+ROOT = Path(__file__).parents[2]
+
+
+def assert_clean(content: bytes | str) -> None:
+    raw = content.encode() if isinstance(content, str) else content
+    assert not [trace for trace in TRACES if trace in raw]
+
+
+@pytest.fixture(scope="module")
+def records(schema: Schema) -> Records:
+    """The value is in every record, also as a part of the mean."""
+    return Records(schema, np.full((40, 4), VALUE), np.ones(40))
+
+
+@pytest.fixture
+def gate(records: Records, ledger: Ledger) -> Gate:
+    return Gate(records, ledger, KEY)
+
+
+def test_a_trace_would_be_found() -> None:
+    for content in (f"row {VALUE}", repr(np.full(3, VALUE)), pickle.dumps(np.full(3, VALUE)), repr(KEY), KEY.hex()):
+        with pytest.raises(AssertionError):
+            assert_clean(content)
+
+
+@pytest.fixture
+def holders(
+    gate: Gate, records: Records, ledger: Ledger, plan_of: MakePlan, tmp_path: Path
+) -> Iterator[dict[str, object]]:
+    """Everything that holds a record, something computed from one without noise, or a key."""
+    plan = plan_of(sampling="one-pass", correlation=0.5)
+    gate.approve(plan)
+    ask(gate, plan, 0)
+    block = gate._blocks[plan.digest()]
+    assert np.allclose(np.abs(block.means[0]).max(), VALUE / 2)  # what is remembered is exact
+    draws = randomness.draw(plan, plan.silos[0], task(plan, plan.silos[0], 0, 0))
+    (tmp_path / "home").mkdir()
+    with Store.create(tmp_path / "store") as store, local_shuffler(["clinic"]) as local:
+        store.key = KEY
+        local.silos["clinic"] = KEY
+        yield {
+            "records": records,
+            "gate": gate,
+            "ledger": ledger,
+            "draws": draws,
+            "block": block,
+            "house": make_house(tmp_path / "home"),
+            "silo": Silo(records, ledger.path, None, KEY),
+            "store": store,
+            "local shuffler": local,
+            "agent": Agent(gate, ledger, KEY.decode()),
+        }
+
+
+def test_nothing_that_holds_a_secret_shows_it_as_text(holders: dict[str, object]) -> None:
+    for name, holder in holders.items():
+        for text in (repr(holder), str(holder), f"{holder}", repr([holder]), repr({name: holder})):
+            assert_clean(text)
+            assert "array(" not in text, name
+
+
+@pytest.mark.parametrize("name", ["records", "gate", "draws", "block", "silo", "store", "local shuffler"])
+def test_nothing_that_holds_a_secret_can_be_pickled_or_copied_in_depth(holders: dict[str, object], name: str) -> None:
+    for take in (pickle.dumps, copy.deepcopy):
+        with pytest.raises((RecordsError, TypeError)) as refused:
+            take(holders[name])
+        assert_clean(str(refused.value))
+
+
+BAD_CELLS = [
+    f"{VALUE}x,0,0,no",
+    f"{VALUE},0,0",
+    f"{VALUE},0,0,no,0",
+    f"0,0,0,{VALUE}",
+    f"nan{VALUE},0,0,no",
+    f"{VALUE},,0,no",
+    f'"{VALUE},0,0,no',
+    f'"{VALUE}" 0,0,0,no',
+    f"{VALUE},0,0,no\n\n{VALUE},0,0,no",
+    f"{VALUE}\xff,0,0,no",
+    f"{VALUE}\x00,0,0,no",
+    f"{'9' * 200_000}{VALUE},0,0,no",
+]
+
+
+@pytest.mark.parametrize("row", BAD_CELLS, ids=range(len(BAD_CELLS)))
+def test_a_cell_that_cannot_be_read_is_named_by_its_place_alone(row: str, schema: Schema, tmp_path: Path) -> None:
+    """In the message and in the whole printed chain of exceptions."""
+    path = tmp_path / "records.csv"
+    path.write_bytes(f"a,b,c,ill\n{VALUE},0,0,no\n{row}\n".encode("latin-1"))
+    with pytest.raises(RecordsError) as refused:
+        load_records(path, schema)
+    assert_clean(str(refused.value))
+    printed = "".join(traceback.format_exception(refused.value))
+    assert_clean(printed)
+    assert "another exception" not in printed
+
+
+class StrangeError(Exception):
+    """A bug that quotes what it was working on."""
+
+
+def strange(*_: object, **__: object) -> None:
+    raise StrangeError(f"cannot work with {VALUE} and {KEY!r}")
+
+
+FAULTS = [(randomness, "draw"), (mechanism, "release"), (mechanism, "clipped_mean"), (Chain, "append"), (Chain, "read")]
+
+
+@pytest.mark.parametrize(("place", "name"), FAULTS, ids=[name for _, name in FAULTS])
+def test_a_bug_anywhere_behind_the_door_tells_neither_the_peer_nor_the_operator_what_it_met(
+    place: object,
+    name: str,
+    gate: Gate,
+    ledger: Ledger,
+    plan_of: MakePlan,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plan = plan_of()
+    gate.approve(plan)
+    agent = Agent(gate, ledger, None)
+    monkeypatch.setattr(place, name, strange)
+    reply = agent._decide(request(plan, 0))
+    monkeypatch.undo()
+    assert b'"unavailable"' in reply.body
+    told = capfd.readouterr()
+    assert "StrangeError" in told.err
+    for content in (bytes(reply.body), told.out, told.err, caplog.text):
+        assert_clean(content)
+
+
+def plant(house: House) -> Path:
+    """Put the value into a silo's data file and the key into its folder."""
+    data = Path(house.settings.data_file)
+    data.write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n" * 40)
+    house.key_path.unlink()
+    house.key_path.write_text(KEY.hex())
+    return data
+
+
+def test_the_ledger_and_its_certificate_hold_neither_value_nor_key(tmp_path: Path, plan_of: MakePlan) -> None:
+    from ringfence.silo.certificate import certify
+
+    house = make_house(tmp_path)
+    data = plant(house)
+    plan = approved(house, plan_of(rounds=3))
+    with house.ledger() as ledger:
+        gate = Gate(house.records(), ledger, house.key())
+        for round in range(3):
+            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+    assert_clean(certify(house).to_file())
+    for path in tmp_path.rglob("*"):
+        if path.is_file() and path not in (data, house.key_path):
+            assert_clean(path.read_bytes())
+
+
+class Watcher:
+    """Reads every file below a folder, again and again, while something runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self.seen: dict[Path, bytes] = {}
+
+    def _look(self) -> None:
+        for path in self._folder.rglob("*"):
+            try:
+                self.seen[path] = self.seen.get(path, b"") + path.read_bytes()
+            except OSError:
+                self.seen.setdefault(path, b"")
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.02):
+            self._look()
+
+    def __enter__(self) -> "Watcher":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        self._look()
+
+
+@pytest.mark.parametrize("trust", ["nobody", "shuffler"])
+@pytest.mark.parametrize("last", [f"{VALUE},0.5,-0.5,yes", f"{VALUE},0.5,-0.5,{VALUE}"], ids=["whole", "bad cell"])
+def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
+    tmp_path: Path, trust: str, last: str
+) -> None:
+    """Temporary files included, those that are gone when it ends too."""
+    data, temporary, work = (tmp_path / name for name in ("data", "temporary", "work"))
+    for folder in (data, temporary, work):
+        folder.mkdir()
+    (data / "schema.toml").write_text(SCHEMA)
+    for name in ("north", "south"):
+        (data / f"{name}.csv").write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n-0.5,0.1,0.2,no\n" * 60 + last + "\n")
+    command = [sys.executable, "-m", "ringfence", "train", str(data / "north.csv"), str(data / "south.csv")]
+    options = ["--schema", str(data / "schema.toml"), "--target", "ill", "--epsilon", "2", "--rounds", "3"]
+    places = ["--ledgers", str(work), "--out", str(work / "model.json"), "--trust", trust]
+    env = {**os.environ, "TMPDIR": str(temporary), "HOME": str(work)}
+    with Watcher(temporary) as watcher:
+        ended = subprocess.run([*command, *options, *places], cwd=work, env=env, capture_output=True, check=False)
+    assert (ended.returncode == 0) == last.endswith("yes"), ended.stderr.decode()
+    if trust == "shuffler" and ended.returncode == 0:
+        assert any(path.name == "shuffler.db" for path in watcher.seen), "the watcher saw nothing"
+    for content in (ended.stdout, ended.stderr, *watcher.seen.values()):
+        assert_clean(content)
+    for path in work.rglob("*"):
+        if path.is_file():
+            assert_clean(path.read_bytes())

@@ -1,0 +1,168 @@
+"""Following a run: costs that agree with the ledgers, public values only, and a tracker's files read back."""
+
+import dataclasses
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboardX.proto.event_pb2 import Event as Record
+
+from ringfence.errors import OutputError
+from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.wishes import Wishes, plan_for
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema
+from ringfence.silo.records import Records
+from ringfence.tracking import FOLLOWED, MARKS, Progress, Recorder, TensorBoard, marks
+from ringfence.training import Silo, train
+from tests.support import MakePlan
+
+KINDS: dict[str, dict[str, Any]] = {
+    "full": {"sampling": "full"},
+    "fixed": {"sampling": "fixed", "batch": 10},
+    "poisson": {"sampling": "poisson", "batch": 10},
+    "one-pass": {"sampling": "one-pass"},
+    "survey": {"algorithm": "accelerated", "survey": True},
+    "localized": {"algorithm": "localized"},
+    "some silos": {"available": 1},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_costs_agree_with_the_ledgers_after_every_kind_of_run(
+    schema: Schema, records: Records, tmp_path: Path, kind: str
+) -> None:
+    wishes = Wishes(epsilon=1.0, delta=1e-6, budgets={"south": (2.0, 1e-7)}, **KINDS[kind])
+    if kind != "localized":
+        wishes = dataclasses.replace(wishes, rounds=6)
+    plan = plan_for(wishes, schema, {"north": 40, "south": 40})
+    recorder = Recorder(plan)
+    result = train(plan, {name: Silo(records, tmp_path / name) for name in ("north", "south")}, watch=recorder)
+    assert recorder.rounds[-1].epsilon == {
+        name: result.statement.silos[name].epsilon for name in recorder.rounds[-1].epsilon
+    }
+    assert set(recorder.rounds[-1].epsilon) == {"north", "south"}
+    assert [progress.round for progress in recorder.rounds] == list(range(plan.exchanges))
+    assert [progress.answered for progress in recorder.rounds] == [past.answered for past in result.history]
+
+
+def test_the_noise_level_is_that_of_the_plan(plan_of: MakePlan, records: Records, tmp_path: Path) -> None:
+    plan = plan_of(rounds=3)
+    recorder = Recorder(plan)
+    train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    expected = plan.silos[0].sigma * math.sqrt(plan.dimension)
+    assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx([expected] * 3)
+
+
+def test_the_noise_level_is_what_averaged_noise_comes_to(schema: Schema) -> None:
+    """Squares of 4·20,000 Gaussian numbers: their mean is within 5 standard deviations but for one in 10⁶."""
+    members = [Member("a", 40, 1.0, 1e-6), Member("b", 120, 0.5, 1e-6), Member("c", 80, 2.0, 1e-6)]
+    plan = make_plan(schema, members, rounds=1, survey=False)
+    outcome = _outcome(0, ("a", "c"))
+    recorder = Recorder(plan)
+    recorder(outcome)
+    level = recorder.rounds[0].noise_norm
+    random = np.random.default_rng(1)
+    sigmas = {terms.name: terms.sigma for terms in plan.silos}
+    draws = {name: random.normal(0, sigmas[name], (20_000, plan.dimension)) for name in ("a", "c")}
+    weights = {terms.name: terms.weight for terms in plan.silos}
+    means = sum(3 / 2 * weights[name] * draws[name] for name in ("a", "c"))
+    measured = float(np.mean(np.sum(means**2, axis=1)))
+    assert level is not None
+    assert abs(measured / level**2 - 1) < 5 * math.sqrt(2 / (20_000 * plan.dimension))
+
+
+def _outcome(round: int, answered: tuple[str, ...]) -> Any:
+    from ringfence.server.rounds import Outcome
+
+    return Outcome(round, answered, {}, (), 1.0)
+
+
+def test_only_public_values_pass(plan_of: MakePlan, records: Records, tmp_path: Path) -> None:
+    seen: list[object] = []
+
+    class Spy:
+        def begin(self, plan: Plan) -> None:
+            seen.append(plan)
+
+        def round(self, progress: Progress) -> None:
+            seen.append(progress)
+
+        def end(self, statement: str) -> None:
+            seen.append(statement)
+
+    plan = plan_of(rounds=2)
+    recorder = Recorder(plan, Spy())
+    result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    recorder.end(result.statement.text())
+    assert seen[0] is plan
+    assert seen[1:3] == recorder.rounds
+    assert seen[3] == result.statement.text()
+    fields = {field.name for field in dataclasses.fields(Progress)}
+    assert fields == {"round", "answered", "refused", "update_norm", "noise_norm", "epsilon"}
+    assert all(np.isscalar(value) or isinstance(value, tuple | dict) for value in vars(recorder.rounds[0]).values())
+
+
+def test_a_history_keeps_no_weights(plan_of: MakePlan, records: Records, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    result = train(plan_of(rounds=2), {"clinic": Silo(records, tmp_path / "ledger")}, watch=seen.append)
+    assert [outcome.weights.shape for outcome in seen] == [(4,), (4,)]
+    assert [outcome.weights for outcome in result.history] == [None, None]
+    assert list(result.history) == seen
+
+
+def test_a_long_run_of_many_silos_computes_few_costs(schema: Schema) -> None:
+    members = [Member(f"silo {number}", 40, 1.0 + number, 1e-6) for number in range(20)]
+    plan = make_plan(schema, members, rounds=500, survey=False)
+    assert marks(plan) <= set(range(500))
+    assert {0, 499} <= marks(plan)
+    assert len(marks(plan)) == MARKS
+    recorder = Recorder(plan)
+    for round in range(500):
+        recorder(_outcome(round, tuple(member.name for member in members)))
+    assert sum(bool(progress.epsilon) for progress in recorder.rounds) == MARKS
+    assert set(recorder.rounds[-1].epsilon) == {f"silo {number}" for number in range(20 - FOLLOWED, 20)}
+
+
+def read_events(folder: Path) -> tuple[dict[tuple[str, int], float], dict[str, str]]:
+    """Read TensorBoard's own format: length, check of it, a record, check of it."""
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    scalars: dict[tuple[str, int], float] = {}
+    texts: dict[str, str] = {}
+    while content:
+        (length,) = struct.unpack("<Q", content[:8])
+        record = Record.FromString(content[12 : 12 + length])
+        for value in record.summary.value:
+            if value.HasField("tensor"):
+                texts[value.tag.split("/")[0]] = value.tensor.string_val[0].decode()
+            else:
+                scalars[value.tag, record.step] = value.simple_value
+        content = content[16 + length :]
+    return scalars, texts
+
+
+def test_tensorboards_files_hold_the_rounds_and_the_statement(
+    plan_of: MakePlan, records: Records, tmp_path: Path
+) -> None:
+    plan = plan_of(rounds=4)
+    recorder = Recorder(plan, TensorBoard(tmp_path / "board"))
+    result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    recorder.end(result.statement.text())
+    scalars, texts = read_events(tmp_path / "board")
+    for progress in recorder.rounds:
+        assert scalars["silos/answered", progress.round] == 1
+        assert scalars["update/norm", progress.round] == pytest.approx(progress.update_norm, rel=1e-6)
+        assert scalars["update/noise", progress.round] == pytest.approx(progress.noise_norm, rel=1e-6)
+        assert scalars["epsilon/clinic", progress.round] == pytest.approx(progress.epsilon["clinic"], rel=1e-6)
+    assert plan.digest() in texts["plan"]
+    assert "In words: whoever sees every message" in texts["statement"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_released(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="Name another folder"):
+        TensorBoard(tmp_path / "file" / "board")
