@@ -14,7 +14,7 @@ demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
 test: packages check
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 3 -q
 
 # The browser that looks at our pages; the tests fail without it.
 packages:
