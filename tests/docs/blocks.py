@@ -82,7 +82,7 @@ def _asked(before: str) -> dict[str, str]:
 
 def shape(text: str) -> str:
     """Return the text without what differs from run to run: numbers, digests, dates, and how lines are broken."""
-    text = re.sub(r"\b[0-9a-f]{12,}\b", "#", text)
+    text = re.sub(r"(?<![\w.])[0-9a-f]{12,}\b", "#", text)  # a digest; what follows a point is a number's, below
     text = re.sub(r"[-+]?\d[\d.:eT+-]*", "#", text)
     return re.sub(r"\s+", "", text)
 
