@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from numpy.fft import irfft, rfft
+from numpy.typing import NDArray
 
 from ringfence.planning.profiles import Profile
 
