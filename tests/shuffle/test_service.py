@@ -416,5 +416,6 @@ def test_the_client_loads_the_standard_library_and_our_errors_alone() -> None:
     code = "import sys; import ringfence.deployment.shuffling; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("ringfence.")}
-    assert ours == {"ringfence.errors", "ringfence.deployment", "ringfence.deployment.shuffling"}
+    carriers = {"ringfence.deployment.door", "ringfence.deployment.shuffling"}
+    assert ours == {"ringfence.errors", "ringfence.toml_files", "ringfence.deployment", *carriers}
     assert not {"numpy", "scipy", "pydantic", "cryptography", "sqlite3"} & set(loaded)

@@ -100,7 +100,9 @@ class Family:
                 left = self.members()
             if not left:
                 break
-        self._reap()
+        for child in self._children.values():  # one that is just ending carries no mark any more, and is there still
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=10.0)
 
     def _reap(self) -> None:
         for child in self._children.values():
