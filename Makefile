@@ -1,20 +1,26 @@
 # Two commands do everything on a machine that has Python 3.11 or newer and make:
 #   make demo    trains a private model across silos on real digits
-#   make test    runs every check
-# And make docs builds the documentation's site, without network.
-# And one that takes its time:
-#   make audit   attacks every mechanism at full size, and breaks each to see that it is noticed
+#   make test    runs the checks that every change needs
+# And make docs builds the documentation's site, without network. Two take their time:
+#   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, rehearsals of the
+#                   experiments, fuzzing
+#   make audit      attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test packages check audit docs clean
+THOROUGH := tests/docs tests/experiments tests/fuzz tests/simulation/test_shuffled_engine.py
+
+.PHONY: demo test thorough packages check audit docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
 test: packages check
-	$(BIN)/pytest -n 3 -q
+	$(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
+
+thorough: packages $(VENV)/.test
+	$(BIN)/pytest -n 3 -q $(THOROUGH)
 
 # The browser that looks at our pages; the tests fail without it.
 packages:
