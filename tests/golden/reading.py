@@ -1,0 +1,383 @@
+"""How this version of Ringfence reads golden documents: the only code here that touches Ringfence's internals.
+
+Every function takes paths or bytes and returns plain data, in the terms of the version that wrote the documents. When
+the code changes, this file follows; the tests and `expected.json` stay as they are.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.deployment.nvflare import federation, policy
+from ringfence.errors import PlanError
+from ringfence.model import Model
+from ringfence.planning import accountant
+from ringfence.planning.charges import plan_events
+from ringfence.planning.events import Event, as_seen_alone, event_from_dict
+from ringfence.planning.wishes import Wishes
+from ringfence.private_files import read_key
+from ringfence.protocol.messages import RoundRequest, SealedUpdate, parse_answer, unpack
+from ringfence.protocol.plan import load_plan
+from ringfence.protocol.shuffle import Batch, load_keys
+from ringfence.report.verify import verify_file
+from ringfence.server import transcript
+from ringfence.server.conduct import Run, conduct, replay
+from ringfence.server.shuffled import Collect, Totals, read_batch
+from ringfence.shuffle.shuffler import Shuffler
+from ringfence.silo import certificate, pending
+from ringfence.silo.gate import Gate
+from ringfence.silo.house import House
+from ringfence.silo.ledger import Approved, Ledger
+from ringfence.simulation.cells import Cell, Cells
+from ringfence.simulation.sweep import sweep
+from ringfence.simulation.table import Header, read_rows
+from ringfence.workflow import Request, train_files
+
+PLACE = "@GOLDEN@"
+"""Stands in golden files for the absolute path of the folder that they are in."""
+
+_PRIVATE = (".key", ".token", ".ledger", ".db")
+
+
+def copy(golden: Path, target: Path) -> Path:
+    """Copy golden documents to where they may be changed, as they were when they were written."""
+    for path in sorted(golden.rglob("*")):
+        if path.is_file():
+            copied = target / path.relative_to(golden)
+            copied.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            shutil.copyfile(path, copied)
+            copied.chmod(0o600 if path.suffix in _PRIVATE else 0o644)
+            if path.suffix in (".toml", ".json", ".default") and PLACE.encode() in path.read_bytes():
+                copied.write_bytes(path.read_bytes().replace(PLACE.encode(), str(target).encode()))
+    return target
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+# -- plans and events --
+
+
+def _listed(events: Iterable[tuple[Event, int]]) -> list[list[Any]]:
+    """Return events as dictionaries with their counts, in an order of their own."""
+    counts: dict[str, int] = {}
+    for event, count in events:
+        text = json.dumps(event.to_dict(), sort_keys=True)
+        counts[text] = counts.get(text, 0) + count
+    return [[json.loads(text), count] for text, count in sorted(counts.items())]
+
+
+def _epsilons(events: list[tuple[Event, int]], delta: float) -> dict[str, float]:
+    """Return what events cost against a server, and against one that works together with a shuffler."""
+    return {
+        "shuffled": accountant.epsilon(events, delta),
+        "alone": accountant.epsilon(as_seen_alone(events), delta),
+    }
+
+
+def plan_facts(path: Path) -> dict[str, Any]:
+    """Return a plan's name, and what each silo would be charged."""
+    plan = load_plan(path)
+    silos = {}
+    for terms in plan.silos:
+        events = plan_events(plan, terms)
+        silos[terms.name] = {"events": _listed(events), "delta": terms.delta, "epsilon": _epsilons(events, terms.delta)}
+    return {
+        "digest": plan.digest(),
+        "exchanges": plan.exchanges,
+        "dimension": plan.dimension,
+        "silos": silos,
+    }
+
+
+def event_again(content: bytes) -> dict[str, Any]:
+    """Read an event and write it again."""
+    return event_from_dict(json.loads(content)).to_dict()
+
+
+def event_cost(content: bytes, delta: float) -> dict[str, float]:
+    """Return what one such event costs."""
+    return _epsilons([(event_from_dict(json.loads(content)), 1)], delta)
+
+
+# -- silos --
+
+
+def account_of(path: Path) -> dict[str, Any]:
+    """Return what a ledger says."""
+    with Ledger.open(path) as ledger:
+        entries = ledger.entries()
+        account = ledger.account()
+        spent, reserved = account.charged(), account.reserved()
+        delta = account.budget.delta
+        return {
+            "silo": account.silo,
+            "budget": account.budget.as_data(),
+            "entries": [[entry.number, entry.kind, entry.hash] for entry in entries],
+            "refusals": account.refusals,
+            "spent": {"events": _listed(spent), "epsilon": _epsilons(spent, delta)},
+            "reserved": {"events": _listed(reserved), "epsilon": _epsilons(reserved, delta)},
+            "plans": {digest: _plan_state(account.silo, approved) for digest, approved in account.plans.items()},
+        }
+
+
+def _plan_state(silo: str, approved: Approved) -> dict[str, Any]:
+    terms = approved.plan.terms(silo)
+    assert terms is not None
+    rounds = sorted(approved.rounds.items())
+    return {
+        "state": approved.ended or "running",
+        "covered": approved.covered,
+        "exchanges": approved.plan.exchanges,
+        "charged": [number for number, _ in rounds],
+        "answered": {str(number): sha256(round.answer) for number, round in rounds if round.answer is not None},
+        "lost": [number for number, round in rounds if round.answer is None],
+        "delta": terms.delta,
+        "epsilon": _epsilons(approved.charged(), terms.delta),
+    }
+
+
+def ledger_of(folder: Path) -> Path:
+    """Return where the ledger of a silo's folder is."""
+    return House.open(folder).ledger_path
+
+
+def silo_facts(folder: Path) -> dict[str, Any]:
+    """Return what stands in a silo's folder beside its ledger."""
+    house = House.open(folder)
+    waiting = pending.pending(house, ())
+    return {
+        "name": house.name,
+        "records": len(house.records()),
+        "key": sha256(house.key()),
+        "token": sha256(house.token().encode()),
+        "port": house.settings.port,
+        "waiting": sorted(waiting.plans),
+    }
+
+
+def ask(folder: Path, requests: Sequence[bytes]) -> list[bytes]:
+    """Ask a silo, through the gate of its folder, and return its answers."""
+    house = House.open(folder)
+    with house.ledger() as ledger:
+        gate = Gate(house.records(), ledger, house.key())
+        return [gate.answer(RoundRequest.from_bytes(request)).to_bytes() for request in requests]
+
+
+def describe(answer: bytes) -> dict[str, Any]:
+    """Return which kind of answer this is, and why if it is a refusal."""
+    read = parse_answer(answer)
+    said = {"kind": read.kind, "round": read.round}
+    return {**said, "reason": read.reason.value} if read.kind == "refusal" else said
+
+
+def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
+    """Check a certificate and return what it proves."""
+    return verify_file(path, key=key).data()
+
+
+def certify(folder: Path, out: Path) -> dict[str, Any]:
+    """Export the certificate of a silo's folder, check it, and return what it proves."""
+    made = certificate.export(House.open(folder), out)
+    return certificate_facts(out, made.public_key)
+
+
+# -- runs --
+
+
+def transcript_facts(folder: Path) -> dict[str, Any]:
+    """Return how far a run has come."""
+    header, entries = transcript.read(folder)
+    run = Run(header)
+    kinds: list[str] = []
+    answered: list[list[str]] = []
+    for entry in entries:
+        run.apply(entry)
+        kinds.append(entry.kind)
+        if isinstance(entry, transcript.Closed):
+            answered.append(list(entry.answered))
+    session = run.session
+    return {
+        "plan": header.plan.digest(),
+        "seed": header.seed,
+        "entries": kinds,
+        "answered": answered,
+        "round": session.round,
+        "open": run.is_open,
+        "finished": session.finished,
+        "asked": [] if session.finished else session.asked(),
+        "request": None if session.finished else sha256(session.request().to_bytes()),
+        "weights": [] if session.finished else unpack(session.request().weights).tolist(),
+        "held": {name: sha256(answer.to_bytes()) for name, answer in run.answers.items() if answer is not None},
+    }
+
+
+def replayed_weights(folder: Path) -> list[float]:
+    """Return the model of a finished run, from its transcript alone."""
+    weights: list[float] = replay(folder).weights.tolist()
+    return weights
+
+
+def resume(folder: Path) -> dict[str, Any]:
+    """Go on with a run, through the real gates of its silos and the real shuffler, to its end.
+
+    Returns whom the server asked in which round and what they answered, what the shuffler said to deposits and which
+    batches it let out, and the model.
+    """
+    plan = load_plan(folder / "plan.json")
+    asked: list[list[Any]] = []
+    deposits: list[list[Any]] = []
+    batches: dict[str, str] = {}
+    with ExitStack() as opened:
+        gates = {}
+        for terms in plan.silos:
+            house = House.open(folder / "silos" / terms.name)
+            gates[terms.name] = Gate(house.records(), opened.enter_context(house.ledger()), house.key())
+
+        def exchange(
+            request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
+        ) -> None:
+            for name in silos:
+                question = RoundRequest.from_bytes(request)
+                answer = gates[name].answer(question).to_bytes()
+                asked.append([question.round, name, sha256(answer)])
+                arrived(name, answer)
+
+        collect: Collect | None = None
+        if plan.shuffle is not None:
+            shuffle, key = plan.shuffle, read_key(folder / "server.key", PlanError)
+            shuffler = opened.enter_context(Shuffler.open(folder / "shuffler", seconds=3600.0))
+
+            def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
+                batch = shuffler.release(plan.digest(), round)
+                if not isinstance(batch, bytes):
+                    deposits.extend([round, u.silo, shuffler.deposit(u.to_bytes()).value] for u in updates)
+                    batch = shuffler.release(plan.digest(), round)
+                assert isinstance(batch, bytes), batch
+                batches[str(round)] = sha256(batch)
+                return read_batch(plan, shuffle, key, round, batch)
+
+        trained = conduct(plan, exchange, folder / "server", collect=collect)
+    return {"asked": asked, "deposits": deposits, "batches": batches, "weights": trained.weights.tolist()}
+
+
+def shuffler_facts(folder: Path) -> dict[str, Any]:
+    """Return a shuffler's key, its plans, and their rounds."""
+    with Shuffler.open(folder) as shuffler:
+        return shuffler.status()
+
+
+def handed_out(folder: Path, plan: str, round: int) -> bytes:
+    """Fetch a batch that the shuffler has let out before."""
+    with Shuffler.open(folder) as shuffler:
+        batch = shuffler.release(plan, round)
+    assert isinstance(batch, bytes)
+    return batch
+
+
+def opened_batch(plan: Path, key: Path, content: bytes) -> list[int]:
+    """Open a batch with the server's key and return what it adds up to."""
+    loaded = load_plan(plan)
+    assert loaded.shuffle is not None
+    round = Batch.from_bytes(content).round
+    numbers: list[int] = read_batch(loaded, loaded.shuffle, read_key(key, PlanError), round, content).numbers.tolist()
+    return numbers
+
+
+def keys_of(path: Path) -> dict[str, Any]:
+    """Return the public keys in a file of them."""
+    return load_keys(path).model_dump()
+
+
+# -- messages, models, tables, kits --
+
+
+def message_again(content: bytes) -> tuple[str, bytes]:
+    """Read a message of any kind and write it again."""
+    kind = json.loads(content).get("kind", "batch")
+    if kind == "request":
+        return kind, RoundRequest.from_bytes(content).to_bytes()
+    return (kind, Batch.from_bytes(content).to_bytes()) if kind == "batch" else (kind, parse_answer(content).to_bytes())
+
+
+def vector_in(content: bytes) -> list[float]:
+    """Return the numbers of a request or an update."""
+    document = json.loads(content)
+    numbers: list[float] = unpack(document["weights" if document["kind"] == "request" else "vector"]).tolist()
+    return numbers
+
+
+def model_facts(path: Path, rows: Path) -> dict[str, Any]:
+    """Return what a model predicts, its coefficients, and what it says of privacy."""
+    model = Model.load(path)
+    return {
+        "plan": model.plan.digest(),
+        "weights": unpack(model.weights).tolist(),
+        "scores": np.asarray(model.scores(_encoded(model, rows))).tolist(),
+        "predictions": model.predict_csv(rows),
+        "rounds": dict(model.rounds),
+        "statement": None if model.statement is None else model.statement.text(),
+    }
+
+
+def _encoded(model: Model, rows: Path) -> Any:
+    from ringfence.protocol.encoding import encode_features, read_csv
+
+    return encode_features(model.plan.data, read_csv(rows), source=rows.name)
+
+
+def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:
+    """Train once more on ledgers that exist, and return each silo's epsilon of all runs together."""
+    wishes = Wishes(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd")
+    request = Request(files=files, schema=schema, target=target, wishes=wishes, test_fraction=0.0, ledgers=ledgers)
+    silos = train_files(request).result.statement.silos
+    return {name: guarantee.total_epsilon for name, guarantee in silos.items()}
+
+
+def sweep_facts(path: Path) -> dict[str, Any]:
+    """Return a sweep's label, parameters and rows."""
+    header = Header.read(path)
+    return {"label": header.label, "parameters": list(header.parameters), "rows": list(read_rows(path))}
+
+
+SWEPT = Cells({"epsilon": [0.5, 1.0, float("inf")], "method": ["plain", "fast"]}, 2)
+
+
+def sweep_task(cells: list[Cell]) -> list[dict[str, Any]]:
+    """Return made-up results."""
+    return [{"loss": 0.1 + 1.0 / float(cell["epsilon"]) + cell.trial, "ok": True, "note": "made up"} for cell in cells]
+
+
+def finish_sweep(path: Path) -> list[dict[str, Any]]:
+    """Run what is missing of a sweep, and return the cells that were run."""
+    ran: list[dict[str, Any]] = []
+
+    def task(cells: list[Cell]) -> list[dict[str, Any]]:
+        ran.extend(dict(cell) for cell in cells)
+        return sweep_task(cells)
+
+    sweep(task, SWEPT, out=path, label="golden", block=2, workers=1)
+    return ran
+
+
+def kit_faults(kit: Path, folder: Path) -> str:
+    """Say what a silo's kit allows that it may not; nothing if it may run."""
+    for part in ("startup", "local"):
+        (kit / part).chmod(0o700)
+    try:
+        policy.check(kit, folder)
+    except Exception as problem:
+        return str(problem)
+    return ""
+
+
+def administrator(kit: Path) -> str:
+    """Return who an administrator's kit is for."""
+    return federation.user_of(kit)
