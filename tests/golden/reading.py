@@ -4,13 +4,15 @@ Every function takes paths or bytes and returns plain data, in the terms of the 
 the code changes, this file follows; the tests and `expected.json` stay as they are.
 """
 
+import dataclasses
 import hashlib
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -22,18 +24,20 @@ from ringfence.planning.charges import plan_events
 from ringfence.planning.events import Event, as_seen_alone, event_from_dict
 from ringfence.planning.wishes import Wishes
 from ringfence.private_files import read_key
-from ringfence.protocol.messages import RoundRequest, SealedUpdate, parse_answer, unpack
-from ringfence.protocol.plan import load_plan
-from ringfence.protocol.shuffle import Batch, load_keys
+from ringfence.protocol.certificate import Certificate
+from ringfence.protocol.messages import NoisyUpdate, Refusal, RoundRequest, SealedUpdate, parse_answer, unpack
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.protocol.shuffle import Batch, Keys, load_keys
 from ringfence.report.verify import verify_file
 from ringfence.server import transcript
 from ringfence.server.conduct import Run, conduct, replay
 from ringfence.server.shuffled import Collect, Totals, read_batch
 from ringfence.shuffle.shuffler import Shuffler
+from ringfence.shuffle.store import Store
 from ringfence.silo import certificate, pending
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
-from ringfence.silo.ledger import Approved, Ledger
+from ringfence.silo.house import House, Settings, make_settings
+from ringfence.silo.ledger import Approved, Budget, Ledger
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import Header, read_rows
@@ -381,3 +385,119 @@ def kit_faults(kit: Path, folder: Path) -> str:
 def administrator(kit: Path) -> str:
     """Return who an administrator's kit is for."""
     return federation.user_of(kit)
+
+
+# -- shapes --
+
+
+def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
+    """Return which fields this version writes, by document; `golden` lends data, and `work` is an empty folder."""
+    documents: dict[str, Any] = {
+        "certificate": Certificate,
+        "keys.toml": Keys,
+        "message batch": Batch,
+        "message refusal": Refusal,
+        "message request": RoundRequest,
+        "message sealed": SealedUpdate,
+        "message update": NoisyUpdate,
+        "model": Model,
+        "plan": Plan,
+        "silo.toml": Settings,
+        "transcript answer": transcript.Answered,
+        "transcript asked": transcript.Asked,
+        "transcript closed": transcript.Closed,
+        "transcript mixed": transcript.Mixed,
+        "transcript run": transcript.Header,
+    }
+    found = {name: sorted(_paths(kind.model_json_schema(), {}, "")) for name, kind in documents.items()}
+    for event in get_args(Event):
+        fields = dataclasses.fields(event)
+        found[f"event {event.kind}"] = sorted(f"{field.name}: {_name(field.type)}" for field in fields)
+    found["transcript line"] = sorted(json.loads(transcript.to_line(transcript.Closed(round=0, answered=()))))
+    found["sweep header"] = sorted(json.loads(Header("label", ("parameter",)).line()))
+    return found | _silo_shapes(_lent(golden, work), work / "silo") | _store_shapes(work / "shuffler")
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))
+
+
+def _lent(golden: Path, work: Path) -> Path:
+    """Copy the golden documents that a new silo needs."""
+    copy(golden / "data", work / "golden" / "data")
+    return copy(golden / "plans", work / "golden" / "plans").parent
+
+
+def _silo_shapes(golden: Path, folder: Path) -> dict[str, list[str]]:
+    """Let a new silo write every kind of entry, and return what it wrote."""
+    settings = make_settings(
+        name="clinic",
+        data_file=str(golden / "data" / "clinic.csv"),
+        schema_file=str(golden / "data" / "schema-ill.toml"),
+        target="ill",
+    )
+    house = House.create(folder, settings, Budget(2.0, 1e-6))
+    plan = load_plan(golden / "plans" / "of-silos" / "approved-only.json")
+    with house.ledger() as ledger:
+        ledger.grant(Budget(2.0, 1e-6, 3.0))
+        gate = Gate(house.records(), ledger, house.key())
+        gate.approve(plan)
+        for round in (0, 99):
+            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+        gate.end(plan)
+        entries = ledger.entries()
+        tables = _tables(house.ledger_path)
+    fields: dict[str, set[str]] = {}
+    for entry in entries:
+        body = {name: value for name, value in entry.body.items() if name not in ("event", "events")}
+        names = {*(f"{name}: {type(value).__name__}" for name, value in body.items()), *(entry.body.keys() - body)}
+        fields.setdefault(f"ledger {entry.kind}", set()).update(names, ["payload"] if entry.payload else [])
+    files = sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
+    return {kind: sorted(names) for kind, names in fields.items()} | {"ledger tables": tables, "silo folder": files}
+
+
+def _store_shapes(folder: Path) -> dict[str, list[str]]:
+    with Store.create(folder) as store:
+        tables = _tables(store.path)
+    files = sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
+    return {"shuffler tables": tables, "shuffler folder": files}
+
+
+def _tables(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        numbers = [
+            f"{name} = {connection.execute(f'PRAGMA {name}').fetchone()[0]}"
+            for name in ("application_id", "user_version")
+        ]
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+        return [*numbers, *(" ".join(sql.split()) for (sql,) in made)]
+    finally:
+        connection.close()
+
+
+def _paths(schema: dict[str, Any], known: dict[str, Any], path: str, *, one_of_several: bool = False) -> set[str]:
+    """Return the paths of a JSON schema's fields, with what stands there; `?` marks what may be left out."""
+    known = schema.get("$defs", known)
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return (
+            {f"{path}: a plan"} if name == "Plan" else _paths(known[name], known, path, one_of_several=one_of_several)
+        )
+    choices = schema.get("anyOf", schema.get("oneOf", []))
+    found = {field for choice in choices for field in _paths(choice, known, path, one_of_several=True)}
+    fields = schema.get("properties", {})
+    tags = [f"<{field['const']}>" for field in fields.values() if one_of_several and "const" in field]
+    for name, field in fields.items():
+        optional = "" if name in schema.get("required", []) else "?"
+        if "default" in field:
+            optional = f"?={json.dumps(field['default'])}"
+        found |= _paths(field, known, f"{path}{''.join(tags)}.{name}{optional}".lstrip("."))
+    if "items" in schema:
+        found |= _paths(schema["items"], known, f"{path}[]")
+    if isinstance(schema.get("additionalProperties"), dict):
+        found |= _paths(schema["additionalProperties"], known, f"{path}{{}}")
+    if not found:
+        what = schema.get("const", schema.get("enum", schema.get("type", "anything")))
+        found = {f"{path}: {json.dumps(what)}"}
+    return found

@@ -1,0 +1,60 @@
+"""No document changes its shape unnoticed: whoever changes one adds golden files of it.
+
+`python -m tests.golden.test_shapes` writes `shapes.json` anew.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.golden import reading
+
+HERE = Path(__file__).parent
+SHAPES = HERE / "shapes.json"
+GOLDEN = HERE / "v0_1_0"
+
+ADVICE = (
+    "The shape of documents has changed: {changes}. What was written before must stay readable. Add golden files of "
+    "the new format in a new folder beside v0_1_0, with what this version makes of them; let the tests read both; "
+    "then write shapes.json anew: python -m tests.golden.test_shapes"
+)
+
+
+def current(work: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(json.dumps(reading.shapes(GOLDEN, work)))
+    return found
+
+
+def changes(old: dict[str, list[str]], new: dict[str, list[str]]) -> list[str]:
+    return [
+        f"{document} {'has' if field in new.get(document, []) else 'has no longer'} {field}"
+        for document in sorted(old.keys() | new.keys())
+        for field in sorted(set(old.get(document, [])) ^ set(new.get(document, [])))
+    ]
+
+
+def test_no_document_changes_its_shape_without_golden_files_of_the_new_one(tmp_path: Path) -> None:
+    changed = changes(json.loads(SHAPES.read_text()), current(tmp_path))
+    assert not changed, ADVICE.format(changes="; ".join(changed))
+
+
+def test_there_are_golden_files_of_every_kind_of_entry_event_and_message() -> None:
+    written: set[str] = set()
+    for path in HERE.glob("v*/expected.json"):
+        expected = json.loads(path.read_text())
+        for silo in expected["silos"].values():
+            written |= {f"ledger {kind}" for _, kind, _ in silo["account"]["entries"]}
+        for run in expected["runs"].values():
+            written |= {"transcript run", *(f"transcript {kind}" for kind in run["transcript"]["entries"])}
+        written |= {f"event {event['event']['kind']}" for event in expected["events"].values()}
+        written |= {f"message {message['kind']}" for message in expected["messages"].values()}
+    shapes = json.loads(SHAPES.read_text())
+    kinds = {name for name in shapes if name.split()[0] in ("event", "ledger", "message", "transcript")}
+    assert kinds - written == {"ledger tables", "transcript line"}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        SHAPES.write_text(json.dumps(current(Path(folder)), indent=1, sort_keys=True) + "\n")
+    sys.stdout.write(f"{SHAPES.name} was written.\n")
