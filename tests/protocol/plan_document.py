@@ -1,7 +1,8 @@
-"""A plan that uses every field, edits of it, and how it is refused."""
+"""A plan that uses every field, edits that make it one of each kind, and how it is refused."""
 
 import copy
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,24 @@ from ringfence.protocol.plan import Plan
 
 Edits = dict[str, Any]
 
+GRADIENT: dict[str, Any] = {
+    "question": {"name": "gradient", "clip": 1.5},
+    "rounds": 20,
+    "sampling": {"name": "fixed"},
+    "channel": {"name": "own-noise", "correlation": 0.0},
+    "participation": {"silos": 1, "probability": None},
+}
+CURVATURE: dict[str, Any] = {
+    "question": {"name": "curvature", "margin": 2.0},
+    "rounds": 1,
+    "sampling": {"name": "full"},
+    "channel": {"name": "own-noise", "correlation": 0.0},
+    "participation": {"silos": None, "probability": None},
+}
+MOMENTS: dict[str, Any] = CURVATURE | {"question": {"name": "moments"}}
+
 DOCUMENT: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "run": "trial-1",
     "data": {
         "columns": {
@@ -33,65 +50,63 @@ DOCUMENT: dict[str, Any] = {
         "intercept": 1.0,
         "radius": 2.0,
     },
-    "loss": {"name": "huber", "threshold": 0.5},
-    "clip": 1.5,
-    "domain": {"name": "box", "lower": -3.0, "upper": 4.0},
-    "sampling": "fixed",
-    "rounds": 20,
-    "algorithm": {"name": "minibatch-sgd", "step": 0.1, "momentum": 0.5, "skip": 3, "growth": 1.25},
-    "correlation": 0.0,
-    "survey": None,
-    "ridge": 0.01,
-    "participation": {"silos": 1, "probability": None},
+    "training": {
+        "loss": {"name": "huber", "threshold": 0.5},
+        "domain": {"name": "box", "lower": -3.0, "upper": 4.0},
+        "algorithm": {"name": "minibatch-sgd", "step": 0.1, "momentum": 0.5, "skip": 3, "growth": 1.25},
+        "ridge": 0.01,
+    },
+    "stages": [GRADIENT],
     "adjacency": "replace-one",
-    "trust": "nobody",
-    "shuffle": None,
+    "unit": "record",
     "silos": [
         {
             "name": "north",
             "records": 40,
-            "batch": 10,
-            "sigma": 0.7,
-            "epsilon": 1.0,
-            "delta": 1e-6,
             "weight": 0.5,
-            "survey_sigma": None,
-            "alone_epsilon": None,
+            "guarantees": [{"epsilon": 1.0, "delta": 1e-6, "against": "anyone"}],
+            "stages": [{"batch": 10, "sigma": 0.7}],
             "key": None,
         },
         {
             "name": "süd",
             "records": 60,
-            "batch": 15,
-            "sigma": 0.6,
-            "epsilon": 2.0,
-            "delta": 1e-7,
             "weight": 0.5,
-            "survey_sigma": None,
-            "alone_epsilon": None,
+            "guarantees": [{"epsilon": 2.0, "delta": 1e-7, "against": "anyone"}],
+            "stages": [{"batch": 15, "sigma": 0.6}],
             "key": None,
         },
     ],
 }
 
-SURVEY: Edits = {"survey": {"statistic": "curvature", "margin": 2.0}} | {
-    f"silos.{i}.survey_sigma": 1.0 for i in range(2)
+
+def before(first: dict[str, Any], *sigmas: float) -> Edits:
+    """Return edits that put a stage over all records before the gradients, with those noises."""
+    edits: Edits = {"stages": [first, GRADIENT]}
+    for silo, sigma in enumerate(sigmas):
+        own = DOCUMENT["silos"][silo]
+        edits[f"silos.{silo}.stages"] = [{"batch": own["records"], "sigma": sigma}, *own["stages"]]
+    return edits
+
+
+SURVEY: Edits = before(CURVATURE, 1.0, 1.1)
+SURVEY_OF_MOMENTS: Edits = before(MOMENTS, 1.0, 1.1)
+MOMENTS_ONLY: Edits = {
+    "stages": [MOMENTS],
+    "silos.0.stages": [{"batch": 40, "sigma": 1.0}],
+    "silos.1.stages": [{"batch": 60, "sigma": 1.0}],
 }
-ONE_PASS: Edits = {"sampling": "one-pass", "rounds": 4}
-PHASED: Edits = {"sampling": "phased", "rounds": 5, "silos.0.batch": 20, "silos.1.batch": 30}
-LOCALIZED: Edits = PHASED | {
-    "algorithm": {
-        "name": "localized",
-        "smoothness": 5.0,
-        "phases": [{"rounds": 3, "penalty": 0.1}, {"rounds": 2, "penalty": 0.8}],
-        "average": "weighted",
-    }
-}
+FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
+POISSON: Edits = {"stages.0.sampling.name": "poisson"}
+ONE_PASS: Edits = {"stages.0.sampling.name": "one-pass", "stages.0.rounds": 4}
+CORRELATED: Edits = ONE_PASS | {"stages.0.channel.correlation": 0.5}
 ACCELERATED: Edits = {
-    "algorithm": {"name": "accelerated", "smoothness": 5.0, "pace": 1.0, "penalty": 0.1, "average": "weighted"}
-}
-STAGES: Edits = {
-    "algorithm": {
+    "training.algorithm": {
+        "name": "accelerated", "smoothness": 5.0, "pace": 1.0, "penalty": 0.1, "average": "weighted",
+    }
+}  # fmt: skip
+RESTARTED: Edits = {
+    "training.algorithm": {
         "name": "multi-stage",
         "smoothness": 5.0,
         "stages": [{"rounds": 12, "pace": 10.0}, {"rounds": 8, "pace": 20.0}],
@@ -99,45 +114,109 @@ STAGES: Edits = {
         "average": "weighted",
     }
 }
-SHUFFLED: Edits = {
-    "sampling": "full",
-    "participation.silos": 2,
-    "trust": "shuffler",
-    "shuffle": {
-        "levels": 6,
-        "coins": 25,
-        "quorum": 2,
-        "slack": 1e-9,
-        "shares": 100,
-        "block": 8,
-        "width": 2,
-        "server_key": "5e" * 32,
-        "shuffler_key": "5f" * 32,
+
+
+def phase(number: int, rounds: int) -> dict[str, Any]:
+    return GRADIENT | {"rounds": rounds, "sampling": {"name": "phased", "phase": number}}
+
+
+LOCALIZED: Edits = {
+    "training.algorithm": {
+        "name": "localized",
+        "smoothness": 5.0,
+        "phases": [{"rounds": 3, "penalty": 0.1}, {"rounds": 2, "penalty": 0.8}],
+        "average": "weighted",
     },
-    # 2L/g · √(K b)/2 / K
-    "silos.0": DOCUMENT["silos"][0]
-    | {"batch": 40, "sigma": 0.25 * (25 / 40) ** 0.5, "weight": 0.4, "alone_epsilon": 3.0, "key": "a0" * 32},
-    "silos.1": DOCUMENT["silos"][1]
-    | {"batch": 60, "sigma": 0.25 * (25 / 60) ** 0.5, "weight": 0.6, "alone_epsilon": 4.0, "key": "a1" * 32},
+    "stages": [phase(0, 3), phase(1, 2)],
+    "silos.0.stages": [{"batch": 20, "sigma": 0.7}, {"batch": 10, "sigma": 1.2}],
+    "silos.1.stages": [{"batch": 30, "sigma": 0.6}, {"batch": 15, "sigma": 1.0}],
 }
-"""Edits that make the document one of each other kind."""
+SHUFFLER: dict[str, Any] = {
+    "name": "shuffler",
+    "levels": 6,
+    "coins": 25,
+    "quorum": 2,
+    "slack": 1e-9,
+    "shares": 100,
+    "block": 8,
+    "width": 2,
+    "server_key": "5e" * 32,
+    "shuffler_key": "5f" * 32,
+}
 
 
-def edited(edits: Edits) -> dict[str, Any]:
-    """Return a copy of the document with the values at the given dotted paths replaced."""
-    document = copy.deepcopy(DOCUMENT)
+def coins_sigma(batch: int, *, clip: float = 1.5, levels: int = 6, coins: int = 25) -> float:
+    """2L/g · √(K b)/2 / K: the standard deviation of a silo's own coins in its mean."""
+    return 2 * clip / levels * math.sqrt(batch * coins) / 2 / batch
+
+
+def shuffled_silo(place: int, **changes: Any) -> dict[str, Any]:
+    """Return a silo of the document as one that sends all its records through the shuffler."""
+    own = DOCUMENT["silos"][place]
+    promised = own["guarantees"][0]
+    batch = changes.pop("batch", own["records"])
+    return {
+        **own,
+        "weight": own["records"] / 100,
+        "guarantees": [promised | {"against": "server"}, promised | {"epsilon": 3.0 + place}],
+        "stages": [{"batch": batch, "sigma": coins_sigma(batch)}],
+        "key": f"a{place}" * 32,
+        **changes,
+    }
+
+
+SHUFFLED: Edits = {
+    "stages": [
+        GRADIENT
+        | {"sampling": {"name": "full"}, "channel": SHUFFLER, "participation": {"silos": 2, "probability": None}}
+    ],
+    "silos": [shuffled_silo(0), shuffled_silo(1)],
+}
+SURVEYED_AND_SHUFFLED: Edits = {
+    "stages": [CURVATURE, *SHUFFLED["stages"]],
+    "silos": [
+        silo | {"stages": [{"batch": silo["records"], "sigma": 1.0}, *silo["stages"]]} for silo in SHUFFLED["silos"]
+    ],
+}
+
+KINDS: dict[str, Edits] = {
+    "plain": {},
+    "full": FULL,
+    "poisson": POISSON,
+    "one-pass": ONE_PASS,
+    "correlated": CORRELATED,
+    "surveyed": SURVEY,
+    "surveyed for moments": SURVEY_OF_MOMENTS,
+    "moments only": MOMENTS_ONLY,
+    "accelerated": ACCELERATED,
+    "restarted": RESTARTED,
+    "localized": LOCALIZED,
+    "shuffled": SHUFFLED,
+    "surveyed and shuffled": SURVEYED_AND_SHUFFLED,
+}
+"""Edits that make the document one of each kind."""
+
+
+def edited(edits: Edits, document: dict[str, Any] = DOCUMENT) -> dict[str, Any]:
+    """Return a copy of the document with the values at the given dotted paths replaced, one after the other."""
+    changed = copy.deepcopy(document)
     for path, value in edits.items():
         *steps, last = path.split(".")
-        place: Any = document
+        place: Any = changed
         for step in steps:
             place = place[int(step) if isinstance(place, list) else step]
         place[int(last) if isinstance(place, list) else last] = copy.deepcopy(value)
-    return document
+    return changed
 
 
 def parse(content: dict[str, Any] | bytes) -> Plan:
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
     return Plan.parse(raw, error=PlanError)
+
+
+def plan_of(*edits: Edits) -> Plan:
+    """Return the plan of the document with all these edits."""
+    return parse(edited({path: value for more in edits for path, value in more.items()}))
 
 
 def refusal(content: dict[str, Any] | bytes) -> str:
@@ -154,8 +233,16 @@ def refusal(content: dict[str, Any] | bytes) -> str:
 
 
 def leaves(value: Any, path: str = "") -> Iterator[str]:
+    """Name every value that is no object and no list, by its dotted path."""
     if isinstance(value, dict | list):
         for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from leaves(inner, f"{path}.{step}" if path else str(step))
     else:
         yield path
+
+
+def at(document: Any, path: str) -> Any:
+    """Return the value at a dotted path."""
+    for step in path.split("."):
+        document = document[int(step) if isinstance(document, list) else step]
+    return document

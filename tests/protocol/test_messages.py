@@ -16,9 +16,10 @@ from pydantic import ValidationError
 from ringfence.errors import MessageError
 from ringfence.protocol.messages import (
     SIZE_LIMIT,
+    Batch,
     NoisyUpdate,
-    Reason,
     Refusal,
+    RefusalReason,
     RoundRequest,
     pack,
     parse_answer,
@@ -32,7 +33,7 @@ READERS: list[Reader] = [RoundRequest.from_bytes, NoisyUpdate.from_bytes, Refusa
 
 REQUEST = RoundRequest.at(PLAN, 3, np.array([1.0, -2.5]))
 UPDATE = NoisyUpdate(plan=PLAN, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
-REFUSAL = Refusal(plan=PLAN, round=3, silo="north", reason=Reason.BUDGET)
+REFUSAL = Refusal(plan=PLAN, round=3, silo="north", reason=RefusalReason.BUDGET)
 
 AnyMessage = RoundRequest | NoisyUpdate | Refusal
 MESSAGES: list[tuple[AnyMessage, Reader]] = [
@@ -108,8 +109,8 @@ def test_equal_numbers_have_only_one_spelling() -> None:
 # Reasons
 
 
-@pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_survives_the_wire_and_explains_itself_in_a_sentence(reason: Reason) -> None:
+@pytest.mark.parametrize("reason", list(RefusalReason))
+def test_every_reason_survives_the_wire_and_explains_itself_in_a_sentence(reason: RefusalReason) -> None:
     sent = Refusal(plan=PLAN, round=0, silo="north", reason=reason)
     received = parse_answer(sent.to_bytes())
     assert isinstance(received, Refusal)
@@ -118,7 +119,11 @@ def test_every_reason_survives_the_wire_and_explains_itself_in_a_sentence(reason
 
 
 def test_only_reasons_that_no_later_round_can_cure_are_final() -> None:
-    assert {reason for reason in Reason if reason.is_final} == {Reason.NOT_APPROVED, Reason.REVOKED, Reason.BUDGET}
+    assert {reason for reason in RefusalReason if reason.is_final} == {
+        RefusalReason.NOT_APPROVED,
+        RefusalReason.REVOKED,
+        RefusalReason.BUDGET,
+    }
 
 
 # What is refused
@@ -222,6 +227,22 @@ def test_a_silo_that_builds_an_impossible_message_is_stopped_as_well() -> None:
         NoisyUpdate(plan=PLAN, round=-1, silo="north", vector=pack(np.ones(1)))
     with pytest.raises(ValidationError):
         RoundRequest.at(PLAN, 0, np.zeros(0))
+
+
+@every_reader
+def test_a_message_of_a_later_format_is_refused_with_what_to_do(read: Reader) -> None:
+    for message in (REQUEST, UPDATE, REFUSAL):
+        sentence = refusal(read, fields(message, format=2))
+        assert "has format 2, and this version of Ringfence reads formats up to 1: install a newer version" in sentence
+
+
+def test_a_batch_is_canonical_bytes_and_nothing_of_it_is_quoted() -> None:
+    batch = Batch(plan=PLAN, round=3, silos=2, messages="c2VjcmV0")
+    assert Batch.from_bytes(batch.to_bytes()) == batch
+    for content in (batch.to_bytes()[:-1], batch.to_bytes().replace(b"c2VjcmV0", b"c2VjcmV="), b"secret"):
+        sentence = refusal(Batch.from_bytes, content)
+        assert "secret" not in sentence
+        assert "c2VjcmV" not in sentence
 
 
 # Hostile bytes

@@ -1,242 +1,116 @@
-"""The plan: one strict public document whose digest covers everything that it says."""
+"""The plan: one strict public document, named by its own bytes, in which every value counts."""
 
 import hashlib
 import json
-import math
 import random
-from typing import Any
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringfence.errors import PlanError
+from ringfence.protocol.domain import Domain
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import Public
 from tests.protocol.plan_document import (
     ACCELERATED,
     DOCUMENT,
+    KINDS,
     LOCALIZED,
-    ONE_PASS,
+    RESTARTED,
     SHUFFLED,
-    STAGES,
-    SURVEY,
     Edits,
+    at,
+    coins_sigma,
     edited,
     leaves,
     parse,
+    plan_of,
+    shuffled_silo,
 )
+from tests.support import clip_of, rebuilt
+
+every_kind = pytest.mark.parametrize("edits", KINDS.values(), ids=KINDS)
 
 
-def shuffled(value: Any, order: random.Random) -> Any:
+def in_another_order(value: Any, order: random.Random) -> Any:
     """Return the same document with the keys of every object in another order."""
     if isinstance(value, dict):
         keys = list(value)
         order.shuffle(keys)
-        return {key: shuffled(value[key], order) for key in keys}
-    return [shuffled(inner, order) for inner in value] if isinstance(value, list) else value
+        return {key: in_another_order(value[key], order) for key in keys}
+    return [in_another_order(inner, order) for inner in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize(
-    "edits", [{}, ACCELERATED, STAGES, LOCALIZED, SHUFFLED, SURVEY | ONE_PASS | {"correlation": 0.5}]
-)
-def test_a_plan_survives_its_canonical_bytes(edits: Edits) -> None:
-    plan = parse(edited(edits))
-    assert json.loads(plan.canonical()) == edited(edits)
-    again = parse(plan.canonical())
-    assert again == plan
-    assert again.canonical() == plan.canonical()
-    assert again.digest() == plan.digest()
+# Bytes and names
 
 
-def test_the_canonical_bytes_say_everything_that_the_plan_says() -> None:
-    assert json.loads(parse(DOCUMENT).canonical()) == DOCUMENT
+@every_kind
+def test_a_plan_keeps_the_bytes_that_it_was_read_from_and_is_named_by_them(edits: Edits) -> None:
+    for content in (json.dumps(edited(edits)).encode(), json.dumps(edited(edits), indent=3).encode() + b"\n"):
+        plan = parse(content)
+        assert plan.content == content
+        assert plan.digest() == hashlib.sha256(content).hexdigest()
+        assert parse(plan.content).digest() == plan.digest()
 
 
-def test_the_digest_is_the_sha256_of_sorted_compact_json() -> None:
-    compact = json.dumps(DOCUMENT, sort_keys=True, separators=(",", ":")).encode()
-    assert parse(DOCUMENT).digest() == hashlib.sha256(compact).hexdigest()
+@every_kind
+def test_a_plan_that_is_made_here_has_canonical_bytes_that_say_all_that_it_says(edits: Edits) -> None:
+    made = rebuilt(plan_of(edits))
+    assert made.content == json.dumps(edited(edits), sort_keys=True, separators=(",", ":")).encode()
+    again = parse(made.content)
+    assert again == made
+    assert again.content == made.content
+    assert again.digest() == made.digest() == hashlib.sha256(made.content).hexdigest()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_digest_does_not_depend_on_key_order_or_white_space(seed: int) -> None:
-    other = json.dumps(shuffled(DOCUMENT, random.Random(seed)), indent=seed or None).encode()
-    assert parse(other) == parse(DOCUMENT)
-    assert parse(other).digest() == parse(DOCUMENT).digest()
-
-
-def test_equal_plans_have_equal_digests_however_their_numbers_are_written() -> None:
-    whole = parse(edited({"clip": 2, "silos.0.epsilon": 1, "data.columns.age.lower": 0}))
-    for two, zero in ((b"2.0", b"0.0"), (b"0.2e1", b"0e5"), (b"2.00000000000000000001", b"1e-999")):
-        content = whole.canonical().replace(b'"clip":2.0', b'"clip":' + two).replace(b'"lower":0.0', b'"lower":' + zero)
-        assert parse(content) == whole
-        assert parse(content).digest() == whole.digest()
-
-
-def test_plans_that_differ_only_in_the_sign_of_a_zero_are_equal_and_so_are_their_digests() -> None:
-    plus, minus = (parse(edited({"algorithm.momentum": zero})) for zero in (0.0, -0.0))
-    assert plus == minus
-    assert plus.digest() == minus.digest()
-
-
-def test_defaults_that_are_written_out_do_not_change_the_digest() -> None:
+def spellings() -> Iterator[bytes]:
+    """Write the document in ways that say the same."""
+    for seed in range(3):
+        yield json.dumps(in_another_order(DOCUMENT, random.Random(seed))).encode()
+    yield json.dumps(DOCUMENT, indent=1).encode()
+    yield json.dumps(DOCUMENT, ensure_ascii=False).encode()
+    yield json.dumps(DOCUMENT).encode() + b"\n"
+    for clip in (b"15e-1", b"1.50", b"1.50000000000000000000001"):
+        yield json.dumps(DOCUMENT).encode().replace(b'"clip": 1.5', b'"clip": ' + clip)
     short = edited({})
-    written = edited({"ridge": 0.0, "participation": {"silos": None, "probability": None}, "data.radius": None})
-    written["algorithm"] = {"name": "minibatch-sgd", "step": 0.1, "momentum": 0.0, "skip": 0, "growth": 1.0}
-    short["algorithm"] = {"name": "minibatch-sgd", "step": 0.1}
-    for path in ("format", "ridge", "participation", "adjacency", "correlation", "survey", "trust", "shuffle"):
-        del short[path]
-    del short["data"]["radius"]
-    for silo in short["silos"]:
-        for path in ("survey_sigma", "alone_epsilon", "key"):
-            del silo[path]
-    assert parse(short).digest() == parse(written).digest()
+    del short["unit"], short["adjacency"], short["stages"][0]["channel"]["correlation"], short["silos"][0]["key"]
+    yield json.dumps(short).encode()
 
 
-THREE = SHUFFLED | {  # the third like the second
-    "silos": [
-        SHUFFLED["silos.0"] | {"weight": 0.25},
-        SHUFFLED["silos.1"] | {"weight": 0.375},
-        SHUFFLED["silos.1"] | {"weight": 0.375, "name": "west"},
-    ],
-    "participation.silos": 3,
-}
-CHANGES: list[Edits] = [
-    {"run": "trial-2"},
-    {"data.columns.age.lower": 1.0},
-    {"data.columns.age.upper": 101.0},
-    {"data.columns.age.center": 41.0},
-    {"data.columns.age.center": None},
-    {"data.columns.age.scale": 21.0},
-    {"data.columns.age.missing": 51.0},
-    {"data.columns.age": {"type": "ignore"}},
-    {"data.columns.town.categories": ["a", "b", "d"]},
-    {"data.columns.town.categories": ["b", "a", "c"]},
-    {"data.columns.town.categories": ["a", "b"]},
-    {"data.columns.town.missing": "a"},
-    {"data.columns.town": {"type": "numeric", "lower": 0.0, "upper": 1.0}},
-    {"data.columns.note": {"type": "numeric", "lower": 0.0, "upper": 1.0}},
-    {"data.columns.cost.lower": -2.0},
-    {"data.columns.cost.upper": 2.0},
-    {"data.columns.cost.center": 0.0},
-    {"data.columns.cost.scale": 1.0},
-    {"data.columns.cost.missing": 0.0},
-    {"data.columns.cost": {"type": "categorical", "categories": ["a", "b"]}, "loss": {"name": "logistic"}},
-    {"data.columns.new": {"type": "ignore"}},
-    {"data.target": "age"},
-    {"data.intercept": 0.0},
-    {"data.columns.town.ordered": True},
-    {"data.columns.town.scale": 2.0},
-    {"data.columns.town.center": 0.5},
-    {"data.radius": 2.1},
-    {"data.radius": None},
-    {"loss.threshold": 0.6},
-    {"loss": {"name": "squared"}},
-    {"clip": 1.6},
-    {"clip": math.nextafter(1.5, 2.0)},
-    {"domain.lower": -3.5},
-    {"domain.upper": 4.5},
-    {"domain": {"name": "ball", "radius": 3.0}},
-    {"domain": {"name": "whole-space"}},
-    {"sampling": "poisson"},
-    {"rounds": 21},
-    {"algorithm.step": 0.2},
-    {"algorithm.momentum": 0.6},
-    {"algorithm.skip": 4},
-    {"algorithm.growth": 1.5},
-    {"ridge": 0.02},
-    {"participation.silos": 2},
-    {"participation": {"probability": 0.5}},
-    {"silos.0.name": "south"},
-    {"silos.0.records": 41},
-    {"silos.0.batch": 11},
-    {"silos.0.sigma": 0.8},
-    {"silos.0.epsilon": 1.1},
-    {"silos.0.delta": 2e-6},
-    {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
-    {"silos.1.name": "south"},
-    {"silos.1.records": 61},
-    {"silos.1.batch": 16},
-    {"silos.1.sigma": 0.61},
-    {"silos.1.epsilon": 2.1},
-    {"silos.1.delta": 2e-7},
-    {"silos": DOCUMENT["silos"][::-1]},
-    SURVEY,
-    SURVEY | {"survey.statistic": "moments"},
-    SURVEY | {"survey.margin": 3.0},
-    SURVEY | {"silos.0.survey_sigma": 2.0},
-    SURVEY | {"silos.1.survey_sigma": 2.0},
-    SURVEY | {"rounds": 0},
-    ONE_PASS,
-    ONE_PASS | {"correlation": 0.5},
-    ONE_PASS | {"correlation": 0.6},
-    ACCELERATED,
-    ACCELERATED | {"algorithm.smoothness": 6.0},
-    ACCELERATED | {"algorithm.pace": 0.0},
-    ACCELERATED | {"algorithm.penalty": 0.0},
-    ACCELERATED | {"algorithm.average": "last"},
-    ACCELERATED | {"algorithm.average": "tail"},
-    STAGES,
-    STAGES | {"algorithm.smoothness": 6.0},
-    STAGES | {"algorithm.stages.0.rounds": 13, "algorithm.stages.1.rounds": 7},
-    STAGES | {"algorithm.stages.0.pace": 11.0},
-    STAGES | {"algorithm.penalty": 0.2},
-    STAGES | {"algorithm.average": "last"},
-    LOCALIZED,
-    LOCALIZED | {"algorithm.smoothness": 6.0},
-    LOCALIZED | {"algorithm.phases.0.rounds": 2, "algorithm.phases.1.rounds": 3},
-    LOCALIZED | {"algorithm.phases.1.penalty": 0.9},
-    LOCALIZED | {"algorithm.average": "tail"},
-    SHUFFLED,
-    SHUFFLED
-    | {"shuffle.levels": 12, "silos.0.sigma": 0.125 * (25 / 40) ** 0.5, "silos.1.sigma": 0.125 * (25 / 60) ** 0.5},
-    SHUFFLED | {"shuffle.coins": 100, "silos.0.sigma": 0.5 * (25 / 40) ** 0.5, "silos.1.sigma": 0.5 * (25 / 60) ** 0.5},
-    THREE,
-    THREE | {"shuffle.quorum": 3},
-    SHUFFLED | {"shuffle.slack": 2e-9},
-    SHUFFLED | {"shuffle.shares": 101},
-    SHUFFLED | {"shuffle.block": 9},
-    SHUFFLED | {"shuffle.width": 3},
-    SHUFFLED | {"shuffle.server_key": "6e" * 32},
-    SHUFFLED | {"shuffle.shuffler_key": "6f" * 32},
-    *[SHUFFLED | {f"silos.{silo}.alone_epsilon": 5.0} for silo in range(2)],
-    *[SHUFFLED | {f"silos.{silo}.key": "b0" * 32} for silo in range(2)],
-]
-FIXED = {"format", "adjacency"}
-"""Fields that have one allowed value so far."""
+def test_a_plan_that_is_spelled_otherwise_says_the_same_and_is_another_plan() -> None:
+    plans = [parse(content) for content in spellings()]
+    assert all(plan == parse(DOCUMENT) for plan in plans)
+    assert len({plan.canonical() for plan in plans}) == 1
+    assert len({plan.digest() for plan in plans}) == len(plans)
 
 
-@pytest.mark.parametrize("edits", CHANGES, ids=str)
-def test_the_digest_changes_with_every_field(edits: Edits) -> None:
-    assert parse(edited(edits)).digest() != parse(DOCUMENT).digest()
-
-
-def test_no_two_different_plans_share_a_digest() -> None:
-    assert len({parse(edited(edits)).digest() for edits in CHANGES}) == len(CHANGES)
-
-
-def test_the_changes_tried_above_cover_every_field_of_a_plan() -> None:
-    tried = {path for edits in CHANGES for path in edits}
-    missed = {
-        leaf
-        for edits in ({}, SURVEY, ACCELERATED, STAGES, LOCALIZED, SHUFFLED)
-        for leaf in leaves(json.loads(parse(edited(edits)).canonical()))
-        if leaf not in FIXED and not any(leaf == path or leaf.startswith(path + ".") for path in tried)
-    }
-    assert not missed
+def test_plans_that_differ_only_in_the_sign_of_a_zero_are_equal_and_have_the_same_canonical_bytes() -> None:
+    plus, minus = (parse(edited({"training.algorithm.momentum": zero})) for zero in (0.0, -0.0))
+    assert plus == minus
+    assert plus.canonical() == minus.canonical()
 
 
 def test_asking_for_a_digest_does_not_make_a_plan_unequal_to_itself() -> None:
     asked, fresh = parse(DOCUMENT), parse(DOCUMENT)
     asked.digest()
     asked.terms("north")
+    assert asked.rounds == 20
     assert asked == fresh
     assert asked.canonical() == fresh.canonical()
 
 
-def test_a_changed_copy_of_a_plan_has_its_own_digest_and_terms() -> None:
-    plan = parse(DOCUMENT)
+def test_a_changed_copy_of_a_plan_has_its_own_bytes_digest_and_terms() -> None:
+    plan = parse(json.dumps(DOCUMENT, indent=1).encode())
     plan.digest()
     plan.terms("north")
-    longer = plan.model_copy(update={"rounds": 21})
-    assert longer.digest() == parse(edited({"rounds": 21})).digest()
+    later = plan.model_copy(update={"run": "trial-2"})
+    assert later.content == later.canonical() != plan.content
+    assert later.digest() == rebuilt(plan, run="trial-2").digest() != plan.digest()
     renamed = plan.model_copy(update={"silos": parse(edited({"silos.0.name": "south"})).silos})
     assert renamed.terms("north") is None
 
@@ -244,7 +118,9 @@ def test_a_changed_copy_of_a_plan_has_its_own_digest_and_terms() -> None:
 def test_a_plan_cannot_be_changed() -> None:
     plan = parse(DOCUMENT)
     with pytest.raises(ValueError, match="frozen"):
-        plan.clip = 2.0
+        plan.run = "trial-2"
+    with pytest.raises(ValueError, match="frozen"):
+        plan.stages[0].rounds = 21
 
 
 @settings(max_examples=100, deadline=None)
@@ -259,16 +135,167 @@ def test_any_plan_survives_its_canonical_bytes(
     clip: float, noise: float, delta: float, name: str, share: float
 ) -> None:
     edits = {
-        "clip": clip,
-        "silos.0.sigma": clip * noise,
-        "silos.1.sigma": clip * noise,
-        "silos.0.delta": delta,
+        "stages.0.question.clip": clip,
+        "silos.0.stages.0.sigma": clip * noise,
+        "silos.1.stages.0.sigma": clip * noise,
+        "silos.0.guarantees.0.delta": delta,
         "silos.0.name": name + "!" if name == "süd" else name,
         "silos.0.weight": share,
         "silos.1.weight": 1.0 - share,
     }
     plan = parse(edited(edits))
-    assert (plan.clip, plan.silos[0].delta, plan.silos[0].weight) == (clip, delta, share)
+    own = plan.silos[0]
+    assert (clip_of(plan), own.guarantee.delta, own.weight) == (clip, delta, share)
     again = parse(plan.canonical())
     assert again == plan
-    assert again.canonical() == plan.canonical()
+    assert again.content == again.canonical() == plan.canonical()
+
+
+# Later formats
+
+
+@pytest.mark.parametrize("content", [b'{"format":3}', b'{"format":3,"new":[1]}', json.dumps(edited({"format": 17}))])
+def test_a_plan_of_a_later_format_is_refused_with_what_to_do(content: bytes | str) -> None:
+    raw = content if isinstance(content, bytes) else content.encode()
+    stated = json.loads(raw)["format"]
+    with pytest.raises(PlanError) as refused:
+        parse(raw)
+    assert str(refused.value) == (
+        f"This Plan has format {stated}, and this version of Ringfence reads formats up to 2: install a newer version "
+        "of Ringfence to read it."
+    )
+
+
+# Every value counts
+
+ALTERNATIVES: list[Any] = [
+    *(0, 1, 2, 3, 0.5, 2.5, -1.0, None, True, [], ["a", "b"], {}),
+    *("", "other", "a", "age", "last", "b0" * 32),
+]
+
+
+def other_values(value: Any) -> list[Any]:
+    """Return values near the given one, and some that are altogether different."""
+    near: list[Any] = []
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        near = [value + 1, value * 2, value * 3, value + value / 8, value * (1 + 2.0**-50)]
+    elif isinstance(value, str):
+        near = [value + "x", value[::-1]]
+    elif isinstance(value, bool):
+        near = [not value]
+    return [other for other in [*near, *ALTERNATIVES] if other != value]
+
+
+@cache
+def plans_with_another(kind: str, leaf: str) -> list[Plan]:
+    """Return the plans that result where only this value of the document is another."""
+    document, found = edited(KINDS[kind]), []
+    for value in other_values(at(document, leaf)):
+        try:
+            found.append(parse(edited({leaf: value}, document)))
+        except PlanError:
+            continue
+    return found
+
+
+LEAVES = [
+    (kind, leaf)
+    for kind, edits in KINDS.items()
+    for leaf in leaves(edited(edits))
+    if kind == "plain" or leaf.startswith(("training", "stages", "silos"))
+]
+
+
+@pytest.mark.parametrize(("kind", "leaf"), LEAVES)
+def test_another_value_anywhere_is_refused_or_makes_another_plan(kind: str, leaf: str) -> None:
+    original = plan_of(KINDS[kind])
+    for plan in plans_with_another(kind, leaf):
+        assert plan != original
+        assert plan.canonical() != original.canonical()
+        assert plan.digest() != original.digest()
+
+
+THREE: Edits = {
+    "stages": edited(SHUFFLED)["stages"],
+    "stages.0.participation.silos": 3,
+    "silos": [
+        shuffled_silo(0, weight=0.25),
+        shuffled_silo(1, weight=0.375),
+        shuffled_silo(1, weight=0.375, name="west"),
+    ],
+}
+TOGETHER: list[Edits] = [
+    {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
+    RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
+    LOCALIZED
+    | {
+        "training.algorithm.phases.0.rounds": 4,
+        "stages.0.rounds": 4,
+        "training.algorithm.phases.1.rounds": 1,
+        "stages.1.rounds": 1,
+    },
+    SHUFFLED
+    | {
+        "stages.0.question.clip": 3.0,
+        "stages.0.channel.levels": 12,
+        "stages.0.channel.coins": 100,
+        "silos.0.stages.0.sigma": coins_sigma(40, clip=3.0, levels=12, coins=100),
+        "silos.1.stages.0.sigma": coins_sigma(60, clip=3.0, levels=12, coins=100),
+    },
+    LOCALIZED
+    | ACCELERATED
+    | {"stages.1.sampling.phase": 0, "silos.0.stages.1.batch": 20, "silos.1.stages.1.batch": 30},
+    THREE | {"stages.0.channel.quorum": 3},
+]
+"""Changes of several values at once, where one alone would not fit the others."""
+
+ONE_VALUE = {"format", "adjacency", "unit"}
+"""Fields that have one allowed value so far."""
+
+WHICH_KIND = {
+    *("training.algorithm.name", "training.loss.name", "training.domain.name", "silos.guarantees.against"),
+    *("stages.question.name", "stages.sampling.name", "stages.channel.name"),
+    *(f"data.columns.{column}.type" for column in DOCUMENT["data"]["columns"]),
+}
+"""Fields that say what kind the others beside them are of: the kinds above have other ones."""
+
+
+def place_of(leaf: str) -> str:
+    """Return the path of a field without the numbers of silos, stages and parts."""
+    return ".".join(step for step in leaf.split(".") if not step.isdecimal())
+
+
+def test_every_field_of_a_plan_can_be_another_and_then_it_is_another_plan() -> None:
+    together = [plan_of(edits).canonical() for edits in TOGETHER]
+    assert len(set(together)) == len(together)
+    changed = {place_of(leaf) for edits in TOGETHER for leaf in edits}
+    changed |= {place_of(leaf) for kind, leaf in LEAVES if plans_with_another(kind, leaf)}
+    assert {place_of(leaf) for _, leaf in LEAVES} - changed == {*ONE_VALUE, *WHICH_KIND}
+
+
+def models_in(kind: Any) -> Iterator[type[Public]]:
+    """Name every kind of document that may stand in a field of that type."""
+    if isinstance(kind, type) and issubclass(kind, Public):
+        yield kind
+        for field in kind.model_fields.values():
+            yield from models_in(field.annotation)
+    for inner in get_args(kind):
+        yield from models_in(inner)
+
+
+def fields_of(value: Any) -> Iterator[tuple[type[Public], str]]:
+    """Name every field that a document has."""
+    if isinstance(value, Public):
+        for name in type(value).model_fields:
+            yield type(value), name
+            yield from fields_of(getattr(value, name))
+    elif isinstance(value, tuple | dict):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from fields_of(inner)
+
+
+def test_the_plans_tried_above_use_every_field_but_those_of_other_losses_and_domains() -> None:
+    used = {field for edits in [*KINDS.values(), ACCELERATED] for field in fields_of(plan_of(edits))}
+    known = {(model, name) for model in models_in(Plan) for name in model.model_fields}
+    other_losses_and_domains = (*models_in(Loss), *models_in(Domain))
+    assert {(model, name) for model, name in known - used if model not in other_losses_and_domains} == set()

@@ -10,7 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import PlanError
-from tests.protocol.plan_document import DOCUMENT, Edits, edited, leaves, parse, refusal
+from tests.protocol.plan_document import (
+    ACCELERATED,
+    CURVATURE,
+    DOCUMENT,
+    GRADIENT,
+    KINDS,
+    LOCALIZED,
+    RESTARTED,
+    SHUFFLED,
+    SURVEY,
+    Edits,
+    at,
+    edited,
+    leaves,
+    parse,
+    plan_of,
+    refusal,
+)
+
+every_kind = pytest.mark.parametrize("edits", KINDS.values(), ids=KINDS)
 
 
 def objects_of(value: Any, path: str = "") -> Iterator[str]:
@@ -21,35 +40,52 @@ def objects_of(value: Any, path: str = "") -> Iterator[str]:
             yield from objects_of(inner, f"{path}.{step}" if path else str(step))
 
 
-@pytest.mark.parametrize("path", list(objects_of(DOCUMENT)))
-def test_a_field_that_a_plan_does_not_have_is_refused_wherever_it_stands(path: str) -> None:
-    sentence = refusal(edited({f"{path}.surprise" if path else "surprise": 1}))
-    assert "not permitted" in sentence
+@every_kind
+def test_a_field_that_a_plan_does_not_have_is_refused_wherever_it_stands(edits: Edits) -> None:
+    document = edited(edits)
+    for path in objects_of(document):
+        assert "not permitted" in refusal(edited({f"{path}.surprise" if path else "surprise": 1}, document)), path
 
 
-@pytest.mark.parametrize("path", [leaf for leaf in leaves(DOCUMENT) if "categories" not in leaf])
+@every_kind
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf], ids=str)
-def test_nan_and_infinity_are_refused_in_every_field(path: str, poison: float) -> None:
-    refusal(edited({path: poison}))
+def test_nan_and_infinity_are_refused_in_every_field(edits: Edits, poison: float) -> None:
+    document = edited(edits)
+    for path in leaves(document):
+        if "categories" not in path:
+            refusal(edited({path: poison}, document))
 
 
 WRONG_TYPES: list[tuple[str, Any]] = [
-    *[(path, "1") for path in ("clip", "rounds", "ridge", "silos.0.sigma", "silos.0.records", "silos.0.epsilon")],
-    *[(path, 10.0) for path in ("rounds", "silos.0.records", "silos.0.batch", "algorithm.skip")],
-    *[(path, True) for path in ("rounds", "clip", "silos.0.records", "silos.0.sigma")],
-    *[(path, 1) for path in ("run", "sampling", "silos.0.name", "data.target")],
+    *[(f"stages.0.{path}", "1") for path in ("question.clip", "rounds", "channel.correlation")],
+    *[(f"silos.0.{path}", "1") for path in ("records", "weight", "guarantees.0.epsilon", "stages.0.sigma")],
+    *[(path, 10.0) for path in ("stages.0.rounds", "silos.0.records", "silos.0.stages.0.batch")],
+    *[(path, True) for path in ("stages.0.rounds", "stages.0.question.clip", "silos.0.records", "silos.0.weight")],
+    *[(path, 1) for path in ("run", "stages.0.sampling", "silos.0.name", "data.target", "silos.0.key")],
+    ("training.ridge", "1"),
+    ("training.algorithm.skip", 10.0),
     ("data.intercept", "true"),
-    ("format", "1"),
-    ("format", 2),
+    ("format", "2"),
+    ("format", 2.0),
+    ("format", None),
+    ("format", 0),
     ("adjacency", "add-remove"),
-    ("sampling", "shuffle"),
-    ("algorithm.name", "local-sgd"),
-    ("loss", {"name": "ramp"}),
-    ("domain", "ball"),
+    ("unit", "patient"),
+    ("stages.0.sampling.name", "shuffle"),
+    ("stages.0.question.name", "everything"),
+    ("stages.0.channel.name", "pigeon"),
+    ("silos.0.guarantees.0.against", "nobody"),
+    ("training.algorithm.name", "local-sgd"),
+    ("training.loss", {"name": "ramp"}),
+    ("training.domain", "ball"),
     ("silos", {}),
     ("silos", []),
-    ("clip", None),
-    ("clip", [1.0]),
+    ("stages", {}),
+    ("stages", []),
+    ("silos.0.stages", 7),
+    ("silos.0.guarantees", []),
+    ("stages.0.question.clip", None),
+    ("stages.0.question.clip", [1.0]),
     ("data.columns.town.categories", "ab"),
     ("data.columns.town.categories", [True, False]),
 ]
@@ -61,55 +97,91 @@ def test_values_of_the_wrong_type_are_refused_and_not_converted(path: str, value
 
 
 OUT_OF_RANGE: list[tuple[str, Any]] = [
-    *[(path, 0.0) for path in ("clip", "algorithm.step", "silos.0.sigma", "silos.0.epsilon", "silos.0.delta")],
-    *[(path, -1.0) for path in ("clip", "ridge", "algorithm.momentum", "silos.0.sigma", "silos.0.epsilon")],
-    *[(path, 0) for path in ("silos.0.records", "silos.0.batch", "participation.silos")],
-    ("rounds", -1),
-    ("correlation", -0.1),
-    ("correlation", 1.0),
-    ("survey", {"margin": -1.0}),
-    ("survey", {"statistic": "median"}),
-    ("silos.0.survey_sigma", 0.0),
-    ("silos.0.delta", 1.0),
-    ("silos.0.weight", 0.0),
+    *[(f"stages.0.{path}", -1.0) for path in ("question.clip", "channel.correlation", "participation.probability")],
+    *[(f"stages.0.{path}", 0) for path in ("question.clip", "rounds", "participation.silos")],
+    *[(f"silos.0.{path}", 0) for path in ("records", "weight", "guarantees.0.delta", "stages.0.batch")],
+    *[(f"silos.0.{path}", -1.0) for path in ("weight", "guarantees.0.epsilon", "stages.0.sigma")],
+    ("silos.0.stages.0.sigma", 0.0),
+    ("silos.0.guarantees.0.delta", 1.0),
     ("silos.0.weight", 1.1),
-    ("algorithm.momentum", 1.0),
-    ("algorithm.growth", 0.9),
-    ("algorithm.skip", -1),
-    ("rounds", 10_000_001),
-    ("participation", {"probability": 0.0}),
-    ("participation", {"probability": 1.1}),
-    ("run", ""),
-    ("run", "a b"),
-    ("run", "../a"),
-    ("run", "a\n"),
-    ("run", "a" * 65),
-    ("silos.0.name", ""),
-    ("silos.0.name", "a/b"),
-    ("silos.0.name", "a\nb"),
-    ("silos.0.name", "a\n"),
-    ("silos.0.name", "a" * 201),
+    ("silos.0.key", "A0" * 32),
+    ("stages.0.channel.correlation", 1.0),
+    ("stages.0.rounds", 10_000_001),
+    ("stages.0.participation", {"probability": 0.0}),
+    ("stages.0.participation", {"probability": 1.1}),
+    ("stages.0.sampling", {"name": "phased", "phase": -1}),
+    ("stages.0.sampling", {"name": "phased", "phase": 60}),
+    ("stages.0.question", {"name": "curvature", "margin": -1.0}),
+    ("stages", [GRADIENT] * 1001),
+    ("training.algorithm.step", 0.0),
+    ("training.algorithm.momentum", 1.0),
+    ("training.algorithm.momentum", -1.0),
+    ("training.algorithm.growth", 0.9),
+    ("training.algorithm.skip", -1),
+    ("training.ridge", -1.0),
+    *[("run", name) for name in ("", "a b", "../a", "a\n", "a" * 65)],
+    *[("silos.0.name", name) for name in ("", "a/b", "a\nb", "a\n", "a" * 201)],
 ]
 
 
-@pytest.mark.parametrize(("path", "value"), OUT_OF_RANGE, ids=str)
+@pytest.mark.parametrize(("path", "value"), OUT_OF_RANGE, ids=lambda value: str(value)[:40])
 def test_values_out_of_range_are_refused(path: str, value: Any) -> None:
     assert path.split(".", maxsplit=1)[0] in refusal(edited({path: value}))
 
 
 @pytest.mark.parametrize(
+    ("kind", "path", "value"),
+    [
+        (ACCELERATED, "smoothness", 0.0),
+        (ACCELERATED, "pace", -1.0),
+        (ACCELERATED, "penalty", -1.0),
+        (ACCELERATED, "average", "best"),
+        (RESTARTED, "stages", []),
+        (RESTARTED, "stages.0.rounds", 0),
+        (RESTARTED, "stages.0.pace", -1.0),
+        (LOCALIZED, "phases", []),
+        (LOCALIZED, "phases.0.rounds", 0),
+        (LOCALIZED, "phases.0.penalty", 0.0),
+    ],
+    ids=str,
+)
+def test_an_algorithm_s_values_out_of_range_are_refused(kind: Edits, path: str, value: object) -> None:
+    assert "training.algorithm" in refusal(edited(kind | {f"training.algorithm.{path}": value}))
+
+
+def test_a_promise_of_no_epsilon_or_of_any_is_refused() -> None:
+    assert "silo 'north' must be promised a positive, finite epsilon" in refusal(
+        edited({"silos.0.guarantees.0.epsilon": 0.0})
+    )
+    huge = json.dumps(DOCUMENT).replace('"epsilon": 2.0', '"epsilon": 1e999').encode()
+    assert "silo 'süd' must be promised a positive, finite epsilon" in refusal(huge)
+
+
+@pytest.mark.parametrize(
     "path",
-    ["run", "data", "loss", "clip", "domain", "sampling", "rounds", "algorithm", "silos"]
-    + [f"silos.0.{name}" for name in ("name", "records", "batch", "sigma", "epsilon", "delta", "weight")],
+    ["run", "data", "training", "stages", "silos", "training.loss", "training.domain", "training.algorithm"]
+    + [f"stages.0.{name}" for name in ("question", "rounds", "sampling", "question.clip")]
+    + [f"silos.0.{name}" for name in ("name", "records", "weight", "guarantees", "stages")]
+    + [f"silos.0.guarantees.0.{name}" for name in ("epsilon", "delta")]
+    + [f"silos.0.stages.0.{name}" for name in ("batch", "sigma")],
 )
 def test_nothing_that_affects_privacy_has_a_default(path: str) -> None:
     document = edited({})
     *steps, last = path.split(".")
-    place: Any = document
-    for step in steps:
-        place = place[int(step) if isinstance(place, list) else step]
+    place = at(document, ".".join(steps)) if steps else document
     del place[last]
-    assert f"{path}: Field required" in refusal(document)
+    sentence = refusal(document)
+    assert f"{last}: Field required" in sentence
+    assert path.split(".", maxsplit=1)[0] in sentence
+
+
+def test_a_question_a_sampling_rule_or_a_channel_without_a_name_is_refused() -> None:
+    for field in ("question", "sampling", "channel"):
+        sentence = refusal(edited({f"stages.0.{field}": {}}))
+        assert f"stages.0.{field}: Unable to extract tag using discriminator 'name'" in sentence
+
+
+# What does not fit together
 
 
 def test_a_plan_with_two_silos_of_one_name_is_refused() -> None:
@@ -122,37 +194,43 @@ def test_weights_that_do_not_add_up_to_one_are_refused(weight: float) -> None:
 
 
 def test_weights_that_add_up_to_one_but_for_rounding_are_accepted() -> None:
-    names = [f"s{i}" for i in range(49)]
-    silos = [{**DOCUMENT["silos"][0], "name": name, "weight": 1.0 / 49} for name in names]
+    silos = [{**DOCUMENT["silos"][0], "name": f"s{i}", "weight": 1.0 / 49} for i in range(49)]
     assert len(parse(edited({"silos": silos})).silos) == 49
 
 
-def test_a_batch_larger_than_its_silo_is_refused() -> None:
-    assert "silo 'north' has 40 records" in refusal(edited({"silos.0.batch": 41}))
-    assert parse(edited({"silos.0.batch": 40})).silos[0].batch == 40
+@pytest.mark.parametrize("change", [list.pop, lambda terms: terms.append(terms[0])], ids=["too few", "too many"])
+@pytest.mark.parametrize("kind", ["plain", "surveyed", "localized"])
+def test_every_silo_has_terms_for_every_stage_and_no_others(kind: str, change: Any) -> None:
+    document = edited(KINDS[kind])
+    change(document["silos"][1]["stages"])
+    stages = len(document["stages"])
+    assert f"silo 'süd' must have terms for each of the plan's {stages} stages" in refusal(document)
 
 
-def test_full_sampling_takes_all_records_of_every_silo() -> None:
-    assert "silo 'north'" in refusal(edited({"sampling": "full"}))
-    assert "silo 'süd'" in refusal(edited({"sampling": "full", "silos.0.batch": 40}))
-    assert parse(edited({"sampling": "full", "silos.0.batch": 40, "silos.1.batch": 60})).sampling == "full"
-
-
-def test_one_pass_that_needs_a_record_twice_is_refused() -> None:
-    assert "one pass of 20 rounds of 10 records" in refusal(edited({"sampling": "one-pass"}))
-    assert "silo 'süd'" in refusal(edited({"sampling": "one-pass", "rounds": 4, "silos.1.batch": 16}))
-    assert "silo 'north'" in refusal(edited({"sampling": "one-pass", "rounds": 4, "silos.0.records": 39}))
-    assert parse(edited({"sampling": "one-pass", "rounds": 4})).rounds == 4
+def test_every_silo_has_one_guarantee_against_each_observer_the_one_that_counts_first() -> None:
+    own = DOCUMENT["silos"][0]["guarantees"][0]
+    for wrong in ([own, own], [own | {"against": "server"}], [own | {"against": "server"}, own]):
+        assert "silo 'north' must have one guarantee against each of: anyone" in refusal(
+            edited({"silos.0.guarantees": wrong})
+        )
+    server, anyone = SHUFFLED["silos"][1]["guarantees"]
+    for wrong in ([anyone], [server], [anyone, server], [server, server], [server, anyone, anyone]):
+        assert "silo 'süd' must have one guarantee against each of: server, anyone" in refusal(
+            edited(SHUFFLED | {"silos.1.guarantees": wrong})
+        )
 
 
 def test_asking_more_silos_than_there_are_or_by_two_rules_is_refused() -> None:
-    assert "more silos than there are" in refusal(edited({"participation.silos": 3}))
-    assert "not both" in refusal(edited({"participation": {"silos": 1, "probability": 0.5}}))
+    assert "more silos than there are" in refusal(edited({"stages.0.participation.silos": 3}))
+    assert "more silos than there are" in refusal(edited(SURVEY | {"stages.0.participation.silos": 3}))
+    assert "not both" in refusal(edited({"stages.0.participation": {"silos": 1, "probability": 0.5}}))
 
 
-def test_an_average_over_no_round_is_refused() -> None:
-    assert "lower `skip`" in refusal(edited({"algorithm.skip": 20}))
-    assert parse(edited({"algorithm.skip": 19})).rounds == 20
+@pytest.mark.parametrize("question", [CURVATURE["question"], {"name": "moments"}], ids=["curvature", "moments"])
+@pytest.mark.parametrize("kind", ["plain", "poisson", "one-pass", "localized"])
+def test_a_question_that_is_no_mean_over_records_is_asked_of_all_of_them(question: Edits, kind: str) -> None:
+    edits = KINDS[kind] | {"stages.0.question": question}
+    assert f"the {question['name']} is asked of all records: its sampling must be full" in refusal(edited(edits))
 
 
 TWO, THREE = ({"type": "categorical", "categories": names} for names in (["a", "b"], ["a", "b", "c"]))
@@ -176,46 +254,11 @@ NUMBER = {"type": "numeric", "lower": 0.0, "upper": 1.0}
 )
 def test_a_loss_that_does_not_fit_the_target_is_refused(loss: Edits, fitting: list[Edits]) -> None:
     for target in (TWO, THREE, NUMBER):
-        document = edited({"loss": loss, "data.columns.cost": target})
+        document = edited({"training.loss": loss, "data.columns.cost": target})
         if target in fitting:
             assert parse(document).loss.name == loss["name"]
         else:
             assert f"the {loss['name']} loss does not fit the target 'cost'" in refusal(document)
-
-
-def test_noise_too_small_to_be_added_exactly_is_refused() -> None:
-    # A poisson batch may hold all 40 records: the largest mean is clip·40/10.
-    smallest = 1.5 * 40 / 10 * 2.0**-20
-    assert "noise of silo 'north'" in refusal(edited({"silos.0.sigma": smallest * 0.999}))
-    assert parse(edited({"silos.0.sigma": smallest * 1.001})).silos[0].name == "north"
-    assert "noise of silo 'süd'" in refusal(edited({"silos.1.sigma": 1e-9}))
-
-
-def test_noise_beyond_the_range_of_exact_arithmetic_is_refused() -> None:
-    assert "out of the range" in refusal(edited({"silos.0.sigma": 1e300}))
-    assert "out of the range" in refusal(edited({"clip": 1e-300, "silos.0.sigma": 1e-290, "silos.1.sigma": 1e-290}))
-
-
-def test_a_silo_finds_its_own_terms_and_a_stranger_none() -> None:
-    plan = parse(DOCUMENT)
-    for terms in plan.silos:
-        assert plan.terms(terms.name) is terms
-    assert plan.terms("east") is None
-
-
-def test_the_dimension_counts_every_feature_for_every_output() -> None:
-    assert parse(DOCUMENT).dimension == 5  # age, three towns, intercept
-    three = edited({"data.columns.cost": THREE, "loss": {"name": "softmax", "classes": 3}})
-    assert parse(three).dimension == 15
-
-
-def test_the_constants_are_those_of_the_loss_plus_the_ridge() -> None:
-    plan = parse(edited({"loss": {"name": "squared"}}))
-    longest = math.hypot(2.0, 1.0)
-    reach = 4.0 * math.sqrt(5)
-    assert plan.constants.lipschitz == pytest.approx(longest * (longest * reach + 1.0))
-    assert plan.constants.smoothness == pytest.approx(5.0 + 0.01)
-    assert plan.constants.strong_convexity == pytest.approx(0.01)
 
 
 # Hostile bytes
@@ -231,8 +274,22 @@ def test_a_plan_larger_than_the_limit_is_not_read() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"null", b"[]", b"3", b'"plan"', b"{", b"\xff\xfe", b"[" * 100_000, b'{"run":' * 100_000, b"9" * 100_000],
-    ids=lambda content: repr(content[:8]),
+    [
+        *(b'{"format":2}', b'{"format":2,"format":1}', b'{"format":2,"run":' + b"[" * 100_000, b'{"format":2}{}'),
+        *(
+            b"",
+            b"null",
+            b"[]",
+            b"3",
+            b'"plan"',
+            b"{",
+            b"\xff\xfe",
+            b"[" * 100_000,
+            b'{"run":' * 100_000,
+            b"9" * 100_000,
+        ),
+    ],
+    ids=lambda content: repr(content[:24]),
 )
 def test_bytes_that_are_no_plan_are_refused(content: bytes) -> None:
     refusal(content)
@@ -256,15 +313,16 @@ SCALARS = (
 JSON = SCALARS | st.lists(SCALARS, max_size=3) | st.dictionaries(st.text(max_size=5), SCALARS, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
-@given(path=st.sampled_from(list(leaves(DOCUMENT))), value=JSON)
-def test_any_value_in_any_field_gives_a_plan_or_a_plan_error(path: str, value: Any) -> None:
-    document = edited({path: value})
+@settings(max_examples=500, deadline=None)
+@given(kind=st.sampled_from(sorted(KINDS)), value=JSON, data=st.data())
+def test_any_value_in_any_field_gives_a_plan_or_a_plan_error(kind: str, value: Any, data: st.DataObject) -> None:
+    document = edited(KINDS[kind])
+    path = data.draw(st.sampled_from(list(leaves(document))))
     try:
-        plan = parse(document)
+        plan = parse(edited({path: value}, document))
     except PlanError:
         return
-    assert parse(plan.canonical()) == plan
+    assert parse(plan.content) == parse(plan.canonical()) == plan
     assert plan.dimension >= 1
     assert not math.isnan(plan.constants.lipschitz)
 
@@ -282,10 +340,13 @@ def test_a_column_too_narrow_to_compute_with_is_refused_in_a_sentence() -> None:
     "edits",
     [
         {"EVIL\nTEXT": 1},
-        {"domain": {"name": "EVIL\nTEXT"}},
-        {"loss.name": "EVIL\nTEXT"},
+        {"training.domain": {"name": "EVIL\nTEXT"}},
+        {"training.loss.name": "EVIL\nTEXT"},
         {"data.columns.age.type": "EVIL\nTEXT"},
-        {"sampling": "EVIL\nTEXT"},
+        {"stages.0.sampling.name": "EVIL\nTEXT"},
+        {"stages.0.question.name": "EVIL\nTEXT"},
+        {"stages.0.channel.name": "EVIL\nTEXT"},
+        {"silos.0.guarantees.0.against": "EVIL\nTEXT"},
         {"silos.0.name": "EVIL\nTEXT"},
         {"data.target": "EVIL\nTEXT"},
         {"data.columns.EVIL\nTEXT": {"type": "numeric"}},
@@ -294,3 +355,8 @@ def test_a_column_too_narrow_to_compute_with_is_refused_in_a_sentence() -> None:
 )
 def test_a_refusal_stays_one_line_whatever_a_hostile_plan_says(edits: Edits) -> None:
     refusal(edited(edits))
+
+
+def test_the_plans_that_these_tests_begin_with_are_accepted() -> None:
+    for edits in KINDS.values():
+        assert plan_of(edits).rounds >= 1

@@ -1,78 +1,75 @@
-"""What a silo does in a round follows from the plan, the round, and how often it answered: nothing else."""
-
-from typing import Any
+"""What a silo does in a round follows from the plan, the round, and its answers in the stage: from nothing else."""
 
 import pytest
 
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import phase_of, survey_length, survey_sensitivity, task
-from tests.protocol.plan_document import LOCALIZED, ONE_PASS, SURVEY, Edits, edited, parse
+from ringfence.protocol.sampling import Part
+from ringfence.protocol.schedule import task
+from tests.protocol.plan_document import (
+    CORRELATED,
+    FULL,
+    KINDS,
+    LOCALIZED,
+    MOMENTS_ONLY,
+    ONE_PASS,
+    POISSON,
+    SHUFFLED,
+    SURVEY,
+    Edits,
+    before,
+    plan_of,
+)
 
-LABEL = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b"]}, "loss": {"name": "logistic"}}
+SURVEYED_ONE_PASS: Edits = SURVEY | {"stages.1.sampling.name": "one-pass", "stages.1.rounds": 4}
 
 
-def plan_of(*edits: Edits) -> Plan:
-    together: Edits = {}
-    for more in edits:
-        together |= more
-    return parse(edited(together))
-
-
-@pytest.mark.parametrize("sampling", ["full", "fixed", "poisson"])
-@pytest.mark.parametrize("survey", [{}, SURVEY], ids=["alone", "surveyed"])
-def test_rounds_of_full_and_sampled_plans_are_all_alike_after_the_survey(sampling: str, survey: Edits) -> None:
-    batches = {"silos.0.batch": 40, "silos.1.batch": 60} if sampling == "full" else {}
-    plan = plan_of(survey, {"sampling": sampling, **batches})
-    terms = plan.silos[0]
-    tasks = {task(plan, terms, round, answered) for round in range(plan.preliminaries, 20) for answered in (0, round)}
-    (work,) = tasks
-    assert (work.query, work.length, work.batch, work.sigma) == ("gradient", 5, terms.batch, terms.sigma)
+@pytest.mark.parametrize(
+    "edits", [{}, FULL, POISSON, SURVEY, SHUFFLED], ids=["fixed", "full", "poisson", "surveyed", "shuffled"]
+)
+def test_rounds_of_full_and_sampled_stages_are_all_alike(edits: Edits) -> None:
+    plan = plan_of(edits)
+    terms, first = plan.silos[0], plan.first_rounds[-1]
+    (work,) = {task(plan, terms, round, answered) for round in range(first, plan.rounds) for answered in (0, round)}
+    assert work.stage is plan.stages[-1]
+    assert work.number == len(plan.stages) - 1
+    assert (work.length, work.batch, work.sigma) == (5, terms.stages[-1].batch, terms.stages[-1].sigma)
     assert work.part is None
 
 
-@pytest.mark.parametrize("extra", [{}, ONE_PASS, LOCALIZED], ids=["fixed", "one-pass", "phased"])
-def test_round_0_of_a_surveyed_plan_is_the_survey_over_all_records(extra: Edits) -> None:
-    plan = plan_of(extra, SURVEY, {"silos.0.survey_sigma": 2.5})
+@pytest.mark.parametrize(
+    "edits", [SURVEY, SURVEYED_ONE_PASS, KINDS["surveyed and shuffled"]], ids=["fixed", "one-pass", "shuffled"]
+)
+def test_a_survey_is_about_all_records_with_its_own_noise(edits: Edits) -> None:
+    plan = plan_of(edits, {"silos.0.stages.0.sigma": 2.5})
     work = task(plan, plan.silos[0], 0, 0)
-    assert (work.query, work.length, work.batch, work.sigma, work.part) == ("survey", 1, 40, 2.5, None)
+    assert (work.stage.question.name, work.number) == ("curvature", 0)
+    assert (work.length, work.batch, work.sigma, work.part) == (1, 40, 2.5, None)
 
 
-@pytest.mark.parametrize("survey", [{}, SURVEY], ids=["alone", "surveyed"])
-def test_one_pass_goes_by_the_silo_s_own_count_of_answers(survey: Edits) -> None:
-    plan = plan_of(ONE_PASS, survey)
-    for round in range(plan.preliminaries, plan.exchanges):
+def test_the_answer_s_length_is_the_question_s() -> None:
+    plan = plan_of(MOMENTS_ONLY)
+    assert task(plan, plan.silos[0], 0, 0).length == plan.stages[0].question.length(plan) == 12
+
+
+@pytest.mark.parametrize("edits", [ONE_PASS, CORRELATED, SURVEYED_ONE_PASS], ids=["alone", "correlated", "surveyed"])
+def test_one_pass_goes_by_the_silo_s_own_count_of_answers(edits: Edits) -> None:
+    plan = plan_of(edits)
+    for round in range(plan.first_rounds[-1], plan.rounds):
         for answered in range(4):
             work = task(plan, plan.silos[0], round, answered)
-            assert (work.part, work.first, work.batch) == (answered, 10 * answered, 10)
+            assert (work.part, work.batch) == (Part(answered, 10 * answered), 10)
 
 
-@pytest.mark.parametrize("survey", [{}, SURVEY], ids=["alone", "surveyed"])
-def test_phases_go_by_the_round(survey: Edits) -> None:
-    plan = plan_of(LOCALIZED, survey)
-    parts = [
-        (work.part, work.first, work.batch)
-        for round in range(plan.preliminaries, plan.exchanges)
-        for work in [task(plan, plan.silos[0], round, 99)]
-    ]
-    assert parts == [(0, 0, 20)] * 3 + [(1, 20, 10)] * 2
+def test_phases_go_by_the_round_whatever_was_answered() -> None:
+    plan = plan_of(LOCALIZED)
+    for answered in (0, 1, 99):
+        works = [task(plan, plan.silos[0], round, answered) for round in range(plan.rounds)]
+        assert [(work.part, work.batch, work.sigma) for work in works] == (
+            [(Part(0, 0), 20, 0.7)] * 3 + [(Part(1, 20), 10, 1.2)] * 2
+        )
 
 
-def test_there_is_no_phase_after_the_last() -> None:
-    spec: Any = plan_of(LOCALIZED).algorithm
-    assert [phase_of(spec, round) for round in range(5)] == [0, 0, 0, 1, 1]
-    with pytest.raises(IndexError):
-        phase_of(spec, 5)
-
-
-def test_a_survey_of_moments_has_two_numbers_per_feature_and_two_of_a_numeric_target() -> None:
-    moments = {"survey.statistic": "moments"}
-    assert survey_length(plan_of(SURVEY)) == 1
-    assert survey_length(plan_of(SURVEY, moments)) == 2 * (5 + 1)
-    assert survey_length(plan_of(SURVEY, moments, LABEL)) == 2 * 5
-
-
-def test_a_survey_s_sensitivity_falls_with_the_records_and_is_in_the_statistic_s_units() -> None:
-    moments = {"survey.statistic": "moments"}
-    assert survey_sensitivity(plan_of(SURVEY), 10) == pytest.approx(5.0 / 10)  # X² = 2² + 1²
-    assert survey_sensitivity(plan_of(SURVEY, moments), 10) == pytest.approx((4 + 2 + 4 + 1) ** 0.5 / 10)
-    assert survey_sensitivity(plan_of(SURVEY, moments, LABEL), 10) == pytest.approx((4 + 2) ** 0.5 / 10)
+def test_there_is_no_task_after_the_last_round() -> None:
+    for edits in ({}, LOCALIZED, before(KINDS["moments only"]["stages"][0], 1.0, 1.0)):
+        plan = plan_of(edits)
+        with pytest.raises(IndexError):
+            task(plan, plan.silos[0], plan.rounds, 0)

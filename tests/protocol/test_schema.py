@@ -228,8 +228,8 @@ def test_a_draft_is_refused_until_every_field_of_it_is_filled_in(tmp_path: Path)
     steps = [
         ("lower", "age", 'lower = "?"', "lower = 0"),
         ("upper", "age", 'upper = "?"', "upper = 120"),
-        ("categories", "town", 'categories = ["?"]', 'categories = ["a", "b"]'),
-        ("categories", "label", 'categories = ["?"]', 'categories = ["no", "yes"]'),
+        ("categories", "town", 'categories = [\n    "?",\n]', 'categories = ["a", "b"]'),
+        ("categories", "label", 'categories = [\n    "?",\n]', 'categories = ["no", "yes"]'),
     ]
     for field, column, before, after in steps:
         file.write_text(draft, encoding="utf-8")

@@ -1,21 +1,72 @@
 """What the server does with the averaged gradients, as data in the plan.
 
-It affects privacy in one place only: phases say which records a round uses and how the noise is shared out.
+It affects no privacy: which records a stage uses, and with what noise, the plan's stages say.
 """
 
 import math
-from typing import Annotated, Literal, TypeAlias
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field
 
 from ringfence.protocol.public import Public
+from ringfence.protocol.sampling import Phased, Sampling, SamplingName, sampling_named
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan
 
 Average: TypeAlias = Literal["weighted", "last", "tail"]
 """Which of the points becomes the model: the theorem's weighted average, the last point, or the mean of the points
 of the last quarter of the rounds. All three are functions of messages already sent, so the choice is free."""
 
 
-class MinibatchSGD(Public):
+def tail_begins(rounds: int) -> int:
+    """Return the round, from 0, with which the last quarter of so many rounds begins."""
+    return 3 * rounds // 4
+
+
+class _Algorithm(Public):
+    """What plan and planner need to know of every algorithm. `default_sampling` is taken where none is asked for."""
+
+    default_sampling: ClassVar[SamplingName] = "full"
+
+    def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
+        """Return the rounds and the sampling rule of every training stage."""
+        return [(rounds, sampling_named(sampling))]
+
+    def noise(self, records: int, stage: int) -> float:
+        """Return a training stage's noise in units of the first one's, at a silo with so many records."""
+        del records, stage
+        return 1.0
+
+    @abstractmethod
+    def check(self, plan: "Plan") -> None:
+        """Raise ValueError if the plan's training stages do not suit the algorithm."""
+
+    @abstractmethod
+    def averaged(self, average: Average, rounds: int) -> Self:
+        """Return the algorithm with another rule for which points, of so many rounds, become the model."""
+
+    @property
+    @abstractmethod
+    def keeps_theorem_average(self) -> bool:
+        """Whether the model is the average that loss bounds speak of."""
+
+    @property
+    def own_rounds(self) -> int | None:
+        """How many rounds the algorithm itself prescribes; None if it takes any number."""
+        return None
+
+    def takes_survey(self) -> bool:
+        """Tell whether a survey of the curvature can better its steps."""
+        return True
+
+    @abstractmethod
+    def words(self, plan: "Plan") -> str:
+        """Say in a few words which steps it takes."""
+
+
+class MinibatchSGD(_Algorithm):
     """Noisy minibatch SGD: the paper's Algorithm 2.
 
     w ← Proj(w + v), v ← momentum·v − step·g. The model is the average of the round's query points, the
@@ -28,9 +79,46 @@ class MinibatchSGD(Public):
     skip: int = Field(default=0, ge=0)
     growth: float = Field(default=1.0, ge=1)
 
+    def check(self, plan: "Plan") -> None:
+        """Demand that a round is left to average."""
+        if plan.steps and self.skip >= plan.steps:
+            raise ValueError("the average must keep at least one round: lower `skip`")
 
-class Stage(Public):
-    """Some rounds of the accelerated recursion from where the last stage ended, with υ at least `pace`."""
+    def averaged(self, average: Average, rounds: int) -> Self:
+        """Leave out nothing, all rounds but the last, or all but the last quarter."""
+        skip = {"weighted": 0, "last": rounds - 1, "tail": tail_begins(rounds)}[average]
+        return self.model_copy(update={"skip": skip})
+
+    @property
+    def keeps_theorem_average(self) -> bool:
+        """Whether no round is left out."""
+        return self.skip == 0
+
+    def takes_survey(self) -> bool:
+        """Say no: the step is given."""
+        return False
+
+    def words(self, plan: "Plan") -> str:
+        """Name step and momentum."""
+        del plan
+        momentum = f", momentum {self.momentum:.3g}" if self.momentum else ""
+        return f"step {self.step:.4g}{momentum}"
+
+
+class Recursion(NamedTuple):
+    """Some rounds of the accelerated recursion with one pace υ and one penalty.
+
+    `recentres`: the penalty pulls towards where these rounds began, not to where all began.
+    """
+
+    rounds: int
+    pace: float
+    penalty: float
+    recentres: bool
+
+
+class Restart(Public):
+    """Some rounds of the accelerated recursion from where the last ones ended, with υ at least `pace`."""
 
     rounds: int = Field(ge=1)
     pace: float = Field(ge=0)
@@ -43,7 +131,33 @@ class Phase(Public):
     penalty: float = Field(gt=0)
 
 
-class Accelerated(Public):
+class _AcceleratedFamily(_Algorithm):
+    """What the forms of the accelerated recursion share. `smoothness` bounds β; a survey may find a smaller one."""
+
+    smoothness: float = Field(gt=0)
+    average: Average = "weighted"
+
+    def averaged(self, average: Average, rounds: int) -> Self:
+        """Take another average."""
+        del rounds
+        return self.model_copy(update={"average": average})
+
+    @property
+    def keeps_theorem_average(self) -> bool:
+        """Whether it is the weighted one."""
+        return self.average == "weighted"
+
+    @abstractmethod
+    def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
+        """Return what the server runs, one after the other, where β is at most `smoothness`."""
+
+
+def _pace(least: float, factor: float, smoothness: float, convexity: float) -> float:
+    """Return υ: what the noise asks for, but no less than `factor` times β of the whole objective."""
+    return max(least, factor * (smoothness + convexity))
+
+
+class Accelerated(_AcceleratedFamily):
     """Accelerated noisy minibatch SGD in one run: the paper's Algorithm 1 (AC-SA).
 
     `smoothness` bounds β of the averaged loss; a survey may find a smaller one. `pace` is the least υ, the
@@ -52,43 +166,110 @@ class Accelerated(Public):
     """
 
     name: Literal["accelerated"] = "accelerated"
-    smoothness: float = Field(gt=0)
     pace: float = Field(default=0.0, ge=0)
     penalty: float = Field(default=0.0, ge=0)
-    average: Average = "weighted"
+
+    def check(self, plan: "Plan") -> None:
+        """Demand nothing."""
+
+    def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
+        """Return one: υ ≥ 2β without strong convexity, υ ≥ β with some (the loss bounds' conditions)."""
+        convexity = ridge + self.penalty
+        pace = _pace(self.pace, 1.0 if convexity else 2.0, smoothness, convexity)
+        return [Recursion(rounds, pace, self.penalty, False)]
+
+    def words(self, plan: "Plan") -> str:
+        """Name pace and penalty."""
+        penalty = f", penalty {self.penalty:.3g}" if self.penalty else ""
+        (run,) = self.recursions(plan.steps, plan.ridge, self.smoothness)
+        surveyed = len(plan.stages) > len(plan.training_stages)
+        return f"pace {'at most ' if surveyed else ''}{run.pace:.4g}{penalty}"
 
 
-class MultiStage(Public):
-    """Accelerated noisy minibatch SGD, restarted stage by stage: the paper's multi-stage implementation."""
+class MultiStage(_AcceleratedFamily):
+    """Accelerated noisy minibatch SGD, restarted again and again: the paper's multi-stage implementation."""
 
     name: Literal["multi-stage"] = "multi-stage"
-    smoothness: float = Field(gt=0)
-    stages: tuple[Stage, ...] = Field(min_length=1, max_length=10_000)
+    stages: tuple[Restart, ...] = Field(min_length=1, max_length=10_000)
     penalty: float = Field(default=0.0, ge=0)
-    average: Average = "weighted"
+
+    @property
+    def own_rounds(self) -> int:
+        """The rounds of all restarts."""
+        return sum(stage.rounds for stage in self.stages)
+
+    def check(self, plan: "Plan") -> None:
+        """Demand the rounds of all restarts, and strong convexity."""
+        if self.own_rounds != plan.steps:
+            raise ValueError("the stages' rounds must add up to the plan's rounds")
+        if plan.ridge + self.penalty == 0:
+            raise ValueError("stages halve the error of a strongly convex problem only: give a ridge or a penalty")
+
+    def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
+        """Return one for each restart: the paper's stages have υ ≥ 2β."""
+        del rounds
+        convexity = ridge + self.penalty
+        return [
+            Recursion(stage.rounds, _pace(stage.pace, 2.0, smoothness, convexity), self.penalty, False)
+            for stage in self.stages
+        ]
+
+    def words(self, plan: "Plan") -> str:
+        """Name the rounds of the restarts."""
+        del plan
+        return "stages of " + ", ".join(str(stage.rounds) for stage in self.stages)
 
 
-class Localized(Public):
+class Localized(_AcceleratedFamily):
     """Ever smaller neighbourhoods: each phase solves a regularised problem on fresh records, by acceleration.
 
-    Phase i = 1, 2, … of a silo with n records uses ⌊n/2^i⌋ of them, in all of its rounds, and no other phase
-    uses those.
+    Each phase is a training stage of the plan with the records of that phase (`sampling.Phased`).
     """
 
+    default_sampling: ClassVar[SamplingName] = "phased"
     name: Literal["localized"] = "localized"
-    smoothness: float = Field(gt=0)
     phases: tuple[Phase, ...] = Field(min_length=1, max_length=60)
-    average: Average = "weighted"
 
-    def noise(self, records: int, phase: int) -> float:
-        """Return a phase's noise in units of the first phase's, at a silo with so many records.
+    @property
+    def own_rounds(self) -> int:
+        """The rounds of all phases."""
+        return sum(phase.rounds for phase in self.phases)
+
+    def check(self, plan: "Plan") -> None:
+        """Demand one training stage for each phase, with that phase's rounds and records."""
+        planned = [(stage.rounds, stage.sampling) for stage in plan.training_stages]
+        if planned != self.training_stages(self.default_sampling, plan.steps):
+            raise ValueError(
+                "the localized algorithm needs one stage for each of its phases, with the phase's rounds and records"
+            )
+
+    def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
+        """Return one for each phase: its penalty makes it strongly convex, so υ ≥ β."""
+        del rounds
+        return [
+            Recursion(phase.rounds, _pace(0.0, 1.0, smoothness, ridge + phase.penalty), phase.penalty, True)
+            for phase in self.phases
+        ]
+
+    def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
+        """Return one stage for each phase."""
+        del sampling, rounds
+        return [(phase.rounds, Phased(phase=number)) for number, phase in enumerate(self.phases)]
+
+    def noise(self, records: int, stage: int) -> float:
+        """Return the noise with which a phase costs what the first does, in units of the first's.
 
         R rounds over m records have the shift 2L√R/(mσ); σ ∝ √R/m gives every phase the same guarantee. The last
         factor keeps rounding from making a later phase cost a hair more than the first.
         """
-        rounds = self.phases[phase].rounds / self.phases[0].rounds
-        size = (records >> (phase + 1)) / (records >> 1)
-        return 1.0 if phase == 0 else math.sqrt(rounds) / size * (1 + 1e-6)
+        rounds = self.phases[stage].rounds / self.phases[0].rounds
+        size = (records >> (stage + 1)) / (records >> 1)
+        return 1.0 if stage == 0 else math.sqrt(rounds) / size * (1 + 1e-6)
+
+    def words(self, plan: "Plan") -> str:
+        """Name the rounds of the phases."""
+        del plan
+        return "phases of " + ", ".join(str(phase.rounds) for phase in self.phases)
 
 
 AlgorithmSpec: TypeAlias = Annotated[MinibatchSGD | Accelerated | MultiStage | Localized, Field(discriminator="name")]

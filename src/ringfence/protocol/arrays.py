@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
+TINY = 1e-30
+"""Stands for a length of 0 in a division; it is a normal number in single precision too."""
+
 
 def namespace(array: Any) -> Any:
     """Return the array's own library (NumPy at the gate, JAX in the simulator), by the array API standard."""

@@ -79,7 +79,7 @@ class Box(_Domain):
 
 
 class WholeSpace(_Domain):
-    """No constraint; certificates that need a diameter do not apply."""
+    """No constraint; loss bounds that need a diameter do not apply."""
 
     name: Literal["whole-space"] = "whole-space"
 

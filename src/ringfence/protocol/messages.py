@@ -1,4 +1,4 @@
-"""The only things that cross the wire: a request; a noisy update, open or sealed; a refusal."""
+"""The only things that cross the wire: a request; a noisy update, open or sealed; a refusal; a shuffler's batch."""
 
 import base64
 import hashlib
@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ringfence.errors import MessageError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import SiloName
-from ringfence.protocol.public import Base64, Digest, Public, explain
+from ringfence.protocol.public import Base64, Digest, Public, SiloName, explain, format_of
+from ringfence.storage.formats import require_known_format
 
 SIZE_LIMIT = 64 * 2**20
 """Longest message that is read: a vector of about six million numbers."""
@@ -92,7 +92,7 @@ class SealedUpdate(_Message):
         return json.dumps(content).encode()
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a silo refuses. No reason depends on a record's value."""
 
     MALFORMED = "malformed"
@@ -114,20 +114,20 @@ class Reason(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether asking this silo again, in a later round of the same plan, is in vain."""
-        return self in (Reason.NOT_APPROVED, Reason.REVOKED, Reason.BUDGET)
+        return self in (RefusalReason.NOT_APPROVED, RefusalReason.REVOKED, RefusalReason.BUDGET)
 
 
 _EXPLANATIONS = {
-    Reason.MALFORMED: "The weights have the wrong shape or are not finite; send the plan's dimension.",
-    Reason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
-    Reason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
-    Reason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    Reason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
-    Reason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
-    Reason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
-    Reason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
-    Reason.BUDGET: "The budget of this silo's data set does not cover another round.",
-    Reason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
+    RefusalReason.MALFORMED: "The weights have the wrong shape or are not finite; send the plan's dimension.",
+    RefusalReason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
+    RefusalReason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
+    RefusalReason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    RefusalReason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
+    RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
+    RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
+    RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
+    RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
+    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
 }
 
 
@@ -136,7 +136,19 @@ class Refusal(_Message):
 
     kind: Literal["refusal"] = "refusal"
     silo: SiloName
-    reason: Reason = Field(strict=False)
+    reason: RefusalReason = Field(strict=False)
+
+
+class Batch(_Message):
+    """Shuffler to server: all messages of one round, sealed to the server's key, in random order."""
+
+    silos: int = Field(ge=1)
+    messages: Base64
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Read a batch, or raise MessageError with a reason that quotes nothing."""
+        return cls.parse(content, error=MessageError, limit=2**31, quote=False)
 
 
 Answer: TypeAlias = NoisyUpdate | SealedUpdate | Refusal
@@ -148,6 +160,7 @@ def parse_answer(content: bytes) -> Answer:
     """Read what a silo sent, or raise MessageError."""
     if len(content) > SIZE_LIMIT:
         raise MessageError(f"An answer of {len(content)} bytes is longer than the {SIZE_LIMIT} allowed.")
+    require_known_format("message", format_of(content), 1, MessageError)
     try:
         return _ANSWER.validate_json(content)
     except ValidationError as refused:

@@ -1,14 +1,19 @@
-"""The base of every public document, and how its validation errors read."""
+"""The base of every public document: how it is named, which format it has, and how its validation errors read.
+
+`docs/compatibility.md` states the rules that hold for all documents, for ever.
+"""
 
 import base64
 import binascii
 import hashlib
 import json
-from typing import Annotated, Any, Self, TypeAlias
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ringfence.errors import RingfenceError
+from ringfence.storage.formats import require_known_format
 
 
 def _is_canonical_base64(text: str) -> str:
@@ -27,6 +32,8 @@ Base64: TypeAlias = Annotated[str, AfterValidator(_is_canonical_base64)]
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 in hexadecimal."""
 
+SiloName: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f/]+$")]
+
 
 class Public(BaseModel):
     """A frozen, strictly validated document that any party may read.
@@ -36,10 +43,12 @@ class Public(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
+    newest_format: ClassVar[int] = 1
+    """The newest format that this version reads. A document without a `format` has format 1."""
+
     def canonical(self) -> bytes:
         """Serialise so that equal documents have equal bytes: sorted keys, shortest floats, no white space."""
-        content = _without_negative_zero(self.model_dump(mode="json"))
-        return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return canonical_json(self.model_dump(mode="json"))
 
     def __copy__(self) -> Self:
         """Copy the fields alone: what was computed from them does not fit a changed copy."""
@@ -48,10 +57,6 @@ class Public(BaseModel):
             del copied.__dict__[name]
         return copied
 
-    def digest(self) -> str:
-        """Return the SHA-256 of the canonical bytes: the document's name in messages and ledgers."""
-        return hashlib.sha256(self.canonical()).hexdigest()
-
     @classmethod
     def parse(cls, content: bytes, *, error: type[RingfenceError], limit: int = 16 * 2**20, quote: bool = True) -> Self:
         """Read a document from bytes that anybody may have written; refuse with `error` and one sentence."""
@@ -59,11 +64,66 @@ class Public(BaseModel):
         if len(content) > limit:
             raise error(f"This {name} has {len(content)} bytes, more than the {limit} allowed; it was not read.")
         try:
-            return cls.model_validate_json(content)
+            require_known_format(name, format_of(content), cls.newest_format, error)
+            return cls._read(content)
         except ValidationError as refused:
             raise error(f"This is not a valid {name}: {explain(refused, quote=quote)}.") from None
         except RecursionError:
             raise error(f"This is not a valid {name}: it is nested too deeply.") from None
+
+    @classmethod
+    def _read(cls, content: bytes) -> Self:
+        return cls.model_validate_json(content)
+
+
+class Document(Public):
+    """A public document with a name: the SHA-256 of the bytes that were approved, sent or signed.
+
+    Those bytes are kept as they came and are never serialised again to be named, so that a document's name outlives
+    the version that wrote it. A document made here has its canonical bytes.
+    """
+
+    @cached_property
+    def content(self) -> bytes:
+        """The document's own bytes."""
+        return self.canonical()
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+    def digest(self) -> str:
+        """Return the document's name in messages and ledgers; computed once, since a document never changes."""
+        return self._digest
+
+    @classmethod
+    def _read(cls, content: bytes) -> Self:
+        return super()._read(content)._of(content)
+
+    def _of(self, content: bytes) -> Self:
+        """Return this document as read from those bytes."""
+        self.__dict__["content"] = content
+        return self
+
+
+class _Formatted(BaseModel):
+    """Looks at a document's format and at nothing else."""
+
+    format: Any = 1
+
+
+def format_of(content: bytes) -> int:
+    """Return the format number that a document states; 1 if it states none, or is no document at all."""
+    try:
+        stated = _Formatted.model_validate_json(content).format
+    except ValidationError:
+        return 1
+    return stated if isinstance(stated, int) and not isinstance(stated, bool) else 1
+
+
+def canonical_json(value: Any) -> bytes:
+    """Write JSON the one way in which equal values have equal bytes."""
+    return json.dumps(_without_negative_zero(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _without_negative_zero(value: Any) -> Any:

@@ -4,7 +4,6 @@ Bounds and categories come from public knowledge (a code book, a law, common sen
 records: they decide how values are scaled and clipped, so bounds read from data would leak it.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,7 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
 from ringfence.protocol.public import Public, explain
-from ringfence.toml_files import read_toml
+from ringfence.storage.toml_files import read_toml, toml_text
 
 
 class Numeric(Public):
@@ -175,12 +174,12 @@ class Schema(Public):
         """Length of the feature vector."""
         return len(self.feature_names)
 
-    @property
+    @cached_property
     def bounds_norm(self) -> float:
         """The longest feature vector that the bounds allow, without the intercept and before `radius`."""
         return math.sqrt(sum(column.bound**2 for column in self.features.values()))
 
-    @property
+    @cached_property
     def feature_norm(self) -> float:
         """X: the longest a feature vector can be, intercept included."""
         longest = self.bounds_norm if self.radius is None else min(self.radius, self.bounds_norm)
@@ -231,7 +230,7 @@ UNFILLED = "?"
 
 def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
     """Write a schema to fill in, from names and types alone."""
-    lines = [
+    head = [
         '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
         "# bounds or categories read from private data would leak it.",
         "#   numeric       lower, upper: values beyond are clamped",
@@ -241,13 +240,9 @@ def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
         "# missing = ... (optional) is the public value that stands in for an empty cell.",
         "",
     ]
-    for name, kind in types.items():
-        quoted = json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON escapes as TOML does
-        lines.append(f"[columns.{quoted}]")
-        lines.append(f'type = "{kind}"')
-        if kind == "numeric":
-            lines += [f'lower = "{UNFILLED}"', f'upper = "{UNFILLED}"']
-        else:
-            lines.append(f'categories = ["{UNFILLED}"]')
-        lines.append("")
-    return "\n".join(lines)
+    fields: dict[str, dict[str, Any]] = {
+        "numeric": {"lower": UNFILLED, "upper": UNFILLED},
+        "categorical": {"categories": [UNFILLED]},
+    }
+    columns = {name: {"type": kind, **fields[kind]} for name, kind in types.items()}
+    return "\n".join(head) + "\n" + toml_text({"columns": columns})

@@ -1,6 +1,6 @@
 """The losses: their derivatives, and the constants L, β and μ that plans and bounds rest on (theory E2, B28).
 
-What is special to the losses with kinks is in `test_nonsmooth.py`.
+What is special to the losses with kinks is in `test_kinked.py`.
 """
 
 import math

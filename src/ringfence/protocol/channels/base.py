@@ -1,0 +1,82 @@
+"""What every channel says of itself in public.
+
+A channel is how a stage's answers leave a silo. It has files of the same name in four rooms: one here (its parameters,
+whom it protects against, what it demands of a plan, its words), one in `planning.channels` (what an answer costs), one
+in `silo.channels` (noise and message) and one in `server.channels` (how answers become their mean).
+"""
+
+import math
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.public import Public
+
+if TYPE_CHECKING:
+    from ringfence.protocol.keys import Key, PublicKeys
+    from ringfence.protocol.plan import Plan, SiloTerms, Stage
+
+
+class BaseChannel(Public):
+    """What plan, review, statement and server need to know of a channel.
+
+    `observers` names whom a guarantee is stated against, the one that counts first. `trust` is whom the guarantees
+    rely on beside the silo itself. `is_collected`: a third party has to let answers out before the server can use them.
+    """
+
+    observers: ClassVar[tuple[Observer, ...]]
+    trust: ClassVar[str]
+    is_collected: ClassVar[bool] = False
+    observer_words: ClassVar[str]
+    """The observer that counts, and what it sees, as the subject of a sentence."""
+    claim_words: ClassVar[str]
+    """How silos that follow a plan give the guarantees that it claims, in a sentence."""
+
+    @abstractmethod
+    def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
+        """Raise ValueError if a plan cannot have this stage, of that number, through this channel."""
+
+    @abstractmethod
+    def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
+        """Return how many bytes an honest silo's answer has at most, before it is written as text."""
+
+    def least_answers(self) -> int:
+        """Return how many silos must answer before anything of a round can be used."""
+        return 1
+
+    def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
+        """Name what the channel does, in that stage, that no loss bound speaks of; or nothing."""
+        del plan, stage, number
+        return ""
+
+    def keys(self, silos: "dict[str, Key]") -> "PublicKeys | None":
+        """Return everybody's keys, the silos' given, where the channel pins keys."""
+        del silos
+        return None
+
+    @abstractmethod
+    def reliance_words(self) -> list[str]:
+        """Tell everybody, in lines of a text, what the guarantee that counts relies on."""
+
+    def noise_level(self, sigma: float) -> float | None:
+        """Return the standard deviation of the noise in one answer by itself; None if it has no such level."""
+        del sigma
+        return None
+
+    @abstractmethod
+    def noise_words(self, sigma: float) -> str:
+        """Tell an operator, as a part of a sentence, what noise is added."""
+
+    def further_words(self) -> list[str]:
+        """Tell an operator, in sentences, what else there is to know of the noise."""
+        return []
+
+    @abstractmethod
+    def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
+        """Tell an operator, in sentences, who will see the answers."""
+
+
+def require_computable(silo: str, sigma: float) -> None:
+    """Raise ValueError if a silo's noise is so large or small that sums of that size would overflow or vanish."""
+    if not math.ldexp(1.0, -300) < sigma < math.ldexp(1.0, 300):
+        raise ValueError(f"the noise of silo '{silo}' is out of the range of numbers we compute with")

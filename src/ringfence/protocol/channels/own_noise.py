@@ -1,0 +1,91 @@
+"""A silo's own noise on the grid, independent in every round or correlated over rounds."""
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from ringfence.protocol.channels.base import BaseChannel, require_computable
+from ringfence.protocol.guarantee import Observer
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan, SiloTerms, Stage
+
+
+class OwnNoise(BaseChannel):
+    """A vector with Gaussian noise of the silo's `sigma` on every number: whoever gets it, the noise is in it.
+
+    `correlation` θ lets the noise of one pass cancel in part over the rounds (`accounting.correlation`); 0 means that
+    every round's noise is independent.
+    """
+
+    observers: ClassVar[tuple[Observer, ...]] = ("anyone",)
+    trust: ClassVar[str] = "nobody"
+    observer_words: ClassVar[str] = (
+        "whoever sees every message a silo ever sent (the server, all other silos together, anyone listening)"
+    )
+    claim_words: ClassVar[str] = "A silo that follows it gives them by its own noise."
+    name: Literal["own-noise"] = "own-noise"
+    correlation: float = Field(default=0.0, ge=0, lt=1)
+
+    def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
+        """Demand noise that can be added exactly, and records that take part once where noise is correlated."""
+        rule = stage.sampling
+        if self.correlation and rule.times(stage.rounds) > 1:
+            raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
+        for terms in plan.silos:
+            own = terms.stages[number]
+            share = rule.most(records=terms.records, batch=own.batch) / own.batch
+            largest = stage.question.largest(plan) * share * self._spread(stage.rounds)
+            _check_grid(terms.name, own.sigma, largest)
+
+    def _spread(self, rounds: int) -> float:
+        """How much larger than one mean the sum may get that correlated noise is added to: Σ c_k ≤ 1 + R^θ/θ."""
+        return 1.0 + rounds**self.correlation / self.correlation if self.correlation else 1.0
+
+    def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
+        """Return 8 bytes a number."""
+        return 8 * stage.question.length(plan)
+
+    def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
+        """Name correlated noise."""
+        del plan, stage, number
+        return "correlated noise" if self.correlation else ""
+
+    def reliance_words(self) -> list[str]:
+        """Say that it relies on nobody."""
+        return ["This holds whatever they know and do: each silo adds its own noise before anything leaves it."]
+
+    def noise_level(self, sigma: float) -> float | None:
+        """Return the silo's sigma, unless rounds' noises cancel in part."""
+        return None if self.correlation else sigma
+
+    def noise_words(self, sigma: float) -> str:
+        """Name the standard deviation."""
+        return f"each number gets noise of standard deviation {sigma:.4g}"
+
+    def further_words(self) -> list[str]:
+        """Say what correlated noise does."""
+        if not self.correlation:
+            return []
+        return [
+            f"The noise of later rounds takes back part of the earlier rounds' (correlation {self.correlation:g}): the "
+            "sum over rounds gets more accurate, and the cost stated here counts that in."
+        ]
+
+    def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
+        """Say that everybody may see it."""
+        return [
+            "The server, and everybody it passes messages to: count on everybody.",
+            f"Other silos in the plan: {plan.others(terms.name)}. The guarantee holds even if all of them work with "
+            "the server.",
+        ]
+
+
+def _check_grid(silo: str, sigma: float, largest: float) -> None:
+    # Released numbers are multiples of about sigma·2⁻³⁰ and must be exact in 53 bits (see silo.channels.own_noise).
+    if sigma < largest * 2.0**-20:
+        raise ValueError(
+            f"the noise of silo '{silo}' is less than a millionth of the clip, which protects nobody "
+            "and cannot be added exactly"
+        )
+    require_computable(silo, sigma)

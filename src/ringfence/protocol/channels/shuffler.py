@@ -1,0 +1,155 @@
+"""Through a shuffler: the noise that all silos make together, and how messages travel.
+
+A silo's answer is not a noisy vector but a count per number, cut into shares, each sealed to the server's key, all of
+them sealed to the shuffler's. The shuffler opens the outer seal only, mixes all silos' shares and passes them on. What
+the server can read is then the total of the counts, and nothing else: neither whose share is whose, nor in which order
+they came (`ringfence.shuffle`).
+"""
+
+import math
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from ringfence.protocol.channels.base import BaseChannel, require_computable
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.keys import Key, PublicKeys
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan, SiloTerms, Stage
+
+LABEL_BYTES = 2
+"""Every message begins with the number of its block of coordinates."""
+
+SEALED_EXTRA = 48
+"""Bytes that a seal adds: 32 of its own public key, 16 of authentication (HPKE with X25519)."""
+
+
+class ShufflerChannel(BaseChannel):
+    """Vector summation through a shuffler (`shuffle.vector_sum`, `shuffle.shares`).
+
+    `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
+    each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at
+    least `quorum` silos in it: fewer would mean less noise. `slack` is the part of delta, per round, that the
+    accounting sets aside. Each silo's numbers, `block` to a message and `width` bytes each, are cut into `shares`.
+
+    A silo's `sigma` is the standard deviation of its own coins, and its `key` checks its signatures.
+    """
+
+    observers: ClassVar[tuple[Observer, ...]] = ("server", "anyone")
+    trust: ClassVar[str] = "shuffler"
+    is_collected: ClassVar[bool] = True
+    observer_words: ClassVar[str] = "a server that sees everything that the shuffler lets out"
+    claim_words: ClassVar[str] = (
+        "Silos that follow it give them by the noise that they make together, as long as the shuffler does not work "
+        "together with the server; those against anyone hold by each silo's own noise alone."
+    )
+    name: Literal["shuffler"] = "shuffler"
+    levels: int = Field(ge=1, le=2**20)
+    coins: int = Field(ge=1, le=2**30)
+    quorum: int = Field(ge=2)
+    slack: float = Field(gt=0, lt=1)
+    shares: int = Field(ge=2, le=2**16)
+    block: int = Field(ge=1, le=2**20)
+    width: int = Field(ge=1, le=7)
+    server_key: Key
+    shuffler_key: Key
+
+    @property
+    def message_bytes(self) -> int:
+        """Length of every message before it is sealed."""
+        return LABEL_BYTES + self.block * self.width
+
+    def blocks(self, numbers: int) -> int:
+        """Return how many messages carry one share of so many numbers."""
+        return -(-numbers // self.block)
+
+    def messages(self, numbers: int) -> int:
+        """Return how many messages a silo sends in a round."""
+        return self.blocks(numbers) * self.shares
+
+    def envelope_bytes(self, numbers: int) -> int:
+        """Return the length of a silo's sealed envelope: its sealed messages, sealed once more."""
+        return self.messages(numbers) * (self.message_bytes + SEALED_EXTRA) + SEALED_EXTRA
+
+    @staticmethod
+    def numbers(plan: "Plan", stage: "Stage") -> int:
+        """Return how many numbers a silo's shares carry: a count per number, and how many records they are of."""
+        return stage.question.length(plan) + 1
+
+    def sigma(self, record_norm: float, batch: int) -> float:
+        """Return the standard deviation, per coordinate, of one silo's coins in its average over `batch` records."""
+        return 2 * record_norm / self.levels * math.sqrt(batch * self.coins) / 2 / batch
+
+    def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
+        """Demand what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
+        record_norm = stage.question.record_norm(plan)
+        if stage.sampling.is_secret or stage.sampling.is_phased or record_norm is None:
+            raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
+        most = stage.participation.silos or len(plan.silos)
+        if stage.participation.probability is not None or not 2 <= self.quorum <= most:
+            raise ValueError("the shuffler's quorum must be at least 2 silos and at most as many as a round asks")
+        total = sum(terms.stages[number].batch for terms in plan.silos)
+        for terms in plan.silos:
+            own = terms.stages[number]
+            if terms.key is None:
+                raise ValueError(f"silo '{terms.name}' needs a key, which checks what it signs")
+            if not math.isclose(terms.weight, own.batch / total, rel_tol=1e-9):
+                raise ValueError("only totals leave the shuffler, so silos weigh as many records as take part")
+            if not math.isclose(own.sigma, self.sigma(record_norm, own.batch), rel_tol=1e-9):
+                raise ValueError(f"the noise of silo '{terms.name}' is not that of its coins")
+            require_computable(terms.name, own.sigma)
+        if total * (self.levels + self.coins) >= 256**self.width:
+            raise ValueError("the counts of all silos together do not fit the width of their shares")
+        if self.blocks(self.numbers(plan, stage)) > 256**LABEL_BYTES:
+            raise ValueError("there are more blocks of weights than a message can number: make the blocks longer")
+        if self.server_key == self.shuffler_key:
+            raise ValueError("server and shuffler need two keys: whoever held both would read every silo's own counts")
+
+    def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
+        """Return the envelope's length."""
+        return self.envelope_bytes(self.numbers(plan, stage))
+
+    def least_answers(self) -> int:
+        """Return the quorum."""
+        return self.quorum
+
+    def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
+        """Name silos that differ and are not always all there."""
+        turns = stage.participation.silos not in (None, len(plan.silos))
+        differ = len({terms.stages[number].batch for terms in plan.silos}) > 1
+        return "silos of different sizes that take turns at the shuffler" if turns and differ else ""
+
+    def keys(self, silos: dict[str, Key]) -> PublicKeys:
+        """Return the keys of server and shuffler beside the silos'."""
+        return PublicKeys(server=self.server_key, shuffler=self.shuffler_key, silos=silos)
+
+    def reliance_words(self) -> list[str]:
+        """Name the shuffler, and the other silos' noise."""
+        return [
+            "",
+            "This relies on two things beside the silo itself:",
+            "- The shuffler does not work together with the server. It cannot read a message, but it knows which",
+            "  came from whom.",
+            f"- At least {self.quorum} silos of every round, this one included, add the noise that they promised.",
+            "",
+            "If the server works with the shuffler, or with all other silos, only the silo's own noise is left.",
+        ]
+
+    def noise_words(self, sigma: float) -> str:
+        """Tell of coins."""
+        return (
+            f"the sum is turned into whole numbers with {self.coins} coins tossed for each record and number, which is "
+            f"noise of standard deviation {sigma:.4g} on the silo's own average and less on that of all"
+        )
+
+    def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
+        """Say what the server, the shuffler and the other silos see, and what is counted on."""
+        return [
+            "The server, and everybody it passes messages to (count on everybody): the total over all silos that "
+            "answer.",
+            "The shuffler: sealed messages, which it cannot read. It passes them on in random order once at least "
+            f"{self.quorum} silos have sent theirs.",
+            f"Other silos in the plan: {plan.others(terms.name)}. The stated epsilon needs a shuffler that does not "
+            f"work together with the server, and {self.quorum} silos, this one included, that add their noise.",
+        ]

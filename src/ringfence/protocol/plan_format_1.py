@@ -1,0 +1,181 @@
+"""Plans of format 1, as version 0.1.0 wrote them: read for ever, written no more.
+
+What these fields mean never changes. A plan of format 1 had one optional survey, then rounds of gradients, with one
+sampling rule and one channel for all of them; it becomes a plan with a stage for the survey and one for the rounds, or
+one for every phase. Its name stays that of its canonical JSON, every default written out, however its file was written.
+"""
+
+import json
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ringfence.protocol.algorithms import AlgorithmSpec, Localized
+from ringfence.protocol.channels import OwnNoise, ShufflerChannel
+from ringfence.protocol.channels.base import BaseChannel
+from ringfence.protocol.domain import Domain
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.keys import Key
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.plan import Participation, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.public import Public, SiloName, canonical_json
+from ringfence.protocol.questions import Curvature, Gradient, Moments
+from ringfence.protocol.sampling import Phased, SamplingName, sampling_named
+from ringfence.protocol.schema import Schema
+
+
+class _Terms(Public):
+    name: SiloName
+    records: int = Field(ge=1, le=2**53)
+    batch: int = Field(ge=1, le=2**53)
+    sigma: float = Field(gt=0)
+    epsilon: float = Field(gt=0)
+    delta: float = Field(gt=0, lt=1)
+    weight: float = Field(gt=0, le=1)
+    survey_sigma: float | None = Field(default=None, gt=0)
+    alone_epsilon: float | None = Field(default=None, gt=0)
+    key: Key | None = None
+
+
+class _Survey(Public):
+    statistic: Literal["curvature", "moments"] = "curvature"
+    margin: float = Field(default=2.0, ge=0)
+
+
+class _Shuffle(Public):
+    levels: int = Field(ge=1, le=2**20)
+    coins: int = Field(ge=1, le=2**30)
+    quorum: int = Field(ge=2)
+    slack: float = Field(gt=0, lt=1)
+    shares: int = Field(ge=2, le=2**16)
+    block: int = Field(ge=1, le=2**20)
+    width: int = Field(ge=1, le=7)
+    server_key: Key
+    shuffler_key: Key
+
+
+class PlanFormat1(Public):
+    """A plan's fields in format 1."""
+
+    format: Literal[1] = 1
+    run: str = Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_.-]+$")
+    data: Schema
+    loss: Loss
+    clip: float = Field(gt=0)
+    domain: Domain
+    sampling: SamplingName
+    rounds: int = Field(ge=0, le=10_000_000)
+    algorithm: AlgorithmSpec
+    correlation: float = Field(default=0.0, ge=0, lt=1)
+    survey: _Survey | None = None
+    ridge: float = Field(default=0.0, ge=0)
+    participation: Participation = Participation()
+    adjacency: Literal["replace-one"] = "replace-one"
+    trust: Literal["nobody", "shuffler"] = "nobody"
+    shuffle: _Shuffle | None = None
+    silos: tuple[_Terms, ...] = Field(min_length=1, max_length=100_000)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        shuffled = self.shuffle is not None
+        if shuffled != (self.trust == "shuffler"):
+            raise ValueError("a plan says how it shuffles if, and only if, it trusts a shuffler")
+        if self.rounds == 0 and self.survey is None:
+            raise ValueError("a plan needs at least one round, or a survey")
+        for terms in self.silos:
+            if (self.survey is None) != (terms.survey_sigma is None):
+                raise ValueError(f"silo '{terms.name}' must have noise for the survey if, and only if, there is one")
+            if (terms.alone_epsilon is not None, terms.key is not None) != (shuffled, shuffled):
+                raise ValueError(
+                    f"silo '{terms.name}' has a key and the epsilon of its noise alone if, and only if, the plan "
+                    "trusts a shuffler"
+                )
+        if isinstance(self.algorithm, Localized) != (self.sampling == "phased"):
+            raise ValueError("the localized algorithm and phased sampling go together, and with nothing else")
+        if isinstance(self.algorithm, Localized):
+            self._check_phases(self.algorithm)
+        if (self.correlation or self.survey) and shuffled:
+            raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
+        return self
+
+    def _check_phases(self, algorithm: Localized) -> None:
+        """Check what the stages of phases, whose rounds and records are the algorithm's, would no longer show."""
+        if algorithm.own_rounds != self.rounds:
+            raise ValueError("the phases' rounds must add up to the plan's rounds")
+        for terms in self.silos:
+            if terms.records >> len(algorithm.phases) == 0:
+                raise ValueError(f"silo '{terms.name}' has too few records for so many phases, each half as large")
+            if terms.batch != terms.records // 2:
+                raise ValueError(f"the first phase takes half of the records: batch of silo '{terms.name}' differs")
+
+    def named_bytes(self, content: bytes) -> bytes:
+        """Return the bytes that version 0.1.0 named the plan by: canonical JSON with every default written out.
+
+        What it wrote itself is just that, and is kept as it is, so that no later default can get into an old name.
+        """
+        raw = json.loads(content)
+        as_written = content == canonical_json(raw) and raw.keys() == type(self).model_fields.keys()
+        return content if as_written else self.canonical()
+
+    def upgraded(self) -> dict[str, Any]:
+        """Return the fields of the same plan in today's format."""
+        stages = [*self._survey_stages(), *self._training_stages()]
+        training = Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge)
+        return {
+            "run": self.run,
+            "data": self.data,
+            "training": training,
+            "stages": tuple(stages),
+            "adjacency": self.adjacency,
+            "silos": tuple(self._upgraded_terms(terms) for terms in self.silos),
+        }
+
+    def _survey_stages(self) -> list[Stage]:
+        if self.survey is None:
+            return []
+        question = Moments() if self.survey.statistic == "moments" else Curvature(margin=self.survey.margin)
+        return [Stage(question=question, rounds=1, sampling=sampling_named("full"))]
+
+    def _training_stages(self) -> list[Stage]:
+        channel: BaseChannel = OwnNoise(correlation=self.correlation)
+        if self.shuffle is not None:
+            channel = ShufflerChannel(**self.shuffle.model_dump())
+        shared: dict[str, Any] = {
+            "question": Gradient(clip=self.clip),
+            "channel": channel,
+            "participation": self.participation,
+        }
+        if isinstance(self.algorithm, Localized):
+            phases = enumerate(self.algorithm.phases)
+            return [Stage(rounds=phase.rounds, sampling=Phased(phase=number), **shared) for number, phase in phases]
+        if not self.rounds:
+            return []
+        return [Stage(rounds=self.rounds, sampling=sampling_named(self.sampling), **shared)]
+
+    def _upgraded_terms(self, terms: _Terms) -> SiloTerms:
+        stages = [] if terms.survey_sigma is None else [StageTerms(batch=terms.records, sigma=terms.survey_sigma)]
+        if isinstance(self.algorithm, Localized):
+            stages += [
+                StageTerms(
+                    batch=terms.records >> (phase + 1), sigma=terms.sigma * self.algorithm.noise(terms.records, phase)
+                )
+                for phase in range(len(self.algorithm.phases))
+            ]
+        elif self.rounds:
+            stages.append(StageTerms(batch=terms.batch, sigma=terms.sigma))
+        claimed = Guarantee(
+            epsilon=terms.epsilon, delta=terms.delta, against="anyone" if terms.alone_epsilon is None else "server"
+        )
+        alone = (
+            ()
+            if terms.alone_epsilon is None
+            else (Guarantee(epsilon=terms.alone_epsilon, delta=terms.delta, against="anyone"),)
+        )
+        return SiloTerms(
+            name=terms.name,
+            records=terms.records,
+            weight=terms.weight,
+            guarantees=(claimed, *alone),
+            stages=tuple(stages),
+            key=terms.key,
+        )

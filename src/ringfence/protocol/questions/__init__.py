@@ -1,0 +1,19 @@
+"""The questions that a plan's stages may ask: this table, and three files of each one's name.
+
+`protocol.questions` has what is public of a question, `silo.questions` what is computed from records, and
+`server.questions` what is made of the answers. A new question is a line here and those files; `docs/extending.md` adds
+one.
+"""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from ringfence.protocol.questions.base import BaseQuestion
+from ringfence.protocol.questions.curvature import Curvature
+from ringfence.protocol.questions.gradient import Gradient
+from ringfence.protocol.questions.moments import Moments
+
+__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "Question"]
+
+Question: TypeAlias = Annotated[Gradient | Curvature | Moments, Field(discriminator="name")]

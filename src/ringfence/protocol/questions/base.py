@@ -1,0 +1,97 @@
+"""What every question says of itself in public.
+
+A question is what a stage of a plan asks of records. It has three files of the same name: one here (its parameters,
+what a request carries, the answer's length, its sensitivity with the proof, its words), one in `silo.questions` (what
+is computed from records) and one in `server.questions` (what is made of the answers).
+"""
+
+from abc import abstractmethod
+from typing import ClassVar, Protocol
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.domain import Domain
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.public import Public
+from ringfence.protocol.schema import Schema
+
+
+class Facts(Protocol):
+    """The public facts of a plan that a question depends on."""
+
+    @property
+    def data(self) -> Schema:
+        """What the records look like."""
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of one record."""
+
+    @property
+    def domain(self) -> Domain:
+        """The set that the weights stay in."""
+
+    @property
+    def dimension(self) -> int:
+        """Number of weights."""
+
+
+class BaseQuestion(Public):
+    """What gate, accountant, review and server need to know of a question.
+
+    `trains`: its answers move the model's weights, so that whoever has none of them has no model.
+    """
+
+    trains: ClassVar[bool] = False
+
+    def argument_length(self, facts: Facts) -> int:
+        """Return how many numbers a request carries. Unless a question needs other ones: the model's weights."""
+        return facts.dimension
+
+    def accepts(self, facts: Facts, argument: FloatArray) -> bool:
+        """Tell whether what a request carries, of the right length, may be asked about."""
+        return facts.domain.contains(argument)
+
+    @abstractmethod
+    def length(self, facts: Facts) -> int:
+        """Return how many numbers the answer has."""
+
+    @abstractmethod
+    def sensitivity(self, facts: Facts, batch: int) -> float:
+        """Return how far replacing one of the `batch` records that take part can move the answer, in l2 norm."""
+
+    @abstractmethod
+    def largest(self, facts: Facts) -> float:
+        """Return how large any number of the answer can be, if no more records take part than its batch."""
+
+    def record_norm(self, facts: Facts) -> float | None:
+        """Return the largest norm of one record's term, where the answer is the mean of such terms; else None.
+
+        Such an answer can be computed from a sample or a part of the records, and be summed up through a shuffler.
+        """
+        del facts
+        return None
+
+    def terms_summed(self, facts: Facts) -> int:
+        """Return how many coordinates are added up, per record, on the way to the answer: rounding errors grow with it.
+
+        Unless a question needs more: the larger of the answer's length and the number of features.
+        """
+        return max(self.length(facts), facts.data.width)
+
+    @abstractmethod
+    def reveals(self, facts: Facts, rounds: int) -> str:
+        """Tell an operator, in one sentence without its end, what leaves the silo in so many rounds."""
+
+    def purpose(self) -> str:
+        """Say, as a part of a sentence, what asking is good for; nothing where that is training itself."""
+        return ""
+
+    def uncovered(self, facts: Facts) -> str:
+        """Name what the question does, with these facts, that no loss bound speaks of; or nothing."""
+        del facts
+        return ""
+
+    def limits(self, facts: Facts) -> str:
+        """Tell an operator how a single record's influence is limited, as the beginning of a sentence; or nothing."""
+        del facts
+        return ""

@@ -1,0 +1,46 @@
+"""The curvature: the largest eigenvalue of the features' second-moment matrix."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ringfence.protocol.questions.base import BaseQuestion, Facts
+
+
+class Curvature(BaseQuestion):
+    """The largest eigenvalue of (1/n)·Σ xxᵀ over all records.
+
+    `margin` standard deviations of its noise are added before the server's steps rely on it.
+
+    *Sensitivity under replace-one.* With X the largest feature norm, the matrix moves by (xxᵀ − x'x'ᵀ)/n, whose
+    eigenvalues lie in ±X²/n, and its largest eigenvalue by no more (Weyl).
+    """
+
+    name: Literal["curvature"] = "curvature"
+    margin: float = Field(default=2.0, ge=0)
+
+    def length(self, facts: Facts) -> int:
+        """Return 1."""
+        del facts
+        return 1
+
+    def sensitivity(self, facts: Facts, batch: int) -> float:
+        """Return X²/n."""
+        return facts.data.feature_norm**2 / batch
+
+    def largest(self, facts: Facts) -> float:
+        """Return X²."""
+        return facts.data.feature_norm**2
+
+    def reveals(self, facts: Facts, rounds: int) -> str:
+        """Say which number it is."""
+        del facts
+        often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
+        return f"{often}, one number: the largest eigenvalue of the features' second-moment matrix"
+
+    def purpose(self) -> str:
+        """Say that steps rely on it."""
+        return (
+            "a first, budgeted query asks every silo for the largest eigenvalue of its features' second-moment matrix, "
+            "so that the steps need not assume the worst; it takes a round of its own and is part of the silos' epsilon"
+        )

@@ -1,0 +1,63 @@
+"""The gradient: the mean of the records' gradients of the plan's loss, each cut to length `clip`."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ringfence.protocol.questions.base import BaseQuestion, Facts
+
+
+class Gradient(BaseQuestion):
+    """The mean, over the batch, of the records' gradients at the request's weights, each cut to norm `clip`.
+
+    *Sensitivity under replace-one.* A record's term has norm at most clip/batch, whatever the weights are, so
+    replacing it moves the mean by at most 2·clip/batch.
+    """
+
+    trains: ClassVar[bool] = True
+    name: Literal["gradient"] = "gradient"
+    clip: float = Field(gt=0)
+
+    def length(self, facts: Facts) -> int:
+        """Return one number per weight."""
+        return facts.dimension
+
+    def sensitivity(self, facts: Facts, batch: int) -> float:
+        """Return 2·clip/batch."""
+        del facts
+        return 2 * self.clip / batch
+
+    def largest(self, facts: Facts) -> float:
+        """Return the clip."""
+        del facts
+        return self.clip
+
+    def record_norm(self, facts: Facts) -> float:
+        """Return the clip."""
+        del facts
+        return self.clip
+
+    def terms_summed(self, facts: Facts) -> int:
+        """Return the number of weights."""
+        return facts.dimension
+
+    def reveals(self, facts: Facts, rounds: int) -> str:
+        """Name the loss, the target and the features."""
+        columns = ", ".join(facts.data.features)
+        return (
+            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.name} "
+            f"loss, for predicting '{facts.data.target}' from {columns}, at weights that the server chooses"
+        )
+
+    def limits(self, facts: Facts) -> str:
+        """Name the clip."""
+        del facts
+        return f"Each record's gradient is cut to length {self.clip:.4g}"
+
+    def uncovered(self, facts: Facts) -> str:
+        """Name cut gradients of several outputs: they need not be the gradient of any convex loss."""
+        bound = facts.loss.constants(
+            facts.data.feature_norm, facts.data.target_bound, facts.domain.reach(facts.dimension)
+        ).lipschitz
+        several = facts.loss.outputs > 1 and self.clip < bound
+        return "clipped gradients of several outputs" if several else ""

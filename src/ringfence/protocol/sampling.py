@@ -1,0 +1,287 @@
+"""Sampling rules: which of a silo's records take part in a round.
+
+Each rule says here what is public of it: which batches it allows, which place of the silo's fixed partition a round
+takes, how often a round's cost counts, and what an operator is told. Who takes part is drawn in `silo.sampling`, what
+that costs stands in `accounting.sampling`, how it is simulated in `simulation.sampling`; no other file asks which rule
+it has.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+
+from pydantic import Field
+
+from ringfence.protocol.public import Public
+
+SamplingName: TypeAlias = Literal["full", "fixed", "poisson", "one-pass", "phased"]
+"""The rules' names, as users write them."""
+
+SAMPLING_NAMES: tuple[SamplingName, ...] = get_args(SamplingName)
+
+
+class Part(NamedTuple):
+    """A part of a silo's fixed partition: its number, and the place in the partition's order where it begins."""
+
+    number: int
+    first: int
+
+
+class _Rule(Public):
+    """What all rules say.
+
+    `takes_all`: every record takes part in every round. `is_secret`: who takes part is drawn afresh and told to nobody.
+    `is_fresh`: a record takes part in one round, or one phase, at most, so that answers speak for the population.
+    `is_phased`: it is the phases of an algorithm that divide the records.
+    """
+
+    takes_all: ClassVar[bool] = False
+    is_secret: ClassVar[bool] = False
+    is_fresh: ClassVar[bool] = False
+    is_phased: ClassVar[bool] = False
+    brief: ClassVar[str]
+    """Whose turn it is, in a few words."""
+
+    def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
+        """Raise ValueError if the rule does not allow these numbers."""
+        del rounds
+        if batch > records:
+            raise ValueError(f"silo '{silo}' has {records} records, fewer than its batch")
+
+    def part(self, *, records: int, batch: int, answered: int) -> Part | None:
+        """Return the part of the partition that the next answer takes; None if the rule draws from all records."""
+        del records, batch, answered
+        return None
+
+    def times(self, rounds: int) -> int:
+        """Return how many times a record may take part in so many rounds: how often a round's cost counts."""
+        return rounds
+
+    def most(self, *, records: int, batch: int) -> int:
+        """Return how many records may take part in one round."""
+        del records
+        return batch
+
+    @abstractmethod
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Return a silo's batch where `asked` is what it asks for, if anything; ValueError if there is none."""
+
+    def most_rounds(self, records: int) -> int | None:
+        """Return how many rounds so many records allow; None if any number."""
+        del records
+        return None
+
+    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
+        """Name what the rule does, with silos of these records, batches and weights, that no loss bound speaks of."""
+        del sizes, rounds
+        return ""
+
+    @abstractmethod
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Tell an operator who takes part."""
+
+
+class Full(_Rule):
+    """All records take part in every round."""
+
+    takes_all: ClassVar[bool] = True
+    brief: ClassVar[str] = "all of a silo's"
+    name: Literal["full"] = "full"
+
+    def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
+        """Demand a batch of all records."""
+        super().check(silo, records=records, batch=batch, rounds=rounds)
+        if batch != records:
+            raise ValueError(f"full sampling averages over all records: batch of silo '{silo}' differs")
+
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Return all records."""
+        del silo, rounds
+        if asked not in (None, records):
+            raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose fixed.")
+        return records
+
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Say that it is all of them."""
+        del batch
+        return f"All {records} records take part{'' if rounds == 1 else ' in every round'}."
+
+
+class FixedSize(_Rule):
+    """A fresh, secret set of `batch` distinct records."""
+
+    is_secret: ClassVar[bool] = True
+    brief: ClassVar[str] = "a fresh, secret draw of fixed size"
+    name: Literal["fixed"] = "fixed"
+
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Return n/√R where nothing is asked for: over R rounds, √R times all records."""
+        del silo
+        return max(1, round(records / math.sqrt(rounds))) if asked is None else asked
+
+    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
+        """Name it all: the planner counts on the largest silo's batches, for want of a formula."""
+        del sizes, rounds
+        return "sampled batches"
+
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Say how many, and that they are drawn in secret."""
+        del rounds
+        return f"In each round {batch} of {records} records take part, drawn afresh and in secret."
+
+
+class Poisson(_Rule):
+    """Each record by itself, in secret, with probability batch / records."""
+
+    is_secret: ClassVar[bool] = True
+    brief: ClassVar[str] = "a fresh, secret draw, each record by chance"
+    name: Literal["poisson"] = "poisson"
+
+    def most(self, *, records: int, batch: int) -> int:
+        """Return all records: by chance, all may take part."""
+        del batch
+        return records
+
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Return n/√R where nothing is asked for, as for batches of fixed size."""
+        return FixedSize().batch(silo, records=records, rounds=rounds, asked=asked)
+
+    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
+        """Name it all, as for batches of fixed size."""
+        return FixedSize().uncovered(sizes, rounds)
+
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Say how many on average."""
+        del rounds
+        return f"In each round every record takes part by chance, in secret: {batch} of {records} on average."
+
+
+class OnePass(_Rule):
+    """The next `batch` records of a fixed partition: each record once."""
+
+    is_fresh: ClassVar[bool] = True
+    brief: ClassVar[str] = "the next ones: each record takes part once at most"
+    name: Literal["one-pass"] = "one-pass"
+
+    def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
+        """Demand records for all rounds."""
+        super().check(silo, records=records, batch=batch, rounds=rounds)
+        if batch * rounds > records:
+            raise ValueError(
+                f"one pass of {rounds} rounds of {batch} records needs more than the {records} records of silo '{silo}'"
+            )
+
+    def part(self, *, records: int, batch: int, answered: int) -> Part:
+        """Go by the silo's own count of answers: a round that it missed wastes no record."""
+        del records
+        return Part(answered, answered * batch)
+
+    def times(self, rounds: int) -> int:
+        """Return 1: disjoint parts cost together what one of them does."""
+        del rounds
+        return 1
+
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Divide all records evenly over the rounds, where nothing is asked for."""
+        if asked is not None:
+            return asked
+        if records < rounds:
+            raise ValueError(
+                f"One pass of {rounds} rounds needs a record for each, but silo '{silo}' has {records}: ask for fewer "
+                "rounds."
+            )
+        return records // rounds
+
+    def most_rounds(self, records: int) -> int:
+        """Return a round for each record."""
+        return records
+
+    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
+        """Name batches that are smaller than they could be."""
+        smaller = any(batch < records // rounds for records, batch, _ in sizes)
+        return "one-pass batches that leave records out" if smaller else ""
+
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Say that each record takes part once."""
+        del rounds
+        return (
+            f"Each round takes the next {batch} of {records} records, so that a record takes part in one round at most."
+        )
+
+
+class Phased(_Rule):
+    """All records of one phase: phase i = 0, 1, … of n records has ⌊n/2^(i+1)⌋ of its own, of a fixed partition."""
+
+    is_fresh: ClassVar[bool] = True
+    is_phased: ClassVar[bool] = True
+    brief: ClassVar[str] = "all of the phase's part: each record takes part in one phase"
+    name: Literal["phased"] = "phased"
+    phase: int = Field(default=0, ge=0, lt=60)
+
+    def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
+        """Demand the phase's own number of records, and that there are any."""
+        super().check(silo, records=records, batch=batch, rounds=rounds)
+        if self._size(records) == 0:
+            raise ValueError(f"silo '{silo}' has too few records for so many phases, each half as large")
+        if batch != self._size(records):
+            raise ValueError(
+                f"the first phase takes half of the records, each later one half of the last: batch of silo '{silo}' "
+                "differs"
+            )
+
+    def part(self, *, records: int, batch: int, answered: int) -> Part:
+        """Return the phase's part, which begins where the earlier phases' parts end."""
+        del batch, answered
+        return Part(self.phase, sum(records >> (earlier + 1) for earlier in range(self.phase)))
+
+    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
+        """Return the phase's number of records."""
+        del rounds
+        if asked is not None:
+            raise ValueError("Phases take half of the records, then half of the rest, …: leave the batch out.")
+        if self._size(records) == 0:
+            raise ValueError(
+                f"Silo '{silo}' has too few records for {self.phase + 1} phases, each half as large: take fewer phases."
+            )
+        return self._size(records)
+
+    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
+        """Name silos that differ: the planner counts on silos of one size."""
+        del rounds
+        return "phases of silos that differ" if len({(records, weight) for records, _, weight in sizes}) > 1 else ""
+
+    def _size(self, records: int) -> int:
+        return records >> (self.phase + 1)
+
+    def words(self, *, records: int, batch: int, rounds: int) -> str:
+        """Say which phase it is, and that its records have no other."""
+        return (
+            f"The {rounds} rounds of phase {self.phase + 1} take {batch} of {records} records, which take part in no "
+            "other phase."
+        )
+
+
+Sampling: TypeAlias = Annotated[Full | FixedSize | Poisson | OnePass | Phased, Field(discriminator="name")]
+
+_RULES: dict[str, type[Full | FixedSize | Poisson | OnePass | Phased]] = {
+    "full": Full,
+    "fixed": FixedSize,
+    "poisson": Poisson,
+    "one-pass": OnePass,
+    "phased": Phased,
+}
+
+
+def sampling_named(name: str) -> Sampling:
+    """Return the rule of that name; for phases, the first."""
+    return _RULES[name]()
+
+
+def require_one_partition(rules: Iterable[Sampling]) -> None:
+    """Raise ValueError if rules of one plan divide the records in two ways: parts that overlap are not disjoint."""
+    divided = [rule for rule in rules if rule.is_fresh]
+    if len(divided) > 1 and not all(isinstance(rule, Phased) for rule in divided):
+        raise ValueError(
+            "a plan divides its records once: into the phases of its stages, or into one pass of one stage"
+        )

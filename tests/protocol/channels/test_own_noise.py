@@ -1,0 +1,69 @@
+"""A silo's own noise: what a plan needs to have it added exactly, when it may cancel, and what everybody is told."""
+
+import pytest
+
+from ringfence.protocol.channels import OwnNoise
+from tests.protocol.plan_document import (
+    CORRELATED,
+    FULL,
+    KINDS,
+    LOCALIZED,
+    MOMENTS_ONLY,
+    ONE_PASS,
+    POISSON,
+    SURVEY,
+    Edits,
+    edited,
+    plan_of,
+    refusal,
+)
+
+PLAIN, WITH_CORRELATION = OwnNoise(), OwnNoise(correlation=0.5)
+
+
+@pytest.mark.parametrize("edits", [{}, FULL, POISSON, LOCALIZED], ids=["fixed", "full", "poisson", "phased"])
+def test_correlated_noise_needs_records_that_take_part_in_one_round_only(edits: Edits) -> None:
+    edits = edits | {"stages.0.channel.correlation": 0.5}
+    assert "correlated noise is for one-pass sampling" in refusal(edited(edits))
+
+
+def test_correlated_noise_goes_with_one_pass_and_where_there_is_but_one_round() -> None:
+    assert plan_of(CORRELATED).stages[0].channel == WITH_CORRELATION
+    assert plan_of(SURVEY, {"stages.0.channel.correlation": 0.5}).stages[0].channel == WITH_CORRELATION
+
+
+def test_an_answer_takes_eight_bytes_a_number() -> None:
+    for edits, numbers in (({}, 5), (SURVEY, 1), (MOMENTS_ONLY, 12)):
+        plan = plan_of(edits)
+        assert plan.stages[0].channel.longest_answer(plan, plan.stages[0]) == 8 * numbers
+
+
+def test_one_answer_is_enough_and_no_key_is_pinned() -> None:
+    assert PLAIN.least_answers() == 1
+    assert PLAIN.keys({"north": "a0" * 32}) is None
+    assert not PLAIN.is_collected
+
+
+def test_noise_has_a_level_unless_rounds_cancel_in_part() -> None:
+    assert PLAIN.noise_level(0.7) == 0.7
+    assert WITH_CORRELATION.noise_level(0.7) is None
+
+
+def test_only_correlated_noise_needs_further_words_and_has_no_loss_bound() -> None:
+    for edits in (ONE_PASS, CORRELATED):
+        plan = plan_of(edits)
+        channel = plan.stages[0].channel
+        correlated = edits is CORRELATED
+        assert bool(channel.further_words()) == correlated
+        assert channel.uncovered(plan, plan.stages[0], 0) == ("correlated noise" if correlated else "")
+    assert "correlation 0.5" in " ".join(WITH_CORRELATION.further_words())
+
+
+@pytest.mark.parametrize("kind", ["plain", "surveyed", "localized", "correlated"])
+def test_an_operator_is_told_to_count_on_everybody_and_that_the_noise_is_in_what_leaves(kind: str) -> None:
+    plan = plan_of(KINDS[kind])
+    told = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
+    assert "count on everybody" in told
+    assert "Other silos in the plan: süd. The guarantee holds even if all of them work with the server." in told
+    assert "adds its own noise before anything leaves it" in " ".join(plan.leading_channel.reliance_words())
+    assert plan.leading_channel.noise_words(0.123456) == "each number gets noise of standard deviation 0.1235"

@@ -1,0 +1,127 @@
+"""Data sets that differ in one record, and how far that moves a question's exact answer: what sensitivities bound."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Question
+from ringfence.silo.questions import computing
+from ringfence.silo.records import Records
+
+ROUNDING = 1 + 1e-9
+"""What double precision may add; the accountant charges for it apart (`accounting.events.shift_of`)."""
+
+
+class Record(NamedTuple):
+    """One record: its features and its target."""
+
+    features: FloatArray
+    target: float
+
+
+class Setting(NamedTuple):
+    """A question, the plan that asks it, where, and the records that do not change."""
+
+    plan: Plan
+    question: Question
+    argument: FloatArray
+    others: list[Record]
+    batch: int
+    """How many records an answer is the mean over; more may take part, by chance."""
+
+    def answer(self, record: Record, takes_part: bool = True) -> FloatArray:
+        """Return the exact answer over the given record and the others."""
+        rows = [record, *self.others]
+        features, targets = np.array([row.features for row in rows]), np.array([row.target for row in rows])
+        shares = np.full(len(rows), 1.0 / self.batch)
+        shares[0] *= takes_part
+        records = Records(self.plan.data, features, targets)
+        return computing(self.question).compute(self.question, self.plan, self.argument, records, shares)
+
+    def moves(self, one: Record, other: Record) -> float:
+        """Return how far the answer moves if the one record is replaced by the other."""
+        return float(np.linalg.norm(self.answer(one) - self.answer(other)))
+
+    def limit(self) -> float:
+        """Return how far it may move: the question's own claim."""
+        return self.question.sensitivity(self.plan, self.batch)
+
+
+def targets_of(plan: Plan, random: np.random.Generator) -> float:
+    """Draw a target of the kind that the plan's loss wants."""
+    kind, bound = plan.loss.target_kind, plan.data.target_bound
+    if kind == "number":
+        return float(random.uniform(-bound, bound))
+    return float(random.integers(plan.loss.outputs)) if kind == "class" else float(random.choice([-1.0, 1.0]))
+
+
+def extreme_targets(plan: Plan) -> list[float]:
+    """Return the targets that lie farthest apart."""
+    bound = plan.data.target_bound
+    return [-bound, 0.0, bound] if plan.loss.target_kind == "number" else [0.0, 1.0, -1.0]
+
+
+def draw_record(plan: Plan, random: np.random.Generator, *, stretch: float = 1.0) -> Record:
+    """Draw a record of up to `stretch` times the largest feature norm, often of exactly that length."""
+    direction = random.normal(size=plan.data.width) * random.integers(0, 2, plan.data.width)
+    length = stretch * plan.data.feature_norm * random.choice([0.0, 1e-3, random.uniform(), 1.0, 1.0])
+    norm = float(np.linalg.norm(direction))
+    return Record(direction * (length / norm if norm else 0.0), targets_of(plan, random))
+
+
+def draw_setting(
+    plan: Plan, question: Question, random: np.random.Generator, *, records: int, batch: int | None = None
+) -> Setting:
+    """Draw the records that do not change, some of them longer than the schema allows, and a place in the domain."""
+    others = [draw_record(plan, random, stretch=random.choice([0.0, 1.0, 1.0, 10.0])) for _ in range(records - 1)]
+    argument = plan.domain.project(random.normal(size=question.argument_length(plan)) * random.choice([0.0, 0.1, 3.0]))
+    return Setting(plan, question, argument, others, batch or records)
+
+
+def corners(plan: Plan) -> list[Record]:
+    """Return records at the ends of what the schema allows, and beyond: along one feature or all, either way."""
+    axes = np.eye(plan.data.width)
+    directions = [axes[0], axes[-1], np.ones(plan.data.width) / np.sqrt(plan.data.width), np.zeros(plan.data.width)]
+    signed = [sign * direction for direction in directions for sign in (1.0, -1.0)]
+    return [
+        Record(length * plan.data.feature_norm * direction, target)
+        for direction in signed
+        for length in (1.0, 100.0)
+        for target in extreme_targets(plan)
+        if targets_fit(plan, target)
+    ]
+
+
+def targets_fit(plan: Plan, target: float) -> bool:
+    """Tell whether the plan's loss can have such a target."""
+    kind = plan.loss.target_kind
+    return kind == "number" or (target >= 0 if kind == "class" else target != 0)
+
+
+def candidates(setting: Setting, random: np.random.Generator, drawn: int = 40) -> list[Record]:
+    """Return records of which each may replace each other: corners, and random ones."""
+    return corners(setting.plan) + [
+        draw_record(setting.plan, random, stretch=random.choice([1.0, 5.0])) for _ in range(drawn)
+    ]
+
+
+def worst(setting: Setting, records: list[Record]) -> tuple[float, Record, Record]:
+    """Return how far the answer moves at most if one of these records replaces another, and which two they are."""
+    answers = np.array([setting.answer(record) for record in records])
+    distances = np.linalg.norm(answers[:, None] - answers[None], axis=-1)
+    one, other = np.unravel_index(np.argmax(distances), distances.shape)
+    return float(distances[one, other]), records[one], records[other]
+
+
+def farthest(setting: Setting, random: np.random.Generator, steps: int = 200) -> float:
+    """Search for the worst pair of records that there is, uphill from the worst candidates."""
+    best, *pair = worst(setting, candidates(setting, random))
+    for step in range(steps):
+        size = setting.plan.data.feature_norm * 0.5 * 0.97**step
+        tried = [Record(row.features + size * random.normal(size=len(row.features)), row.target) for row in pair]
+        moved = setting.moves(*tried)
+        if moved > best:
+            best, pair = moved, tried
+    return best

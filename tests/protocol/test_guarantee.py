@@ -1,0 +1,75 @@
+"""A guarantee says against whom it holds, and what holds against anyone holds against each."""
+
+import itertools
+import math
+from typing import Any, get_args
+
+import pytest
+from pydantic import ValidationError
+
+from ringfence.protocol.channels import Channel
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+
+SERVER = Guarantee(epsilon=1.0, delta=1e-6, against="server")
+ANYONE = Guarantee(epsilon=3.0, delta=1e-6)
+
+
+def test_a_guarantee_holds_against_anyone_unless_it_says_otherwise() -> None:
+    assert ANYONE.against == "anyone"
+    assert Guarantee(epsilon=3.0, delta=1e-6, against="anyone") == ANYONE
+
+
+def test_the_guarantee_against_an_observer_is_the_one_that_names_it() -> None:
+    for guarantees in itertools.permutations((SERVER, ANYONE)):
+        assert against(guarantees, "server") is SERVER
+        assert against(guarantees, "anyone") is ANYONE
+
+
+def test_what_holds_against_anyone_stands_in_for_every_observer_and_for_nothing_else() -> None:
+    for observer in get_args(Observer):
+        assert against([ANYONE], observer) is ANYONE
+    with pytest.raises(KeyError):
+        against([SERVER], "anyone")
+
+
+def test_observers_are_named_once_each_and_the_one_that_counts_first() -> None:
+    assert observers_of() == ()
+    assert observers_of(["anyone"]) == ("anyone",)
+    assert observers_of(["anyone"], ["anyone", "server"], ["anyone"]) == ("server", "anyone")
+    assert observers_of(["server"]) == ("server",)
+
+
+def test_every_observer_has_its_words_and_every_channel_protects_against_anyone() -> None:
+    assert set(AGAINST) == set(get_args(Observer))
+    assert all(phrase.startswith("against ") for phrase in AGAINST.values())
+    channels = get_args(get_args(Channel)[0])
+    assert len(channels) == 2
+    for channel in channels:
+        assert channel.observers[-1] == "anyone"
+        assert observers_of(channel.observers) == channel.observers
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"epsilon": -0.1},
+        {"epsilon": math.nan},
+        {"epsilon": "1"},
+        {"epsilon": None},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"delta": math.nan},
+        {"delta": math.inf},
+        {"against": "nobody"},
+        {"alone": 3.0},
+    ],
+    ids=str,
+)
+def test_what_is_no_guarantee_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Guarantee(**{"epsilon": 1.0, "delta": 1e-6, **fields})
+
+
+def test_an_infinite_epsilon_says_that_nothing_is_proved() -> None:
+    assert Guarantee(epsilon=math.inf, delta=1e-6).epsilon == math.inf
+    assert Guarantee(epsilon=0.0, delta=1e-6).epsilon == 0.0
