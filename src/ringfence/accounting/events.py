@@ -7,10 +7,12 @@ how far replacing one record can move the release, 2L/(Kσ) for an average over 
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import ClassVar, get_args
+from dataclasses import MISSING, asdict, dataclass, fields, replace
+from typing import ClassVar, Self, get_args
 
 from ringfence.errors import AccountingError
+from ringfence.protocol.guarantee import Observer
+from ringfence.storage.formats import require_known_format
 
 __all__ = [
     "BinomialRelease",
@@ -20,14 +22,12 @@ __all__ = [
     "FixedSizeRelease",
     "GaussianRelease",
     "PoissonRelease",
-    "as_seen_alone",
     "event_from_dict",
-    "per_round_event",
     "require_count",
     "require_positive",
     "require_probability",
     "rounding_of",
-    "run_events",
+    "seen_by",
     "shift_of",
 ]
 
@@ -62,6 +62,11 @@ class _Release:
     def to_dict(self) -> dict[str, str | int | float]:
         """Return the event as JSON-ready data; ``event_from_dict`` reads it back."""
         return {"kind": self.kind, **asdict(self)}
+
+    def seen_by(self, observer: Observer) -> Self:
+        """Return the release as the observer sees it: in its noise, the same to all."""
+        del observer
+        return self
 
 
 @dataclass(frozen=True)
@@ -148,7 +153,7 @@ class DisjointBatchRelease(_Release):
 
 @dataclass(frozen=True)
 class BinomialRelease(_Release):
-    """Counts with fair coins, of which only the total over several silos leaves a shuffler (`shuffling`).
+    """Counts with fair coins, of which only the total over several silos leaves a shuffler (`shuffled_sums`).
 
     Replacing one record moves the total by at most ``reach`` in l2 norm before it is rounded. Every one of
     ``dimension`` coordinates carries ``trials`` coins, ``own`` of them the silo's own; ``slack`` is the part of δ that
@@ -156,7 +161,7 @@ class BinomialRelease(_Release):
     record takes part.
 
     Whoever sees the silo's own counts (a server that works together with the shuffler, or with all other silos) is
-    stopped by its own coins alone: `as_seen_alone` describes that view.
+    stopped by its own coins alone.
     """
 
     kind: ClassVar[str] = "binomial"
@@ -180,6 +185,10 @@ class BinomialRelease(_Release):
         if not isinstance(self.partition, str):
             raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
 
+    def seen_by(self, observer: Observer) -> Self:
+        """Return what anyone at all may see: the silo's own coins; a server without the shuffler sees the total's."""
+        return self if observer == "server" else replace(self, trials=self.own)
+
     @property
     def is_mixed(self) -> bool:
         """Whether the cost counts on coins of other silos, and so on shares that hide which are whose."""
@@ -194,22 +203,19 @@ Events = Iterable[tuple[Event, int]]
 """A composition: each event with how many times it happened. Order and grouping do not matter."""
 
 
-def as_seen_alone(events: Events) -> list[tuple[Event, int]]:
-    """Return the releases as somebody sees them who can tell the silo's own messages from others': less well hidden.
-
-    That is a server that works together with the shuffler. What did not go through a shuffler looks the same to all.
-    """
-    return [
-        (replace(event, trials=event.own) if isinstance(event, BinomialRelease) else event, count)
-        for event, count in events
-    ]
+def seen_by(observer: Observer, events: Events) -> list[tuple[Event, int]]:
+    """Return the releases as the observer sees them."""
+    return [(event.seen_by(observer), count) for event, count in events]
 
 
 _KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
 
 
 def event_from_dict(data: object) -> Event:
-    """Read back what ``to_dict`` wrote; refuse an unknown kind and any missing, extra or invalid field."""
+    """Read back what ``to_dict`` wrote; refuse an unknown kind or format, and any missing, extra or invalid field.
+
+    A field with a default may be missing: it was added later, and its absence means what was true before.
+    """
     kind = data.get("kind") if isinstance(data, Mapping) else None
     event_type = _KINDS.get(kind) if isinstance(kind, str) else None
     if event_type is None or not isinstance(data, Mapping):
@@ -217,11 +223,13 @@ def event_from_dict(data: object) -> Event:
             f"Privacy event of unknown kind {kind!r}: this version knows {', '.join(sorted(_KINDS))}, "
             "and an event that is not understood cannot be accounted for."
         )
-    arguments = {name: value for name, value in data.items() if name != "kind"}
-    expected = {field.name for field in fields(event_type)}
-    if arguments.keys() != expected:
+    require_known_format(f"{kind!r} event", data.get("format"), 1, AccountingError)
+    arguments = {name: value for name, value in data.items() if name not in ("kind", "format")}
+    known = {field.name: field.default is not MISSING for field in fields(event_type)}
+    required = {name for name, optional in known.items() if not optional}
+    if not required <= arguments.keys() <= known.keys():
         raise AccountingError(
-            f"A {kind!r} event has the fields {sorted(expected)}, but this one has {sorted(map(str, arguments))}."
+            f"A {kind!r} event has the fields {sorted(known)}, but this one has {sorted(map(str, arguments))}."
         )
     return event_type(**arguments)  # whose __post_init__ checks every field
 
@@ -262,80 +270,3 @@ def rounding_of(summed: int, dimension: int) -> float:
     happen for either neighbour, and 2⁻⁵¹ leaves room for a factor of two.
     """
     return 1 + (summed + dimension) * summed * 2.0**-51
-
-
-def per_round_event(
-    sampling: str,
-    *,
-    records: int,
-    batch: int,
-    clip: float,
-    sigma: float,
-    dimension: int = 1,
-    partition: str = "",
-    part: int = 0,
-) -> Event:
-    """Describe one round: noise of standard deviation ``sigma`` per coordinate on an average over ``batch`` records.
-
-    Each record contributes at most ``clip`` / ``batch`` in l2 norm. ``partition`` and ``part`` say which records take
-    part: in "one-pass" they name the pass and count its answers; in "phased", where all ``batch`` records of the
-    phase's part take part, they name the run and count its phases. Elsewhere they have no meaning.
-    """
-    n, K, L = require_count("records", records), require_count("batch", batch), require_positive("clip", clip)
-    if n < K:
-        raise AccountingError(f"The batch of {K} is larger than the {n} records; lower the batch.")
-    # Under Poisson sampling shift/2 must cover the way from the record in to the record left out, which is half as
-    # long, with the rounding of both averages.
-    ways = 2 if sampling == "poisson" else 1
-    shift = ways * shift_of(sensitivity=2 * L / K / ways, sigma=sigma, dimension=dimension, summed=n)
-    match sampling:
-        case "full" if n != K:
-            raise AccountingError(f'Sampling "full" uses all {n} records, but the batch is {K}; make them equal.')
-        case "one-pass" | "phased":
-            return DisjointBatchRelease(partition, part, shift)
-        case "full":
-            return GaussianRelease(shift)
-        case "fixed":
-            return FixedSizeRelease(n, K, shift) if n > K else GaussianRelease(shift)
-        case "poisson":
-            return PoissonRelease(K / n, shift) if n > K else GaussianRelease(shift)
-        case _:  # never guess: a sampling that is counted as another could cost more than is charged
-            known = "full, fixed, poisson, one-pass, phased"
-            raise AccountingError(f"Unknown sampling {sampling!r}: choose one of {known}.")
-
-
-def run_events(
-    sampling: str,
-    rounds: int,
-    *,
-    records: int,
-    batch: int,
-    clip: float,
-    sigma: float,
-    dimension: int = 1,
-    partition: str = "",
-) -> list[tuple[Event, int]]:
-    """Describe a whole run, as briefly as its cost allows: the event of one round, ``rounds`` times.
-
-    One pass is represented by its part 0, once: all its parts have the same shift, so ``rounds`` of them cost as
-    much as any one. A silo that charges round by round must charge each answer as its own part instead. A "phased"
-    run is refused: its phases differ, and each is described on its own.
-    """
-    require_count("rounds", rounds)
-    if sampling == "phased":
-        raise AccountingError("The phases of a phased run differ in size and rounds; describe each with its own event.")
-    event = per_round_event(
-        sampling,
-        records=records,
-        batch=batch,
-        clip=clip,
-        sigma=sigma,
-        dimension=dimension,
-        partition=partition,
-    )
-    if sampling == "one-pass" and rounds * batch > records:
-        raise AccountingError(
-            f"One pass has no {rounds} disjoint batches of {batch}: {rounds * batch} records are needed and "
-            f"{records} exist; lower the rounds or the batch."
-        )
-    return [(event, 1 if sampling == "one-pass" else rounds)]

@@ -4,7 +4,7 @@ Full-batch, one-pass and phased releases compose exactly: Gaussian releases with
 Gaussian release with shift √(μ_1² + μ_2² + ...) (Dong, Roth & Su 2019, Corollary 3.3). Sampled batches compose as
 privacy-loss distributions (``pld``): tight to about four digits of ε, and cautious by more only where a record takes
 part so rarely (rates below 1e-4) that δ is comparable to that. Counts from a shuffler are each a Gaussian release plus
-a share of δ, which add up (``shuffling``). Compose events, never (ε, δ) pairs: that is what makes the sum tight.
+a share of δ, which add up (``shuffled_sums``). Compose events, never (ε, δ) pairs: that is what makes the sum tight.
 """
 
 import math
@@ -12,9 +12,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import assert_never, get_args
 
-from ringfence.errors import AccountingError
-from ringfence.planning import pld
-from ringfence.planning.events import (
+from ringfence.accounting import pld
+from ringfence.accounting.events import (
     BinomialRelease,
     DisjointBatchRelease,
     Event,
@@ -25,7 +24,7 @@ from ringfence.planning.events import (
     require_count,
     require_probability,
 )
-from ringfence.planning.profiles import (
+from ringfence.accounting.profiles import (
     FixedSizeProfile,
     GaussianProfile,
     PoissonProfile,
@@ -33,7 +32,8 @@ from ringfence.planning.profiles import (
     gaussian_delta,
     gaussian_epsilon,
 )
-from ringfence.planning.shuffling import binomial_shift
+from ringfence.accounting.shuffled_sums import binomial_shift
+from ringfence.errors import AccountingError
 
 __all__ = ["as_one_gaussian", "delta", "epsilon"]
 
@@ -48,8 +48,8 @@ one as the least of these is only more cautious; nothing is claimed for a larger
 LARGEST_MIXED = 60.0
 """No larger epsilon is claimed where shares were mixed.
 
-What mixing lets out beside the total is within total variation distance `charges.MIXED` = 2⁻¹⁶⁰ of nothing, which adds
-(1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
+What mixing lets out beside the total is within total variation distance `channels.shuffler.MIXED` = 2⁻¹⁶⁰ of nothing,
+which adds (1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
 """
 
 _MIXING = 1e-22

@@ -6,16 +6,17 @@ from functools import cache, lru_cache
 
 from scipy.optimize import brentq
 
-from ringfence.errors import AccountingError
-from ringfence.planning import accountant
-from ringfence.planning.events import (
+from ringfence.accounting import accountant
+from ringfence.accounting.events import (
     DisjointBatchRelease,
     Events,
     require_positive,
     require_probability,
-    run_events,
 )
-from ringfence.planning.profiles import gaussian_delta
+from ringfence.accounting.profiles import gaussian_delta
+from ringfence.accounting.sampling import run_events
+from ringfence.errors import AccountingError
+from ringfence.protocol.sampling import sampling_named
 
 __all__ = ["gaussian_shift", "least_noise", "noise"]
 
@@ -128,7 +129,7 @@ def noise(
 
     run(clip)  # refuses whatever does not depend on sigma, in its own words
     # Exact for a full batch and for one pass, and near enough for a sampled one.
-    taking_part = 1 / batch if sampling == "one-pass" else math.sqrt(rounds) / records
+    taking_part = 1 / batch if sampling_named(sampling).is_fresh else math.sqrt(rounds) / records
     start = 2 * clip * taking_part / gaussian_shift(epsilon, delta)
     return least_noise(run, epsilon=epsilon, delta=delta, start=start, already=spent)
 

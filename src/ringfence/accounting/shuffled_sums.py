@@ -51,12 +51,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
+from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import AccountingError
-from ringfence.planning.events import require_count, require_positive, require_probability
 
 __all__ = [
-    "Noise",
-    "binomial_epsilon_closed_form",
+    "CoinNoise",
     "binomial_shift",
     "choose",
     "least_trials",
@@ -190,7 +189,7 @@ def least_trials(*, reach: float, dimension: int, slack: float, shift: float) ->
 
 
 @dataclass(frozen=True)
-class Noise:
+class CoinNoise:
     """How vectors are encoded, per coordinate: ``levels`` to round to, and ``coins`` to toss for every vector."""
 
     levels: int
@@ -213,7 +212,7 @@ class Noise:
         return 2 * require_positive("clip", clip) / self.levels * math.sqrt((m * self.coins + parties) / 4)
 
 
-def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> Noise:
+def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> CoinNoise:
     """Return the encoding with which a sum of ``vectors`` vectors costs at most ``shift`` (plus ``slack``).
 
     At most ``bits`` bits per vector; the fewest with a deviation within 1 % of the least. ``inflation`` is the reach
@@ -225,19 +224,19 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
     if require_positive("inflation", inflation) < 1:
         raise AccountingError(f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by a level.")
     per_coordinate = limit // d
-    candidates: list[Noise] = []
+    candidates: list[CoinNoise] = []
     coins = 1
     while coins < per_coordinate:
         most = per_coordinate - coins
         levels = _most_levels(most, m * coins, d, shift, slack, inflation)
         if levels:
-            candidates.append(Noise(levels, coins))
+            candidates.append(CoinNoise(levels, coins))
         if levels == most:  # more coins would leave fewer levels
             break
         coins = max(coins + 1, coins * 51 // 50)
     if not candidates:
         least = least_trials(reach=inflation, dimension=d, slack=slack, shift=shift)
-        coarsest = Noise(1, -(-least // m))
+        coarsest = CoinNoise(1, -(-least // m))
         raise AccountingError(
             f"{limit} bits per vector are too few: {m} vectors of {d} coordinates need at least "
             f"{coarsest.bits_per_vector(d)} each at this budget; raise the limit of bits, add records, or allow a "
@@ -258,31 +257,8 @@ def _most_levels(most: int, trials: int, dimension: int, shift: float, slack: fl
     return fits
 
 
-def _noise_to_signal(noise: Noise) -> float:
+def _noise_to_signal(noise: CoinNoise) -> float:
     return math.sqrt(noise.coins) / noise.levels
-
-
-def binomial_epsilon_closed_form(
-    *, l1: float, l2: float, largest: float, trials: int, dimension: int, delta: float
-) -> float:
-    """Return the ε of the binomial mechanism (p = 1/2) by the closed form of cpSGD (Agarwal et al. 2018).
-
-    For integer vectors whose neighbours differ by at most ``l1``, ``l2`` and ``largest`` in l1, l2 and l∞ norm.
-    Refused unless T/4 ≥ max(23 ln(10d/δ), 2 · largest). A second opinion: ``binomial_shift`` needs less noise.
-    """
-    l1, l2, largest = require_positive("l1", l1), require_positive("l2", l2), require_positive("largest", largest)
-    d, delta = require_count("dimension", dimension), require_probability("delta", delta)
-    variance = require_count("trials", trials) / 4
-    if variance < max(23 * math.log(10 * d / delta), 2 * largest):
-        raise AccountingError(
-            f"The closed form does not cover {trials} trials: it needs at least "
-            f"{math.ceil(4 * max(23 * math.log(10 * d / delta), 2 * largest))}; add trials, or use binomial_shift."
-        )
-    # At p = 1/2: b_p = 1/3, c_p = 7√2/4, d_p = 2/3.
-    gaussian = l2 * math.sqrt(2 * math.log(1.25 / delta) / variance)
-    skew = (l2 * 1.75 * math.sqrt(2 * math.log(10 / delta)) + l1 / 3) / (variance * (1 - delta / 10))
-    ends = largest * 2 / 3 * (math.log(1.25 / delta) + math.log(20 * d / delta) * math.log(10 / delta)) / variance
-    return gaussian + skew + ends
 
 
 def mixing_distance(*, parties: int, shares: int, bits: int) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
 
-from ringfence.planning.profiles import Profile
+from ringfence.accounting.profiles import Profile
 
 __all__ = ["Part", "delta_bound", "epsilon_bound"]
 
@@ -111,14 +111,14 @@ def discretise(profile: Profile, grid: Floats) -> LossDistribution:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class CumulantSketch:
     """The cumulant function of the composed loss, from a sketch of each mechanism on a coarse grid."""
 
     sketches: tuple[tuple[LossDistribution, int], ...]
     deviation: float
 
     @classmethod
-    def of(cls, parts: Sequence[Part], negligible: float) -> "Moments":
+    def of(cls, parts: Sequence[Part], negligible: float) -> "CumulantSketch":
         """Sketch every mechanism on a grid of its own, leaving out losses of total probability ``negligible``."""
         rare = negligible / sum(count for _, count in parts)
         sketches = []
@@ -197,7 +197,7 @@ class ComposedLoss:
         return high
 
 
-def compose(parts: Sequence[Part], moments: Moments, order: float) -> ComposedLoss:
+def compose(parts: Sequence[Part], moments: CumulantSketch, order: float) -> ComposedLoss:
     """Compose all parts on one grid, tilted by ``order``."""
     cumulant = float(moments.cumulants(np.array([order]))[0])
     low, high, further = moments.window(order, cumulant)
@@ -250,7 +250,7 @@ def compose(parts: Sequence[Part], moments: Moments, order: float) -> ComposedLo
 
 def delta_bound(parts: Sequence[Part], epsilon: float) -> float:
     """Return an upper bound on the δ(ε) of all parts together."""
-    everything = Moments.of(parts, 0.0)
+    everything = CumulantSketch.of(parts, 0.0)
     order = everything.order_for_epsilon(epsilon)
     log_delta = float(everything.cumulants(np.array([order]))[0]) - order * epsilon
     # Chernoff's bound is proved too, since sketches err on the safe side like any other grid; it is often 100 δ.
@@ -258,7 +258,7 @@ def delta_bound(parts: Sequence[Part], epsilon: float) -> float:
     guess = best = min(1.0, chernoff)
     guess /= 100
     for share in NEGLIGIBLE[1:]:
-        moments = Moments.of(parts, share * guess)
+        moments = CumulantSketch.of(parts, share * guess)
         composed = compose(parts, moments, moments.order_for_epsilon(epsilon))
         guess = best = min(best, composed.delta(epsilon))  # where the window missed epsilon, Chernoff's bound stays
         if composed.rounding_at(epsilon) < SETTLED * best:
@@ -270,7 +270,7 @@ def epsilon_bound(parts: Sequence[Part], delta: float) -> float:
     """Return an upper bound on the ε at which all parts together have ``delta``; infinity if there is none."""
     best = math.inf
     for share in NEGLIGIBLE:
-        moments = Moments.of(parts, share * delta)
+        moments = CumulantSketch.of(parts, share * delta)
         order = moments.order_for_delta(delta) if best == math.inf else moments.order_for_epsilon(best)
         composed = compose(parts, moments, order)
         epsilon = composed.epsilon(delta)

@@ -1,0 +1,23 @@
+"""What answers cost, one file for each channel of `protocol.channels`, of the same name."""
+
+from importlib import import_module
+from typing import Any, Protocol
+
+from ringfence.accounting.events import Event
+from ringfence.protocol.channels import Channel
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task
+
+
+class ChannelCost(Protocol):
+    """What a channel's file offers here."""
+
+    def event(self, channel: Any, plan: Plan, terms: SiloTerms, work: Task) -> Event:
+        """Return what one answer costs the silo, against every observer; AccountingError if that is not proved."""
+
+
+def cost_of(channel: Channel) -> ChannelCost:
+    """Return the file of the channel."""
+    module: Any = import_module(f"{__name__}.{channel.name.replace('-', '_')}")
+    found: ChannelCost = module
+    return found

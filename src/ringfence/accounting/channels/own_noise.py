@@ -1,0 +1,35 @@
+"""What an answer with the silo's own noise costs."""
+
+from ringfence.accounting import correlation, sampling
+from ringfence.accounting.events import Event, shift_of
+from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task
+
+
+def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Event:
+    """Return what one answer costs: its question's sensitivity against its noise, by its sampling rule.
+
+    Correlated noise costs all rounds of its stage at once: a record's one answer moves the rows after it too
+    (`accounting.correlation`). Where records are divided into parts, the row itself is one more term of the sum.
+    """
+    rows = work.stage.rounds if channel.correlation else 1
+    spread = correlation.column_norm(channel.correlation, rows) if channel.correlation else 1.0
+
+    def shift(share: float) -> float:
+        return shift_of(
+            sensitivity=work.stage.question.sensitivity(plan, work.batch) * share * spread,
+            sigma=work.sigma,
+            dimension=work.stage.question.terms_summed(plan),
+            summed=terms.records + (0 if work.part is None else rows),
+            rows=rows,
+        )
+
+    return sampling.event(
+        work.stage.sampling,
+        records=terms.records,
+        batch=work.batch,
+        partition="" if work.part is None else plan.digest(),
+        part=work.part,
+        shift=shift,
+    )

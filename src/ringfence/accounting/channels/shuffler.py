@@ -1,0 +1,47 @@
+"""What an answer costs that goes through a shuffler."""
+
+from ringfence.accounting.events import BinomialRelease, rounding_of
+from ringfence.accounting.shuffled_sums import mixing_distance
+from ringfence.errors import AccountingError
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task
+
+MIXED = 2.0**-160
+"""How far, in total variation, a round's shuffled shares may be from telling their total only."""
+
+
+def counts_rounding(records: int, dimension: int) -> float:
+    """Return by how much more than in exact arithmetic counts may move, as a factor.
+
+    Beside the sum's own rounding, its height in counts is computed, and rounded at random, in double precision: a
+    height of up to gK is off by at most gK·2⁻⁵² for either neighbour, which is like moving the sum by as much. Over
+    all coordinates that is less, relative to g, than what the sum's rounding is allowed once.
+    """
+    return rounding_of(records, dimension) ** 2
+
+
+def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) -> BinomialRelease:
+    """Return what counts cost that leave the shuffler with those of at least quorum − 1 other honest silos.
+
+    Which others is not the silo's choice, so those with the fewest coins count. Shares that do not hide each silo's own
+    counts are refused: then the shuffled guarantee would be none.
+    """
+    distance = channel.blocks(channel.numbers(plan, work.stage)) * mixing_distance(
+        parties=channel.quorum, shares=channel.shares, bits=8 * channel.width * channel.block
+    )
+    if distance > MIXED:
+        raise AccountingError(
+            f"Cut into {channel.shares} shares, the counts of {channel.quorum} silos are not proved to be hidden from "
+            "the server, so the plan's guarantee would not hold: ask for a plan with more shares."
+        )
+    others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
+    return BinomialRelease(
+        reach=channel.levels * counts_rounding(terms.records, work.length),
+        trials=channel.coins * (work.batch + sum(others[: channel.quorum - 1])),
+        own=channel.coins * work.batch,
+        dimension=work.length,
+        slack=channel.slack,
+        partition="" if work.part is None else plan.digest(),
+        part=0 if work.part is None else work.part.number,
+    )

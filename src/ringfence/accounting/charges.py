@@ -1,0 +1,42 @@
+"""What a plan costs a silo, as events: of one round's task, and of all rounds together.
+
+Computed from the plan alone, so that the planner, the silo's gate and the ledger's reader agree.
+"""
+
+from collections.abc import Iterable
+
+from ringfence.accounting import accountant
+from ringfence.accounting.channels import cost_of
+from ringfence.accounting.events import Event, Events, seen_by
+from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task, task
+
+
+def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
+    """Return what one round's task costs the silo."""
+    return cost_of(work.stage.channel).event(work.stage.channel, plan, terms, work)
+
+
+def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
+    """Return events that cost as much as all rounds of the plan, if the silo answers them all.
+
+    Disjoint parts cost together what one of them does, so a one-pass stage is its first part only.
+    """
+    return [
+        (task_event(plan, terms, task(plan, terms, first, 0)), stage.sampling.times(stage.rounds))
+        for stage, first in zip(plan.stages, plan.first_rounds, strict=True)
+    ]
+
+
+def cost(events: Events, guarantee: Guarantee) -> float:
+    """Return the epsilon of the events against the guarantee's observer, at its delta."""
+    return accountant.epsilon(seen_by(guarantee.against, events), guarantee.delta)
+
+
+def costs(events: Events, observers: Iterable[Observer], delta: float) -> tuple[Guarantee, ...]:
+    """Return what the events come to, against each of the observers, at one delta."""
+    return tuple(
+        Guarantee(epsilon=accountant.epsilon(seen_by(observer, events), delta), delta=delta, against=observer)
+        for observer in observers
+    )

@@ -1,0 +1,51 @@
+"""The accountant's questions: from noise to privacy, and from privacy to noise, and back to where one began."""
+
+import math
+from typing import Any
+
+import pytest
+
+from ringfence.accounting.account import answer_question, batch_of
+from ringfence.errors import AccountingError
+from ringfence.protocol.sampling import SAMPLING_NAMES
+
+QUESTION: dict[str, Any] = {"records": 1000, "rounds": 10, "clip": 2.0, "delta": 1e-6}
+BATCHES = {"full": None, "fixed": 100, "poisson": 100, "one-pass": 100}
+
+
+@pytest.mark.parametrize("sampling", BATCHES)
+def test_the_noise_for_an_epsilon_costs_that_epsilon_and_no_more(sampling: str) -> None:
+    asked: dict[str, Any] = {**QUESTION, "sampling": sampling, "batch": BATCHES[sampling]}
+    answer = answer_question(**asked, sigma=None, epsilon=1.5)
+    assert isinstance(answer["sigma"], float)
+    assert isinstance(answer["epsilon"], float)
+    assert 1.4985 <= answer["epsilon"] <= 1.5
+    again = answer_question(**asked, sigma=answer["sigma"], epsilon=None)
+    assert again == answer
+    assert again["batch"] == (BATCHES[sampling] or 1000)
+
+
+def test_an_answer_repeats_the_question() -> None:
+    answer = answer_question(**QUESTION, sampling="full", batch=None, sigma=0.1, epsilon=None)
+    assert {name: answer[name] for name in QUESTION} == QUESTION
+    assert (answer["sampling"], answer["sigma"], answer["adjacency"]) == ("full", 0.1, "replace-one")
+
+
+def test_noise_that_proves_nothing_costs_infinity() -> None:
+    answer = answer_question(**QUESTION, sampling="poisson", batch=10, sigma=1e-9, epsilon=None)
+    assert answer["epsilon"] == math.inf
+
+
+def test_full_sampling_takes_all_records_and_the_others_need_a_batch() -> None:
+    assert batch_of("full", 1000, None) == batch_of("full", 1000, 1000) == 1000
+    with pytest.raises(AccountingError, match="leave the batch out"):
+        batch_of("full", 1000, 999)
+    for sampling in SAMPLING_NAMES[1:]:
+        assert batch_of(sampling, 1000, 7) == 7
+        with pytest.raises(AccountingError, match=f"'{sampling}' needs --batch"):
+            batch_of(sampling, 1000, None)
+
+
+def test_an_unknown_sampling_is_refused_by_its_name() -> None:
+    with pytest.raises(AccountingError, match="Unknown sampling 'some'"):
+        answer_question(**QUESTION, sampling="some", batch=10, sigma=1.0, epsilon=None)

@@ -1,0 +1,238 @@
+"""What a plan costs is what its rounds cost, task by task and stage by stage, against each observer, and never less."""
+
+import itertools
+import math
+
+import pytest
+
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import cost, costs, plan_events, task_event
+from ringfence.accounting.events import (
+    BinomialRelease,
+    DisjointBatchRelease,
+    Event,
+    FixedSizeRelease,
+    GaussianRelease,
+    PoissonRelease,
+    seen_by,
+)
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.plan import Plan, Stage
+from ringfence.protocol.questions import Curvature, Gradient, Moments
+from ringfence.protocol.sampling import Full, Phased
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import Schema
+from tests.accounting.plans import KINDS, all_rounds, mixed_plan, plan_for
+from tests.support import about_moments, clip_of, rebuilt, renoised, restaged, shift_in
+
+
+@pytest.fixture(scope="module")
+def mixed() -> dict[str, Plan]:
+    """Plans of three silos of different sizes, two of which are enough, by sampling."""
+    return {sampling: mixed_plan(sampling) for sampling in ("full", "one-pass")}
+
+
+@pytest.mark.parametrize(("kind", "survey"), list(itertools.product(KINDS, [False, True])))
+def test_the_plan_s_events_cost_what_its_rounds_cost_one_by_one(schema: Schema, kind: str, survey: bool) -> None:
+    plan = plan_for(schema, kind, survey)
+    for terms in plan.silos:
+        at_once = cost(plan_events(plan, terms), terms.guarantee)
+        one_by_one = cost(all_rounds(plan, terms), terms.guarantee)
+        assert at_once == pytest.approx(one_by_one, rel=1e-9)
+        assert 0.999 * terms.guarantee.epsilon < at_once <= terms.guarantee.epsilon
+
+
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+def test_what_goes_through_a_shuffler_costs_what_its_rounds_cost_against_each_observer(
+    mixed: dict[str, Plan], sampling: str
+) -> None:
+    plan = mixed[sampling]
+    for terms in plan.silos:
+        assert [claimed.against for claimed in terms.guarantees] == ["server", "anyone"]
+        for claimed in terms.guarantees:
+            at_once = cost(plan_events(plan, terms), claimed)
+            one_by_one = cost(all_rounds(plan, terms), claimed)
+            assert at_once == pytest.approx(one_by_one, rel=1e-9)
+            assert at_once <= claimed.epsilon
+
+
+def test_the_cost_against_an_observer_is_that_of_what_it_sees(mixed: dict[str, Plan]) -> None:
+    plan = mixed["full"]
+    terms = plan.silos[0]
+    events = plan_events(plan, terms)
+    found = costs(events, plan.observers, 1e-6)
+    assert found == tuple(
+        Guarantee(
+            epsilon=accountant.epsilon(seen_by(observer, events), 1e-6), delta=1e-6, against=observer
+        )
+        for observer in plan.observers
+    )  # fmt: skip
+    assert found[0].epsilon < found[1].epsilon, "other silos' coins are worth something"
+    for claimed in found:
+        assert cost(events, claimed) == claimed.epsilon
+
+
+def test_silos_that_make_their_own_noise_cost_the_same_against_every_observer(schema: Schema) -> None:
+    for kind in KINDS:
+        plan = plan_for(schema, kind, survey=True)
+        server, anyone = costs(plan_events(plan, plan.silos[0]), ("server", "anyone"), 1e-6)
+        assert server.epsilon == anyone.epsilon
+
+
+def test_nothing_released_costs_nothing_against_anybody() -> None:
+    assert [claimed.epsilon for claimed in costs([], ("server", "anyone"), 1e-6)] == [0.0, 0.0]
+
+
+def test_what_cannot_be_proved_costs_infinity() -> None:
+    (claimed,) = costs([(BinomialRelease(4.0, 8, 8, 3, 1e-9), 1)], ("anyone",), 1e-6)
+    assert claimed.epsilon == math.inf
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"),
+    [
+        ("full", GaussianRelease),
+        ("fixed", FixedSizeRelease),
+        ("poisson", PoissonRelease),
+        ("one-pass", DisjointBatchRelease),
+        ("correlated", DisjointBatchRelease),
+        ("phased", DisjointBatchRelease),
+    ],
+)
+def test_each_stage_has_its_event_by_its_own_sampling(schema: Schema, kind: str, type_: type[Event]) -> None:
+    plan = plan_for(schema, kind, survey=True)
+    survey, *gradients = plan_events(plan, plan.silos[0])
+    assert isinstance(survey[0], GaussianRelease)
+    assert survey[1] == 1
+    assert all(isinstance(event, type_) for event, _ in gradients)
+
+
+def test_every_part_belongs_to_the_plan_s_own_partition(schema: Schema) -> None:
+    for kind in ("one-pass", "correlated", "phased"):
+        first, second = plan_for(schema, kind), plan_for(schema, kind)
+        names = set()
+        for plan in (first, second):
+            for event, _ in all_rounds(plan, plan.silos[0]):
+                assert isinstance(event, DisjointBatchRelease)
+                names.add(event.partition)
+        assert names == {first.digest(), second.digest()}
+
+
+def test_parts_of_one_pass_are_numbered_by_answers_and_parts_of_phases_by_phase(schema: Schema) -> None:
+    def parts(kind: str) -> list[int]:
+        plan = plan_for(schema, kind, survey=True)
+        events = [event for event, _ in all_rounds(plan, plan.silos[0])]
+        return [event.part for event in events if isinstance(event, DisjointBatchRelease)]
+
+    assert parts("one-pass") == list(range(12))
+    assert parts("phased") == [0] * 4 + [1] + [2] * 7
+
+
+def test_every_phase_costs_about_as_much_and_none_more_than_is_claimed(schema: Schema) -> None:
+    plan = plan_for(schema, "phased")
+    for terms in plan.silos:
+        shifts = [math.sqrt(count) * shift_in(event) for event, count in plan_events(plan, terms)]
+        assert shifts == pytest.approx([shifts[0]] * 3, rel=1e-5)
+        assert accountant.as_one_gaussian(plan_events(plan, terms)) == pytest.approx(max(shifts), rel=1e-9)
+
+
+def test_less_noise_in_any_stage_costs_more(schema: Schema) -> None:
+    for kind in KINDS:
+        plan = plan_for(schema, kind, survey=True)
+        before = cost(plan_events(plan, plan.silos[0]), plan.silos[0].guarantee)
+        for number in (0, 1):
+            sigma = plan.silos[0].stages[number].sigma
+            quieter = renoised(plan, "north", number=number, sigma=sigma * 0.8)
+            assert cost(plan_events(quieter, quieter.silos[0]), plan.silos[0].guarantee) > before
+
+
+# Plans of many stages
+
+
+def with_stage(plan: Plan, stage: Stage, sigma: float) -> Plan:
+    """Return the plan with one more stage over all records."""
+    silos = tuple(
+        terms.model_copy(
+            update={
+                "stages": (
+                    *terms.stages,
+                    terms.stages[0].model_copy(update={"batch": terms.records, "sigma": sigma}),
+                )
+            }
+        )
+        for terms in plan.silos
+    )  # fmt: skip
+    return rebuilt(plan, stages=(*plan.stages, stage), silos=silos)
+
+
+def test_every_stage_adds_its_own_cost_as_often_as_it_asks(schema: Schema) -> None:
+    plan = plan_for(schema, "full")
+    terms = plan.silos[0]
+    for question, rounds in ((Curvature(), 1), (Moments(), 3), (Gradient(clip=0.1), 5)):
+        longer = with_stage(plan, Stage(question=question, rounds=rounds, sampling=Full()), 0.5)
+        (training, more) = plan_events(longer, longer.silos[0])
+        assert training == plan_events(plan, terms)[0]
+        exact = question.sensitivity(longer, terms.records) / 0.5
+        assert more[1] == rounds
+        assert exact <= shift_in(more[0]) <= exact * (1 + 1e-6)
+        assert accountant.epsilon(plan_events(longer, longer.silos[0]), 1e-6) == pytest.approx(
+            accountant.epsilon(all_rounds(longer, longer.silos[0]), 1e-6), rel=1e-9
+        )
+
+
+def test_a_phase_that_is_asked_in_two_stages_is_paid_for_twice(schema: Schema) -> None:
+    """Two stages about the same part are about the same records; two about different parts are not."""
+    plan = plan_for(schema, "full", algorithm="minibatch-sgd")
+
+    def phases(*numbers: int) -> Plan:
+        stages = tuple(plan.stages[0].model_copy(update={"sampling": Phased(phase=number)}) for number in numbers)
+        silos = tuple(
+            terms.model_copy(
+                update={
+                    "stages": tuple(
+                        terms.stages[0].model_copy(update={"batch": terms.records >> (number + 1), "sigma": 0.5})
+                        for number in numbers
+                    )
+                }
+            )
+            for terms in plan.silos
+        )  # fmt: skip
+        return rebuilt(plan, stages=stages, silos=silos)
+
+    def shift(asked: Plan) -> float:
+        found = accountant.as_one_gaussian(plan_events(asked, asked.silos[0]))
+        assert found is not None
+        return found
+
+    once, both, twice = phases(1), phases(0, 1), phases(1, 1)
+    assert shift(both) == pytest.approx(shift(once), rel=1e-9), "the smaller part is the dearer one"
+    assert shift(twice) == pytest.approx(math.sqrt(2) * shift(once), rel=1e-9)
+
+
+def test_a_survey_beside_a_shuffled_stage_costs_the_same_in_everybody_s_eyes(mixed: dict[str, Plan]) -> None:
+    """What is sent with a silo's own noise is seen by all; what goes through the shuffler is not."""
+    plan = mixed["full"]
+    surveyed = with_stage(plan, Stage(question=Curvature(), rounds=1, sampling=Full()), 5.0)
+    terms = surveyed.silos[0]
+    counts, (survey, once) = plan_events(surveyed, terms)
+    assert (counts, once) == (plan_events(plan, plan.silos[0])[0], 1)
+    for observer in plan.observers:
+        assert seen_by(observer, [(survey, 1)]) == [(survey, 1)]
+        with_it, without = (
+            accountant.epsilon(seen_by(observer, events), 1e-6)
+            for events in (plan_events(surveyed, terms), plan_events(plan, plan.silos[0]))
+        )
+        assert with_it > without
+
+
+def test_a_task_costs_by_its_stage_s_question_and_not_by_the_plan_s_first(schema: Schema) -> None:
+    plan = plan_for(schema, "full", survey=True)
+    for asked in (plan, about_moments(plan)):
+        for round in (0, 1):
+            terms = asked.silos[0]
+            work = task(asked, terms, round, 0)
+            exact = asked.stages[round].question.sensitivity(asked, terms.records) / terms.stages[round].sigma
+            assert exact <= shift_in(task_event(asked, terms, work)) <= exact * (1 + 1e-6)
+    halved = restaged(plan, Gradient(clip=clip_of(plan) / 2))
+    whole, half = (shift_in(plan_events(asked, asked.silos[0])[1][0]) for asked in (plan, halved))
+    assert half == pytest.approx(whole / 2, rel=1e-6)
