@@ -6,7 +6,8 @@ import pytest
 
 from ringfence.planning.explain import PAPER_NAMES, alternatives_table, as_data, explain_proposal
 from ringfence.planning.planner import METHODS
-from ringfence.planning.prescribe import Member, propose
+from ringfence.planning.propose import propose
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.losses import Hinge
 from ringfence.protocol.schema import Schema, parse_schema
@@ -15,42 +16,42 @@ MEMBERS = [Member("north", 900, 4.0, 1e-6), Member("south", 900, 4.0, 1e-6)]
 
 
 def explained(schema: Schema, members: list[Member] = MEMBERS, **wishes: Any) -> list[str]:
-    return explain_proposal(propose(schema, members, **wishes))
+    return explain_proposal(propose(schema, members, PlanRequest(**wishes)))
 
 
 @pytest.mark.parametrize("method", [None, *METHODS])
 @pytest.mark.parametrize("risk", ["empirical", "population"])
-def test_an_explanation_has_three_lines_and_names_method_and_certificate(
+def test_an_explanation_has_three_lines_and_names_method_and_bound(
     schema: Schema, method: str | None, risk: Any
 ) -> None:
     wishes: dict[str, Any] = {"ridge": 1.0, "most_rounds": 300, "survey": False} if method == "multi-stage" else {}
     members = [Member("north", 10**5, 4.0, 1e-6)]
-    proposal = propose(schema, members, algorithm=method, risk=risk, **wishes)
+    proposal = propose(schema, members, PlanRequest(algorithm=method, risk=risk, **wishes))
     lines = explain_proposal(proposal)
     assert len(lines) == 3
     assert all(line and "\n" not in line for line in lines)
     assert proposal.choice is not None
     assert lines[0].startswith(PAPER_NAMES[proposal.choice.method])
-    assert lines[1].startswith("certificate: ")
+    assert lines[1].startswith("bound: ")
     assert f"its {proposal.choice.risk} loss" in lines[1]
-    assert f"{proposal.choice.certificate:.3g}" in lines[1]
+    assert f"{proposal.choice.bound:.3g}" in lines[1]
 
 
-def test_what_a_person_chose_is_explained_without_a_certificate(schema: Schema) -> None:
+def test_what_a_person_chose_is_explained_without_a_bound(schema: Schema) -> None:
     lines = explained(schema, algorithm=MinibatchSGD(step=0.1))
     assert len(lines) == 3
     assert "nothing was compared" in lines[1]
-    assert "certificate" not in " ".join(lines)
+    assert "bound" not in " ".join(lines)
 
 
 def test_the_smoothing_of_a_kink_is_mentioned_with_its_error(schema: Schema) -> None:
-    proposal = propose(schema, MEMBERS, loss=Hinge())
+    proposal = propose(schema, MEMBERS, PlanRequest(loss=Hinge()))
     assert f"adds up to {proposal.plan.loss.smoothing_error:.2g}" in explain_proposal(proposal)[1]
     assert "kink" not in explained(schema)[1]
 
 
-def test_a_survey_is_said_to_be_part_of_the_budget_and_its_hope_is_told_from_its_certificate(schema: Schema) -> None:
-    proposal = propose(schema, MEMBERS, algorithm="accelerated", survey=True)
+def test_a_survey_is_said_to_be_part_of_the_budget_and_its_hope_is_told_from_its_bound(schema: Schema) -> None:
+    proposal = propose(schema, MEMBERS, PlanRequest(algorithm="accelerated", survey=True))
     lines = explain_proposal(proposal)
     assert proposal.choice is not None
     assert f"({proposal.choice.expected:.3g} if the survey finds what is counted on)" in lines[1]
@@ -73,11 +74,9 @@ THREE = {"type": "categorical", "categories": ["a", "b", "c"]}
         ({"sampling": "poisson"}, "sampled batches"),
     ],
 )
-def test_what_no_certificate_covers_is_said_and_not_claimed(
-    schema: Schema, wishes: dict[str, Any], uncovered: str
-) -> None:
+def test_what_no_bound_covers_is_said_and_not_claimed(schema: Schema, wishes: dict[str, Any], uncovered: str) -> None:
     line = explained(schema, **wishes)[1]
-    assert line.startswith(f"no certificate covers {uncovered}")
+    assert line.startswith(f"no bound covers {uncovered}")
 
 
 def test_a_batch_of_one_s_own_in_one_pass_and_phases_of_silos_that_differ_are_not_covered(schema: Schema) -> None:
@@ -91,12 +90,12 @@ def test_cut_gradients_of_several_outputs_are_not_covered_and_whole_ones_are() -
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     schema = parse_schema({"columns": {"a": number, "b": number, "y": THREE}}, target="y")
     assert "clipped gradients of several outputs" in explained(schema)[1]
-    assert explained(schema, clip=10.0)[1].startswith("certificate:")
+    assert explained(schema, clip=10.0)[1].startswith("bound:")
 
 
 def test_alternatives_are_listed_best_first_and_one_of_them_is_chosen(schema: Schema) -> None:
     for wishes in ({}, {"risk": "population"}, {"ridge": 0.1}, {"algorithm": "accelerated"}):
-        proposal = propose(schema, MEMBERS, **wishes)
+        proposal = propose(schema, MEMBERS, PlanRequest(**wishes))
         expected = [choice.expected for choice in proposal.alternatives]
         assert expected == sorted(expected)
         header, rows = alternatives_table(proposal)

@@ -1,4 +1,4 @@
-"""The planner takes what has the least certificate, and a certificate is what the plan's own noise makes it."""
+"""The planner takes what has the least loss bound, and a bound is what the plan's own noise makes it."""
 
 import math
 from dataclasses import replace
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
-from ringfence.planning import calibrate, certificates
+from ringfence.planning import loss_bounds
 from ringfence.planning.planner import (
     GOOD_ENOUGH,
     METHODS,
@@ -20,7 +21,7 @@ from ringfence.planning.planner import (
     risk_of,
 )
 from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage
-from ringfence.protocol.plan import Sampling
+from ringfence.protocol.sampling import SamplingName
 
 LADDER = [1, 3, 7, 14, 28, 50, 97, 204]
 """Limits that are tried in every longer plan too."""
@@ -65,11 +66,11 @@ def test_a_strongly_convex_problem_with_many_rounds_is_solved_in_stages_or_one_s
     chosen, compared = choose(setting(epsilon=8.0, ridge=0.2), limit=1000)
     assert chosen.method in ("multi-stage", "accelerated")
     assert {choice.method for choice in compared} == set(METHODS) - {"localized"}
-    assert chosen.certificate < least(setting(epsilon=8.0), limit=1000, survey=False).certificate
+    assert chosen.bound < least(setting(epsilon=8.0), limit=1000, survey=False).bound
 
 
 @pytest.mark.parametrize("risk", ["empirical", "population"])
-def test_only_certificates_of_the_risk_in_question_compete(risk: Any) -> None:
+def test_only_bounds_of_the_risk_in_question_compete(risk: Any) -> None:
     _, compared = choose(setting(), limit=100, risk=risk)
     assert {choice.risk for choice in compared} == {risk}
     assert {choice.sampling for choice in compared} == ({"full"} if risk == "empirical" else {"one-pass", "phased"})
@@ -77,14 +78,14 @@ def test_only_certificates_of_the_risk_in_question_compete(risk: Any) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("risk", ["empirical", "population"])
-def test_a_named_method_is_taken_and_certified_for_the_risk_where_it_can_be(method: str, risk: Any) -> None:
+def test_a_named_method_is_taken_and_bounded_for_the_risk_where_it_can_be(method: str, risk: Any) -> None:
     chosen = least(setting(epsilon=30.0, ridge=0.5), limit=900, method=method, risk=risk)
     assert chosen.method == method
     assert chosen.risk == ("population" if method == "localized" else risk)
 
 
 @pytest.mark.parametrize("sampling", ["full", "fixed", "poisson", "one-pass", "phased"])
-def test_a_named_sampling_is_taken(sampling: Sampling) -> None:
+def test_a_named_sampling_is_taken(sampling: SamplingName) -> None:
     _, compared = choose(setting(), limit=50, sampling=sampling)
     assert {choice.sampling for choice in compared} == {sampling}
     assert {choice.risk for choice in compared} == {risk_of(sampling)}
@@ -101,8 +102,8 @@ def test_what_was_compared_is_sorted_and_the_best_is_chosen() -> None:
 def test_the_fewest_rounds_are_taken_that_are_nearly_as_good_as_the_best() -> None:
     ladder = sorted({round(1.1**k) for k in range(49)} | {100})
     exact = [least(setting(), method="accelerated", survey=False, limit=R, exactly=True) for R in ladder]
-    best = min(choice.certificate for choice in exact)
-    expected = next(choice for choice in exact if choice.certificate <= GOOD_ENOUGH * best)
+    best = min(choice.bound for choice in exact)
+    expected = next(choice for choice in exact if choice.bound <= GOOD_ENOUGH * best)
     assert 1 < expected.rounds < 100
     assert least(setting(), method="accelerated", survey=False) == expected
 
@@ -114,7 +115,7 @@ def test_exactly_so_many_rounds_means_so_many(method: str) -> None:
         assert chosen.rounds == rounds
 
 
-# What a certificate is
+# What a bound is
 
 
 def true_variance(given: Setting, choice: Choice) -> float:
@@ -141,7 +142,7 @@ UNEVEN: dict[str, Any] = {
 
 @pytest.mark.parametrize("changes", [{}, UNEVEN, {**UNEVEN, "available": 2.0}, {"available": 1.5}], ids=str)
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
-def test_a_certificate_is_the_theorem_s_bound_at_the_true_noise(changes: dict[str, Any], sampling: Sampling) -> None:
+def test_a_bound_is_the_theorem_s_at_the_true_noise(changes: dict[str, Any], sampling: SamplingName) -> None:
     given = setting(**changes)
     D, wishes = given.distance, {"sampling": sampling, "survey": False, "limit": 60}
 
@@ -150,20 +151,20 @@ def test_a_certificate_is_the_theorem_s_bound_at_the_true_noise(changes: dict[st
     moment = given.clip**2 + true_variance(given, plain)
     step = plain.algorithm.step
     assert step <= 1 / given.smoothness
-    assert plain.certificate == pytest.approx(D**2 / (2 * step * plain.rounds) + step / 2 * moment)
+    assert plain.bound == pytest.approx(D**2 / (2 * step * plain.rounds) + step / 2 * moment)
 
     fast = least(given, method="accelerated", **wishes)
     assert isinstance(fast.algorithm, Accelerated)
     pace, R, V2 = max(fast.algorithm.pace, 2 * given.smoothness), fast.rounds, true_variance(given, fast)
     bound = 2 * pace * D**2 / (R * (R + 1)) + (2 * R + 1) * V2 / (6 * pace)
-    assert fast.certificate == pytest.approx(bound)
+    assert fast.bound == pytest.approx(bound)
 
     damped = least(given, method="regularised", **wishes)
     assert isinstance(damped.algorithm, Accelerated)
     penalty, R, V2 = damped.algorithm.penalty, damped.rounds, true_variance(given, damped)
     whole = given.smoothness + penalty
     bound = 2 * whole * D**2 / (R * (R + 1)) + 2 * V2 / (penalty * (R + 1)) + penalty / 2 * D**2
-    assert damped.certificate == pytest.approx(bound)
+    assert damped.bound == pytest.approx(bound)
 
 
 def test_with_a_ridge_the_better_of_two_accelerated_schedules_is_taken() -> None:
@@ -173,8 +174,8 @@ def test_with_a_ridge_the_better_of_two_accelerated_schedules_is_taken() -> None
         assert isinstance(chosen.algorithm, Accelerated)
         whole, V2 = given.smoothness + ridge, true_variance(given, chosen)
         strong = 2 * whole * 25 / (50 * 51) + 2 * V2 / (ridge * 51)
-        damped = certificates.accelerated_best(smoothness=whole, distance=5.0, rounds=50, variance=V2)
-        assert chosen.certificate == pytest.approx(min(strong, damped))
+        damped = loss_bounds.accelerated_best(smoothness=whole, distance=5.0, rounds=50, variance=V2)
+        assert chosen.bound == pytest.approx(min(strong, damped))
         # The server itself keeps to β of the whole; the damped schedule needs twice that, so the plan says so.
         assert chosen.algorithm.pace == 0.0 if strong <= damped else chosen.algorithm.pace >= 2 * whole
 
@@ -184,13 +185,13 @@ def test_stages_begin_with_the_largest_gap_that_the_domain_allows() -> None:
     given = setting(epsilon=8.0, ridge=0.02)
     chosen = least(given, method="multi-stage", limit=800, exactly=True)
     assert isinstance(chosen.algorithm, MultiStage)
-    planned = certificates.multistage_plan(
+    planned = loss_bounds.multistage_plan(
         smoothness=1.02, strong_convexity=0.02, gap=15.0, rounds=800, variance=true_variance(given, chosen)
     )
-    assert chosen.certificate == pytest.approx(planned.certificate)
+    assert chosen.bound == pytest.approx(planned.bound)
     assert [stage.rounds for stage in chosen.algorithm.stages] == [stage.rounds for stage in planned.stages]
     near = least(replace(given, distance=1.0), method="multi-stage", limit=800, exactly=True)
-    assert near.certificate == chosen.certificate
+    assert near.bound == chosen.bound
 
 
 def test_phases_fit_the_smallest_silo_and_the_rounds() -> None:
@@ -207,8 +208,8 @@ def test_phases_fit_the_smallest_silo_and_the_rounds() -> None:
 @pytest.mark.parametrize("method", [None, *METHODS[:4]])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
-def test_a_larger_limit_of_rounds_never_makes_the_certificate_worse(
-    method: str | None, sampling: Sampling, epsilon: float
+def test_a_larger_limit_of_rounds_never_makes_the_bound_worse(
+    method: str | None, sampling: SamplingName, epsilon: float
 ) -> None:
     """But for the 5 % that the planner gives up to save rounds."""
     found: list[float] = []
@@ -224,22 +225,22 @@ def test_a_larger_limit_of_rounds_never_makes_the_certificate_worse(
 
 @pytest.mark.parametrize("method", METHODS[:3])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
-def test_a_smaller_epsilon_never_makes_the_certificate_better(method: str, sampling: Sampling) -> None:
+def test_a_smaller_epsilon_never_makes_the_bound_better(method: str, sampling: SamplingName) -> None:
     wishes = {"method": method, "sampling": sampling, "limit": 40, "exactly": True, "survey": False}
-    found = [least(setting(epsilon), **wishes).certificate for epsilon in (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)]
+    found = [least(setting(epsilon), **wishes).bound for epsilon in (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)]
     assert found == sorted(found)
 
 
-def test_a_smaller_epsilon_never_makes_the_choice_s_certificate_better_either() -> None:
+def test_a_smaller_epsilon_never_makes_the_choice_s_bound_better_either() -> None:
     """But for the 5 % that the planner gives up to save rounds."""
-    found = [least(setting(epsilon), survey=False).certificate for epsilon in (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)]
+    found = [least(setting(epsilon), survey=False).bound for epsilon in (100.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.01)]
     assert all(less >= more / GOOD_ENOUGH for more, less in pairwise(found))
 
 
-def test_silos_that_stay_away_never_make_the_certificate_better() -> None:
+def test_silos_that_stay_away_never_make_the_bound_better() -> None:
     for method in METHODS[:3]:
         found = [
-            least(setting(available=M), method=method, limit=40, exactly=True, survey=False).certificate
+            least(setting(available=M), method=method, limit=40, exactly=True, survey=False).bound
             for M in (5.0, 4.0, 2.5, 1.0)
         ]
         assert found == sorted(found)
@@ -252,9 +253,9 @@ def test_a_survey_is_made_where_it_pays() -> None:
     assert least(setting(epsilon=8.0), limit=20).survey in SHARES
     chosen = least(setting(epsilon=8.0), method="accelerated", limit=20)
     alone = least(setting(epsilon=8.0), method="accelerated", limit=20, survey=False)
-    assert chosen.expected < SURVEY_MUST_SAVE * alone.certificate
-    # What is certified whatever the survey finds costs no more than the survey's share of the budget.
-    assert alone.certificate <= chosen.certificate <= alone.certificate / (1 - chosen.survey)
+    assert chosen.expected < SURVEY_MUST_SAVE * alone.bound
+    # What is proved whatever the survey finds costs no more than the survey's share of the budget.
+    assert alone.bound <= chosen.bound <= alone.bound / (1 - chosen.survey)
 
 
 @pytest.mark.parametrize("given", [setting(epsilon=0.05), setting(epsilon=8.0, width=1)], ids=["noisy", "one feature"])
@@ -283,7 +284,7 @@ def test_after_a_survey_that_cannot_change_the_pace_nothing_better_is_expected()
     assert chosen.algorithm.pace > 0
     assert chosen.survey == 0.0
     forced = least(setting(epsilon=8.0, ridge=1e-9), method="accelerated", limit=20, survey=True)
-    assert forced.expected == forced.certificate
+    assert forced.expected == forced.bound
 
 
 # What is refused

@@ -1,20 +1,7 @@
 """What is filled in where nobody says otherwise: rules that look at public numbers only."""
 
-import math
-from collections.abc import Callable
-
 from ringfence.errors import PlanError
-from ringfence.protocol.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    Logistic,
-    Loss,
-    Pinball,
-    Softmax,
-    Squared,
-)
+from ringfence.protocol.losses import LOSSES, Logistic, Loss, Softmax, Squared
 from ringfence.protocol.schema import Categorical, Geometry, Schema
 
 ROUNDS = 100
@@ -42,39 +29,25 @@ def loss_named(name: str, schema: Schema, *, quantile: float = 0.5, margin: floa
     column = schema.target_column
     classes = len(column.categories) if isinstance(column, Categorical) else 2
     tolerated = 0.1 * schema.target_bound if margin is None else margin
-    losses: dict[str, Callable[[], Loss]] = {  # made on demand: a parameter is none of the other losses' business
-        "logistic": Logistic,
-        "softmax": lambda: Softmax(classes=classes),
-        "squared": Squared,
-        "huber": lambda: Huber(threshold=tolerated),
-        "hinge": Hinge,
-        "absolute": Absolute,
-        "pinball": lambda: Pinball(quantile=quantile),
-        "epsilon-insensitive": lambda: EpsilonInsensitive(margin=tolerated),
-    }
-    if name not in losses:
-        raise PlanError(f"There is no loss '{name}'; choose one of {', '.join(losses)}.")
-    return losses[name]()
+    if name not in LOSSES:
+        raise PlanError(f"There is no loss '{name}'; choose one of {', '.join(LOSSES)}.")
+    return LOSSES[name].chosen(classes=classes, quantile=quantile, margin=tolerated)
 
 
 def clip(geometry: Geometry, loss: Loss) -> float:
     """Return where to cut a record's gradient: about its typical norm, well below its largest.
 
     For a linear model with one output this is still the gradient of a convex loss (a squared loss becomes a Huber
-    loss), and noise shrinks in proportion. The fractions were chosen once, on public data, and are the same for all.
+    loss), and noise shrinks in proportion.
     """
-    X, Y = geometry.feature_norm, geometry.target_bound
-    if isinstance(loss, Squared | Huber):
-        return 0.08 * X * Y
-    slope = 1.0 if isinstance(loss, Logistic | Softmax) else loss.constants(1.0, Y, math.inf).lipschitz
-    return 0.5 * X * slope
+    return loss.typical_gradient(geometry.feature_norm, geometry.target_bound)
 
 
 def distance(geometry: Geometry, loss: Loss) -> float:
-    """Return how large the weights are expected to get: D₀ of the certificates.
+    """Return how large the weights are expected to get: D₀ of the loss bounds.
 
     Labels: scores of up to 20, times the number of outputs. Numbers: twice what would carry the longest record to the
-    largest target. A certificate compares with the best weights of at most this norm, so it holds whatever the best
+    largest target. A loss bound compares with the best weights of at most this norm, so it holds whatever the best
     weights of all may be. The factors were chosen once, on public data.
     """
     X, Y = geometry.feature_norm, geometry.target_bound

@@ -1,7 +1,7 @@
-"""Which algorithm, how many rounds, which steps: whatever has the least certificate. No record is looked at.
+"""Which algorithm, how many rounds, which steps: whatever has the least loss bound. No record is looked at.
 
-A certificate bounds the excess of the trained model's expected loss over the best weights within `distance` of the
-start, in the loss that is trained: clipped, and smoothed where that was needed. "Empirical" certificates are about the
+A bound is on the excess of the trained model's expected loss over the best weights within `distance` of the
+start, in the loss that is trained: clipped, and smoothed where that was needed. "Empirical" bounds are about the
 silos' own records, "population" ones about fresh records of the same silos. What the theory needs and nobody knows
 (how much records and silos differ) is replaced by the largest it can be: the clip.
 """
@@ -10,27 +10,36 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ringfence.errors import PlanError
-from ringfence.planning import certificates
+from ringfence.planning import loss_bounds
 from ringfence.planning.problem import Problem
-from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Stage
-from ringfence.protocol.plan import Sampling
-
-Risk: TypeAlias = Literal["empirical", "population"]
+from ringfence.planning.request import Risk
+from ringfence.protocol.algorithms import (
+    Accelerated,
+    AlgorithmSpec,
+    Localized,
+    MinibatchSGD,
+    MultiStage,
+    Phase,
+)
+from ringfence.protocol.sampling import SamplingName, sampling_named
 
 METHODS = ("minibatch-sgd", "accelerated", "regularised", "multi-stage", "localized")
 """Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
 
+COVERED_SAMPLING: tuple[SamplingName, ...] = ("full", "one-pass", "phased")
+"""Rules that bounds are exact for; others are taken where they are asked for."""
+
 GOOD_ENOUGH = 1.02
-"""Fewer rounds are preferred to a certificate better by less than this factor."""
+"""Fewer rounds are preferred to a bound better by less than this factor."""
 
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
 """Shares of the budget, in squared shift, that a survey may take."""
 
 SURVEY_MUST_SAVE = 0.9
-"""A survey is made by default if the certificate is expected to fall below this fraction of what it is without."""
+"""A survey is made by default if the bound is expected to fall below this fraction of what it is without."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +118,9 @@ class Setting:
             total += (p * self.clip) ** 2 * (self.dimension * (2 / (batch * mu)) ** 2 / spared + 1 / batch)
         return N / self.available * total + self.absence
 
-    def variance_of(self, sampling: Sampling, rounds: int, spared: float = 1.0) -> float:
+    def variance_of(self, sampling: SamplingName, rounds: int, spared: float = 1.0) -> float:
         """V² of a round under that sampling."""
-        return (self.one_pass_variance if sampling == "one-pass" else self.variance)(rounds, spared)
+        return (self.one_pass_variance if sampling_named(sampling).is_fresh else self.variance)(rounds, spared)
 
     def balanced(self) -> tuple[Problem, float]:
         """Return a problem of N equal silos with as many records in all, and the shift that gives it the same noise."""
@@ -138,26 +147,26 @@ class Setting:
 
 @dataclass(frozen=True)
 class Choice:
-    """A way to run the plan, and what is certified of it.
+    """A way to run the plan, and what is proved of it.
 
-    `survey` is the share of the budget for a survey, or 0. The certificate holds whatever the survey finds, unless
+    `survey` is the share of the budget for a survey, or 0. The bound holds whatever the survey finds, unless
     its noise is beyond its margin, one case in 44; `expected` is what it comes to if the survey finds what is counted
     on, and choices are compared by it.
     """
 
     method: str
     algorithm: AlgorithmSpec
-    sampling: Sampling
+    sampling: SamplingName
     rounds: int
-    certificate: float
+    bound: float
     risk: Risk
     survey: float = 0.0
     expectation: float | None = None
 
     @property
     def expected(self) -> float:
-        """The certificate, or what it is expected to be after a survey."""
-        return self.certificate if self.expectation is None else self.expectation
+        """The bound, or what it is expected to be after a survey."""
+        return self.bound if self.expectation is None else self.expectation
 
 
 def choose(
@@ -166,13 +175,13 @@ def choose(
     limit: int,
     exactly: bool = False,
     method: str | None = None,
-    sampling: Sampling | None = None,
+    sampling: SamplingName | None = None,
     risk: Risk = "empirical",
     survey: bool | None = None,
 ) -> tuple[Choice, list[Choice]]:
-    """Return the choice with the least certificate, and all that were compared, best first.
+    """Return the choice with the least bound, and all that were compared, best first.
 
-    `limit` is the most rounds, or with `exactly` their number. Certificates of one `risk` compete, unless the sampling
+    `limit` is the most rounds, or with `exactly` their number. Bounds of one `risk` compete, unless the sampling
     is named or the method has none of that risk. `survey` None means: where it pays.
     """
     if method is not None and method not in METHODS:
@@ -185,7 +194,7 @@ def choose(
     wanted = [pair for pair in combinations if sampling is not None or risk_of(pair[1]) == risk]
     found: list[Choice] = []
     reasons: list[str] = []
-    for name, offered in wanted or combinations:  # a method may be certified for the other risk only
+    for name, offered in wanted or combinations:  # a method may have a bound for the other risk only
         try:
             rounds = _ladder(setting, offered, limit, exactly)
             found.append(_leanest(_METHODS[name](setting, offered, rounds, survey)))
@@ -197,23 +206,23 @@ def choose(
     return found[0], found
 
 
-def risk_of(sampling: Sampling) -> Risk:
-    """Return what a certificate is about: fresh records in every round, or phase, speak for the population."""
-    return "population" if sampling in ("one-pass", "phased") else "empirical"
+def risk_of(sampling: SamplingName) -> Risk:
+    """Return what a bound is about: fresh records in every round, or phase, speak for the population."""
+    return "population" if sampling_named(sampling).is_fresh else "empirical"
 
 
-def _combinations(method: str | None, sampling: Sampling | None) -> list[tuple[str, Sampling]]:
+def _combinations(method: str | None, sampling: SamplingName | None) -> list[tuple[str, SamplingName]]:
     names = METHODS if method is None else (method,)
-    samplings: tuple[Sampling, ...] = ("full", "one-pass", "phased") if sampling is None else (sampling,)
-    pairs = [(name, s) for name in names for s in samplings if (name == "localized") == (s == "phased")]
+    samplings = COVERED_SAMPLING if sampling is None else (sampling,)
+    pairs = [(name, s) for name in names for s in samplings if (name == "localized") == sampling_named(s).is_phased]
     if not pairs:
         raise PlanError("The localized algorithm and phased sampling go together: leave the sampling out.")
     return pairs
 
 
-def _ladder(setting: Setting, sampling: Sampling, limit: int, exactly: bool) -> list[int]:
+def _ladder(setting: Setting, sampling: SamplingName, limit: int, exactly: bool) -> list[int]:
     """Return numbers of rounds to try, up to the limit, each about a tenth more than the last."""
-    most = min(setting.records) if sampling == "one-pass" else limit
+    most = sampling_named(sampling).most_rounds(min(setting.records)) or limit
     if exactly and limit > most:
         raise PlanError(
             f"One pass of {limit} rounds needs a record for each, but the smallest silo has {most}: "
@@ -233,7 +242,9 @@ def _leanest(choices: Iterator[Choice]) -> Choice:
     return next(choice for choice in made if choice.expected <= GOOD_ENOUGH * best)
 
 
-def _minibatch(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+def _minibatch(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
     """P6' without strong convexity, P8 with it."""
     del survey  # its steps do not depend on the curvature alone
     if setting.ridge and not math.isfinite(setting.diameter):
@@ -245,21 +256,23 @@ def _minibatch(setting: Setting, sampling: Sampling, rounds: Sequence[int], surv
         moment = slope**2 + setting.variance_of(sampling, R)
         if setting.ridge:
             shape = {"distance": distance, "strong_convexity": setting.ridge, "rounds": R, "second_moment": moment}
-            step = certificates.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
-            certificate = certificates.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
+            step = loss_bounds.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
+            bound = loss_bounds.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
         else:
             step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
-            certificate = certificates.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
+            bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
         spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step))
-        yield Choice("minibatch-sgd", spec, sampling, R, certificate, risk_of(sampling))
+        yield Choice("minibatch-sgd", spec, sampling, R, bound, risk_of(sampling))
 
 
-def _accelerated(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+def _accelerated(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
     _require_smooth(setting)
     plain = []
     for R in rounds:
-        spec, certificate = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
-        plain.append(Choice("accelerated", spec, sampling, R, certificate, risk_of(sampling)))
+        spec, bound = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
+        plain.append(Choice("accelerated", spec, sampling, R, bound, risk_of(sampling)))
     surveyed = [
         min((_surveyed(setting, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
         for R in rounds
@@ -268,7 +281,7 @@ def _accelerated(setting: Setting, sampling: Sampling, rounds: Sequence[int], su
     yield from surveyed if survey or (survey is None and saves) else plain
 
 
-def _surveyed(setting: Setting, sampling: Sampling, R: int, share: float) -> Choice:
+def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) -> Choice:
     """Return the accelerated run after a survey of curvature that takes this share of the budget.
 
     What it will find is not known yet; a largest eigenvalue of X²/√width, between one direction for all records and all
@@ -276,48 +289,50 @@ def _surveyed(setting: Setting, sampling: Sampling, R: int, share: float) -> Cho
     server adds it, and the noise itself may be high. The plan's own β stays the largest possible, so nothing rests on
     the guess but this comparison.
 
-    The certificate holds for every pace between what the survey may lead to and 2β, since a smaller pace than 2β is
+    The bound holds for every pace between what the survey may lead to and 2β, since a smaller pace than 2β is
     taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
     """
     terms = zip(setting.weights, setting.records, setting.shifts, strict=True)
     noise = math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms) / share)
     expected = setting.smoothness * min(1.0, 1 / math.sqrt(setting.width) + 4 * noise)
     variance = setting.variance_of(sampling, R, 1 - share)
-    spec, certificate = _run(setting, R, setting.smoothness, variance)
+    spec, bound = _run(setting, R, setting.smoothness, variance)
     _, expectation = _run(setting, R, expected, variance)
     if setting.ridge and spec.pace:  # a pace of its own, which the survey does not change
-        expectation = certificate
-    return Choice("accelerated", spec, sampling, R, certificate, risk_of(sampling), share, expectation)
+        expectation = bound
+    return Choice("accelerated", spec, sampling, R, bound, risk_of(sampling), share, expectation)
 
 
 def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
-    """Return the steps and the certificate of one accelerated run.
+    """Return the steps and the bound of one accelerated run.
 
     With a ridge μ there are two schedules: pace β, whose noise term is 2V²/(μ(R+1)), and a larger pace, whose noise
-    term (2R+1)V²/(6υ) does not need μ. The one with the smaller certificate is taken.
+    term (2R+1)V²/(6υ) does not need μ. The one with the smaller bound is taken.
     """
     whole, distance = smoothness + setting.ridge, setting.distance
-    pace = certificates.accelerated_pace(smoothness=whole, distance=distance, rounds=R, variance=variance)
-    damped = certificates.accelerated(distance=distance, pace=pace, rounds=R, variance=variance)
+    pace = loss_bounds.accelerated_pace(smoothness=whole, distance=distance, rounds=R, variance=variance)
+    damped = loss_bounds.accelerated(distance=distance, pace=pace, rounds=R, variance=variance)
     if setting.ridge:
-        strong = certificates.accelerated_strong(
+        strong = loss_bounds.accelerated_strong(
             smoothness=whole, strong_convexity=setting.ridge, distance=distance, rounds=R, variance=variance
         )
         if strong <= damped:
             return Accelerated(smoothness=smoothness), strong
         return Accelerated(smoothness=smoothness, pace=pace), damped
     # What the noise asks for; the algorithm itself goes no lower than 2β, or what a survey makes of it.
-    noise = certificates.accelerated_pace(smoothness=0.0, distance=distance, rounds=R, variance=variance)
+    noise = loss_bounds.accelerated_pace(smoothness=0.0, distance=distance, rounds=R, variance=variance)
     return Accelerated(smoothness=smoothness, pace=noise), damped
 
 
-def _regularised(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+def _regularised(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
     del survey
     _require_smooth(setting)
     for R in rounds:
         variance = setting.variance_of(sampling, R)
-        penalty = certificates.regularised_penalty(distance=setting.distance, rounds=R, variance=variance)
-        certificate = certificates.regularised(
+        penalty = loss_bounds.regularised_penalty(distance=setting.distance, rounds=R, variance=variance)
+        bound = loss_bounds.regularised(
             smoothness=setting.smoothness + setting.ridge,
             distance=setting.distance,
             rounds=R,
@@ -325,10 +340,12 @@ def _regularised(setting: Setting, sampling: Sampling, rounds: Sequence[int], su
             penalty=penalty,
         )
         spec = Accelerated(smoothness=setting.smoothness, penalty=penalty)
-        yield Choice("regularised", spec, sampling, R, certificate, risk_of(sampling))
+        yield Choice("regularised", spec, sampling, R, bound, risk_of(sampling))
 
 
-def _multistage(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+def _multistage(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
     del survey
     _require_smooth(setting)
     if not setting.ridge:
@@ -337,7 +354,7 @@ def _multistage(setting: Setting, sampling: Sampling, rounds: Sequence[int], sur
     fits = False
     for R in rounds:
         try:
-            planned = certificates.multistage_plan(
+            planned = loss_bounds.multistage_plan(
                 smoothness=setting.smoothness + setting.ridge,
                 strong_convexity=setting.ridge,
                 # From the start to the minimiser, which may lie anywhere in the domain.
@@ -350,30 +367,31 @@ def _multistage(setting: Setting, sampling: Sampling, rounds: Sequence[int], sur
                 raise
             continue
         fits = True
-        stages = tuple(Stage(rounds=stage.rounds, pace=stage.pace) for stage in planned.stages)
-        spec = MultiStage(smoothness=setting.smoothness, stages=stages)
-        yield Choice("multi-stage", spec, sampling, R, planned.certificate, risk_of(sampling))
+        spec = MultiStage(smoothness=setting.smoothness, stages=planned.stages)
+        yield Choice("multi-stage", spec, sampling, R, planned.bound, risk_of(sampling))
 
 
-def _localized(setting: Setting, sampling: Sampling, rounds: Sequence[int], survey: bool | None) -> Iterator[Choice]:
+def _localized(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
     del survey
     _require_smooth(setting)
     phases = int(math.log2(min(setting.records)))
     if phases < 1:
         raise PlanError("Localization splits each silo's records into halves, so every silo needs at least 2 of them.")
     problem, shift = setting.balanced()
-    planned = certificates.localized_phases(
+    planned = loss_bounds.localized_phases(
         problem,
         most_rounds=rounds[-1],
         most_phases=phases,
-        penalty=certificates.localized_penalty(problem, shift),
+        penalty=loss_bounds.localized_penalty(problem, shift),
         shift=shift,
     )
     spec = Localized(
         smoothness=setting.smoothness,
         phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
     )
-    yield Choice("localized", spec, sampling, planned.rounds, planned.certificate, risk_of(sampling))
+    yield Choice("localized", spec, sampling, planned.rounds, planned.bound, risk_of(sampling))
 
 
 def _require_smooth(setting: Setting) -> None:
@@ -384,7 +402,7 @@ def _require_smooth(setting: Setting) -> None:
         )
 
 
-Maker: TypeAlias = Callable[[Setting, Sampling, Sequence[int], bool | None], Iterator[Choice]]
+Maker: TypeAlias = Callable[[Setting, SamplingName, Sequence[int], bool | None], Iterator[Choice]]
 
 _METHODS: dict[str, Maker] = {
     "minibatch-sgd": _minibatch,

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import PlanError
-from ringfence.planning.events import require_count, require_positive, require_probability
 
 
 @dataclass(frozen=True)

@@ -8,54 +8,55 @@ import math
 import secrets
 from collections.abc import Sequence
 
-from ringfence.planning import calibrate, defaults
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import Event
-from ringfence.planning.prescribe import Member, told_clearly
+from ringfence.accounting import calibrate
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import Event, require_positive
+from ringfence.planning import defaults
+from ringfence.planning.request import Member, clear_refusals
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.domain import Ball
-from ringfence.protocol.plan import Plan, SiloTerms, Survey
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.questions import Moments
+from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema
 
 
 def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = None) -> Plan:
     """Return the plan of a survey of moments, with the least noise that every silo's budget allows."""
+    for member in members:
+        require_positive("epsilon", member.epsilon)
     total = math.fsum(member.records for member in members)
-    with told_clearly():
-        terms = [
-            SiloTerms(
-                name=member.name,
-                records=member.records,
-                batch=member.records,
-                sigma=1.0,  # of gradients, which nobody is asked for
-                epsilon=member.epsilon,
-                delta=member.allowed_delta,
-                weight=member.records / total,
-                survey_sigma=1.0,
-            )
-            for member in members
-        ]
+    name = run or secrets.token_hex(8)
 
-        def plan(silos: Sequence[SiloTerms]) -> Plan:
-            return Plan(
-                run=run or secrets.token_hex(8),
-                data=data,
-                loss=defaults.loss(data),
-                clip=1.0,
-                domain=Ball(radius=1.0),
-                sampling="full",
-                rounds=0,
-                algorithm=MinibatchSGD(step=1.0),
-                survey=Survey(statistic="moments"),
-                silos=tuple(silos),
-            )
+    def terms(member: Member, sigma: float) -> SiloTerms:
+        return SiloTerms(
+            name=member.name,
+            records=member.records,
+            weight=member.records / total,
+            guarantees=(Guarantee(epsilon=member.epsilon, delta=member.allowed_delta),),
+            stages=(StageTerms(batch=member.records, sigma=sigma),),
+        )
 
-        draft = plan(terms)
+    def plan(silos: Sequence[SiloTerms]) -> Plan:
+        return Plan(
+            run=name,
+            data=data,
+            # Nothing is trained, but every plan says what would be.
+            training=Training(loss=defaults.loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0)),
+            stages=(Stage(question=Moments(), rounds=1, sampling=Full()),),
+            silos=tuple(silos),
+        )
 
-        def sigma(own: SiloTerms) -> float:
+    with clear_refusals():
+        draft = plan([terms(member, 1.0) for member in members])
+
+        def sigma(member: Member) -> float:
             def events(sigma: float) -> list[tuple[Event, int]]:
-                return plan_events(draft, own.model_copy(update={"survey_sigma": sigma}))
+                return plan_events(draft, terms(member, sigma))
 
-            return calibrate.least_noise(events, epsilon=own.epsilon, delta=own.delta, start=1.0 / own.records)
+            return calibrate.least_noise(
+                events, epsilon=member.epsilon, delta=member.allowed_delta, start=1.0 / member.records
+            )
 
-        return plan([own.model_copy(update={"survey_sigma": sigma(own)}) for own in terms])
+        return plan([terms(member, sigma(member)) for member in members])

@@ -1,10 +1,10 @@
-"""Certificates: upper bounds on the expected excess risk with every constant written out, from public numbers only.
+"""Loss bounds: upper bounds on the expected excess risk with every constant written out, from public numbers only.
 
 Each holds for every data set whose losses have the stated constants, so a planner may minimise it before any record
 is seen. They rest on the paper's algorithms but are derived here; the paper states orders of magnitude only (those
-are in ``bounds``). "Empirical" is the average loss over the records at hand, "population" the expected loss of the
+are in ``research``). "Empirical" is the average loss over the records at hand, "population" the expected loss of the
 distributions that the records were drawn from. ``distance`` is D₀ ≥ ‖w₀ − w*‖, with w* the minimiser of the objective
-that is certified; ``variance`` is V² ≥ E‖g − ∇F‖² of the server's averaged noisy gradient g; ``second_moment`` is
+that is bounded; ``variance`` is V² ≥ E‖g − ∇F‖² of the server's averaged noisy gradient g; ``second_moment`` is
 c ≥ E‖g‖². Accelerated runs use α_r = 2/(r + 1) and η_r = 4υ/(r(r + 1)) with the ``pace`` υ.
 """
 
@@ -12,85 +12,15 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
-from ringfence.planning import calibrate
 from ringfence.planning.problem import Problem
-
-
-def variance(problem: Problem, batch: int, sigma: float, *, empirical: bool) -> float:
-    """Bound V² = E‖g − ∇F‖² of the average g of M noisy silo gradients over ``batch`` records each.
-
-    Against the population loss (fresh records, the paper's variance lemma in the proof of Theorem 3.1):
-    φ²/(MK) + ((N−M)/(N−1)) υ²/M + dσ²/M. Against the empirical loss (K distinct records of n, silos drawn without
-    replacement): the first term shrinks by (n−K)/(n−1) and vanishes for full batches. The paper's own empirical
-    lemma drops the second term, which silos that stay away cause; it is kept here.
-    """
-    n, K, M = problem.records, batch, problem.M
-    if not 1 <= K <= n:
-        raise PlanError(f"A batch has from 1 to {n} of the silo's records, not {K}.")
-    unseen = ((n - K) / (n - 1) if n > 1 else 0.0) if empirical else 1.0
-    silos = problem.absent * problem.upsilon_squared / M
-    return unseen * problem.phi_squared / (M * K) + silos + problem.dimension * sigma**2 / M
-
-
-def second_moment(problem: Problem, sigma: float) -> float:
-    """Bound c = E‖g‖² ≤ L² + dσ²/M of the averaged noisy gradient, for every batch and availability."""
-    return problem.lipschitz**2 + problem.dimension * sigma**2 / problem.M
+from ringfence.protocol.algorithms import Restart
 
 
 def minibatch_empirical(*, distance: float, step: float, rounds: int, second_moment: float) -> float:
     """Empirical risk of Noisy MB-SGD, convex: D₀²/(2ηR) + (η/2)c for the mean of the R points asked about."""
     return distance**2 / (2 * step * rounds) + step / 2 * second_moment
-
-
-def minibatch_stability(
-    *, lipschitz: float, smoothness: float, step: float, rounds: int, records: int, silos: float
-) -> float:
-    """How much Noisy MB-SGD may overfit, convex: α = 2L²Rη/(nN), for every weighted mean of the points asked about.
-
-    The paper has nM for nN (its stability lemma): give M as ``silos`` for that. Ours is smaller because a silo is
-    asked in a round with probability M_r/N, so that the replaced record moves the point by 2Lη/(nN) in expectation,
-    whatever M_r is. Needs η ≤ 1/β. (For the plain mean half of it is true.)
-    """
-    _require_step(step, 1 / smoothness, "1/β")
-    return 2 * lipschitz**2 * rounds * step / (records * silos)
-
-
-def minibatch_population(
-    *,
-    distance: float,
-    lipschitz: float,
-    smoothness: float,
-    step: float,
-    rounds: int,
-    records: int,
-    silos: float,
-    second_moment: float,
-) -> float:
-    """Population risk of Noisy MB-SGD, convex: empirical plus stability; silos may differ arbitrarily.
-
-    The paper asks for identically distributed silos; independent records are enough, since swapping a record for a
-    fresh one of its own silo's distribution is all that the stability argument does.
-    """
-    overfit = minibatch_stability(
-        lipschitz=lipschitz, smoothness=smoothness, step=step, rounds=rounds, records=records, silos=silos
-    )
-    return overfit + minibatch_empirical(distance=distance, step=step, rounds=rounds, second_moment=second_moment)
-
-
-def minibatch_step(
-    *,
-    distance: float,
-    lipschitz: float,
-    smoothness: float,
-    rounds: int,
-    records: int,
-    silos: float,
-    second_moment: float,
-) -> float:
-    """P6', the step that minimises ``minibatch_population``: min{1/β, (D₀/√R)/√(4L²R/(nN) + c)}."""
-    slope = 4 * lipschitz**2 * rounds / (records * silos) + second_moment
-    return min(1 / smoothness, distance / math.sqrt(rounds * slope))
 
 
 def minibatch_strong_empirical(
@@ -101,19 +31,10 @@ def minibatch_strong_empirical(
     From E‖w_{r+1}−w*‖² ≤ (1−μη)E‖w_r−w*‖² − 2ηE[F(w_r)−F*] + η²c, multiplied by γ_r and summed over the rounds.
     Needs μη < 1; for μ → 0 it is the convex bound.
     """
-    _require_step(step, (1 - 1e-12) / strong_convexity, "1/μ")
+    require_step(step, (1 - 1e-12) / strong_convexity, "1/μ")
     exponent = -rounds * math.log1p(-strong_convexity * step)
     start = 0.0 if exponent > 700 else strong_convexity * distance**2 / (2 * math.expm1(exponent))
     return start + step / 2 * second_moment
-
-
-def minibatch_strong_stability(*, lipschitz: float, strong_convexity: float, records: int, silos: float) -> float:
-    """How much Noisy MB-SGD may overfit, strongly convex, η ≤ 1/β: α = 2L²/(μnN), for every weighting.
-
-    Each round contracts by 1 − ημ and adds 2Lη/(nN) in expectation, so two runs stay within 2L/(μnN). The paper's
-    4L²/(μ(nM−1)) is larger (``bounds.strong_stability``).
-    """
-    return 2 * lipschitz**2 / (strong_convexity * records * silos)
 
 
 def minibatch_strong_step(
@@ -122,27 +43,6 @@ def minibatch_strong_step(
     """P8, Stich's step: min{1/(2β), ln(max{2, μ²D₀²R²/c})/(μR)}."""
     mu, R = strong_convexity, rounds
     return min(1 / (2 * smoothness), math.log(max(2.0, (mu * distance * R) ** 2 / second_moment)) / (mu * R))
-
-
-def minibatch_strong_population(
-    *,
-    distance: float,
-    lipschitz: float,
-    smoothness: float,
-    strong_convexity: float,
-    step: float,
-    rounds: int,
-    records: int,
-    silos: float,
-    second_moment: float,
-) -> float:
-    """Population risk of Noisy MB-SGD, strongly convex: empirical plus stability; silos may differ arbitrarily."""
-    _require_step(step, 1 / smoothness, "1/β")
-    return minibatch_strong_stability(
-        lipschitz=lipschitz, strong_convexity=strong_convexity, records=records, silos=silos
-    ) + minibatch_strong_empirical(
-        distance=distance, strong_convexity=strong_convexity, step=step, rounds=rounds, second_moment=second_moment
-    )
 
 
 def accelerated(*, distance: float, pace: float, rounds: int, variance: float) -> float:
@@ -182,7 +82,7 @@ def regularised_penalty(*, distance: float, rounds: int, variance: float) -> flo
 def regularised(
     *, smoothness: float, distance: float, rounds: int, variance: float, penalty: float | None = None
 ) -> float:
-    """Accelerated Noisy MB-SGD on the loss plus (λ/2)‖w − w₀‖²: the strongly convex certificate plus (λ/2)D₀².
+    """Accelerated Noisy MB-SGD on the loss plus (λ/2)‖w − w₀‖²: the strongly convex bound plus (λ/2)D₀².
 
     The penalised minimiser is no farther from w₀ than w*, so D₀ serves for both; the penalty is public and adds no
     variance.
@@ -201,37 +101,23 @@ def regularised(
     return run + penalty / 2 * distance**2
 
 
-def initial_gap(problem: Problem) -> float:
-    """Δ ≥ F(w₀) − F* from public numbers: LD₀, or L²/(2μ) where that is smaller."""
-    known = problem.lipschitz * problem.D0
-    return min(known, problem.lipschitz**2 / (2 * problem.strong_convexity)) if problem.strong_convexity else known
-
-
 @dataclass(frozen=True)
-class Stage:
-    """One stage of the multi-stage schedule: a run of ``rounds`` rounds with pace υ, from where the last one ended."""
+class MultiStageBound:
+    """Stages for a strongly convex loss; ``bound`` is on the gap after the last one."""
 
-    rounds: int
-    pace: float
-
-
-@dataclass(frozen=True)
-class Multistage:
-    """Stages for a strongly convex loss; ``certificate`` bounds the gap after the last one."""
-
-    stages: tuple[Stage, ...]
-    certificate: float
+    stages: tuple[Restart, ...]
+    bound: float
 
 
 def multistage_plan(
     *, smoothness: float, strong_convexity: float, gap: float, rounds: int, variance: float
-) -> Multistage:
+) -> MultiStageBound:
     """Plan as many stages as fit into ``rounds``, each of which halves the bound on the gap; leftovers go to the last.
 
     The paper's multi-stage schedule with Δ = ``gap`` at the start: R_k = ⌈max{4√(2β/μ), 128V²/(3μΔ2^−(k+1))}⌉ and
     υ_k = max{2β, √(μV²R_k(R_k+1)(R_k+2)/(3Δ2^−(k−1)))}; the paper prints that product in the denominator, where it
     belongs in the numerator. A stage that starts with expected gap g starts at E‖w − w*‖² ≤ 2g/μ, hence ends with
-    4υg/(μR(R+1)) + (2R+1)V²/(6υ), which is below 0.49Δ2^−(k−1). The certificate is this recursion: at most Δ2^−U.
+    4υg/(μR(R+1)) + (2R+1)V²/(6υ), which is below 0.49Δ2^−(k−1). The bound is this recursion: at most Δ2^−U.
     """
     mu, shortest = strong_convexity, 4 * math.sqrt(2 * smoothness / strong_convexity)
     lengths: list[int] = []
@@ -249,42 +135,16 @@ def multistage_plan(
             "use the single-run schedule, which works with any number."
         )
     lengths[-1] += left
-    stages, certificate = [], gap
+    stages, bound = [], gap
     for k, R in enumerate(lengths):
         pace = max(2 * smoothness, math.sqrt(mu * variance * R * (R + 1) * (R + 2) / (3 * gap * 0.5**k)))
-        certificate = 4 * pace * certificate / (mu * R * (R + 1)) + (2 * R + 1) * variance / (6 * pace)
-        stages.append(Stage(R, pace))
-    return Multistage(tuple(stages), certificate)
-
-
-def one_pass_batch(*, records: int, rounds: int) -> int:
-    """K = ⌊n/R⌋, the largest batch that lets every record be used at most once."""
-    if not 1 <= rounds <= records:
-        raise PlanError(f"One pass over {records} records has from 1 to {records} rounds, not {rounds}: ask for fewer.")
-    return records // rounds
-
-
-def one_pass(problem: Problem, *, rounds: int, sigma: float) -> float:
-    """Population risk of One-Pass Accelerated MB-SGD: every record is fresh, so no stability term is needed.
-
-    The single strongly convex run if μ > 0, else the schedule with the best pace.
-    """
-    batch = one_pass_batch(records=problem.records, rounds=rounds)
-    spread = variance(problem, batch, sigma, empirical=False)
-    smoothness = require_smooth(problem)
-    if problem.strong_convexity > 0:
-        return accelerated_strong(
-            smoothness=smoothness,
-            strong_convexity=problem.strong_convexity,
-            distance=problem.D0,
-            rounds=rounds,
-            variance=spread,
-        )
-    return accelerated_best(smoothness=smoothness, distance=problem.D0, rounds=rounds, variance=spread)
+        bound = 4 * pace * bound / (mu * R * (R + 1)) + (2 * R + 1) * variance / (6 * pace)
+        stages.append(Restart(rounds=R, pace=pace))
+    return MultiStageBound(tuple(stages), bound)
 
 
 @dataclass(frozen=True)
-class Phase:
+class PhaseBound:
     """One phase of the localized algorithm, on records that no other phase uses.
 
     ``penalty`` λ pulls towards the phase's start; ``sigma`` is the noise per coordinate of a silo's full-batch
@@ -299,11 +159,11 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Localized:
+class LocalizedBound:
     """Phases and the bound on the expected excess population risk at the end of the last one."""
 
-    phases: tuple[Phase, ...]
-    certificate: float
+    phases: tuple[PhaseBound, ...]
+    bound: float
 
     @property
     def rounds(self) -> int:
@@ -311,13 +171,13 @@ class Localized:
         return sum(phase.rounds for phase in self.phases)
 
 
-def localized_bound(problem: Problem, phases: tuple[Phase, ...]) -> float:
+def localized_bound(problem: Problem, phases: tuple[PhaseBound, ...]) -> float:
     """Bound E F(w_τ) − F* of localized Accelerated MB-SGD; our own derivation, for any heterogeneity of the silos.
 
     Phase i minimises G_i(w) = F̂_i(w) + (λ_i/2)‖w − w_{i−1}‖² over W, where F̂_i is the empirical loss of n_i fresh
-    records per silo; ŵ_i is its minimiser and E[G_i(w_i) − G_i(ŵ_i)] ≤ b_i (``Phase.inner``), so by strong convexity
-    E‖w_i − ŵ_i‖² ≤ 2b_i/λ_i. Replacing a record moves ŵ_i by at most 2L/(λ_iNn_i), hence E F(ŵ_i) ≤ E F̂_i(ŵ_i) +
-    2L²/(λ_iNn_i), and for every w that does not depend on the phase's records, F̂_i(ŵ_i) ≤ F̂_i(w) +
+    records per silo; ŵ_i is its minimiser and E[G_i(w_i) − G_i(ŵ_i)] ≤ b_i (``PhaseBound.inner``), so by strong
+    convexity E‖w_i − ŵ_i‖² ≤ 2b_i/λ_i. Replacing a record moves ŵ_i by at most 2L/(λ_iNn_i), hence E F(ŵ_i) ≤
+    E F̂_i(ŵ_i) + 2L²/(λ_iNn_i), and for every w that does not depend on the phase's records, F̂_i(ŵ_i) ≤ F̂_i(w) +
     (λ_i/2)‖w − w_{i−1}‖² gives E[F(ŵ_i) − F(w)] ≤ (λ_i/2)E‖w − w_{i−1}‖² + 2L²/(λ_iNn_i). Take w = ŵ_{i−1}, with
     ŵ_0 = w*, add up, and close with F(w_τ) − F(ŵ_τ) ≤ L‖w_τ − ŵ_τ‖:
 
@@ -332,7 +192,7 @@ def localized_bound(problem: Problem, phases: tuple[Phase, ...]) -> float:
 def localized_penalty(problem: Problem, shift: float | None = None) -> float:
     """λ = (L/D₀)√(1/(Nn) + 4z²d/(n²M)), the first phase's penalty that gives localization its optimal rate.
 
-    A larger one has a smaller certificate, whose constants are large, but does worse where it was measured
+    A larger one has a smaller bound, whose constants are large, but does worse where it was measured
     (docs/results/algorithms). 1/z is ``shift``, by default the Gaussian shift of (ε, δ).
     """
     n = problem.records
@@ -353,11 +213,11 @@ def localized_phases(
     penalty: float | None = None,
     growth: float | None = None,
     shift: float | None = None,
-) -> Localized:
+) -> LocalizedBound:
     """Plan the localized algorithm: phase i has ⌊n/2^i⌋ records, penalty λ·growth^(i−1) and its own full budget.
 
     By default growth = 2^max{3, 3/2 + ½log_n M} and λ is the multiple of ``localized_penalty`` by 2^(k/2), k from 0 to
-    20, for which the certificate is least. Each phase is one strongly convex accelerated run (μ = λ_i, pace β + λ_i) on
+    20, for which the bound is least. Each phase is one strongly convex accelerated run (μ = λ_i, pace β + λ_i) on
     full batches, whose noise σ_i = 2Lz√R_i/n_i makes the noise term nearly independent of R_i; so R_i is the least for
     which the other terms fall to a quarter of a_i = (L²/λ_i)(1/(Nn_i) + 4z²d/(n_i²M)). If ``most_rounds`` is less than
     all phases need, each gets its share. As many phases are kept as make ``localized_bound`` least. With M < N every
@@ -383,11 +243,11 @@ def localized_phases(
                 _phase(problem, i, phase.penalty, noise, R)
                 for i, (phase, R) in enumerate(zip(wanted, rounds, strict=False), start=1)
             )
-            plans.append(Localized(phases, localized_bound(problem, phases)))
-    return min(plans, key=lambda plan: plan.certificate)
+            plans.append(LocalizedBound(phases, localized_bound(problem, phases)))
+    return min(plans, key=lambda plan: plan.bound)
 
 
-def _phase(problem: Problem, i: int, penalty: float, noise: float, rounds: int | None = None) -> Phase:
+def _phase(problem: Problem, i: int, penalty: float, noise: float, rounds: int | None = None) -> PhaseBound:
     """Return phase i, with as many rounds as it wants where none are given; ``noise`` is 4z²d/M."""
     L, N, records, beta = problem.lipschitz, problem.silos, problem.records >> i, require_smooth(problem)
     # How far ŵ_i can be. The first start is the centre of W, unless a distance to w* was given, which says nothing
@@ -409,7 +269,7 @@ def _phase(problem: Problem, i: int, penalty: float, noise: float, rounds: int |
         variance=noise * L**2 * rounds / records**2 + away,
     )
     sigma = L / records * math.sqrt(noise * problem.M / problem.dimension * rounds)
-    return Phase(records, penalty, rounds, sigma, inner)
+    return PhaseBound(records, penalty, rounds, sigma, inner)
 
 
 def _shares(wanted: list[int], most: int | None) -> list[int]:
@@ -418,6 +278,14 @@ def _shares(wanted: list[int], most: int | None) -> list[int]:
         return wanted
     spare, above = most - len(wanted), sum(wanted) - len(wanted)
     return [1 + (rounds - 1) * spare // above for rounds in wanted]
+
+
+def smoothing_erm(problem: Problem) -> float:
+    """P15, smoothness to give a non-smooth loss before Accelerated MB-SGD: εn√M L/(√d D), or μMε²n²/d."""
+    private = problem.epsilon * problem.records * math.sqrt(problem.M / problem.dimension)
+    if problem.strong_convexity > 0:
+        return problem.strong_convexity * private**2
+    return private * problem.lipschitz / problem.diameter
 
 
 def require_smooth(problem: Problem) -> float:
@@ -430,6 +298,7 @@ def require_smooth(problem: Problem) -> float:
     return problem.smoothness
 
 
-def _require_step(step: float, limit: float, formula: str) -> None:
+def require_step(step: float, limit: float, formula: str) -> None:
+    """Refuse a step that no bound is proved for."""
     if not 0 < step <= limit * (1 + 1e-12):
         raise PlanError(f"The bound needs a step above 0 and at most {formula} = {limit:.4g}, not {step:.4g}.")

@@ -1,0 +1,60 @@
+"""The least noise of its own that every silo's budget allows."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from ringfence.accounting import calibrate
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import Event
+from ringfence.errors import PlanError
+from ringfence.planning.draft import PlanDraft
+from ringfence.planning.planner import Setting
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.plan import Plan
+
+
+def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
+    """Refuse what is for a shuffler."""
+    del members
+    if (request.keys, request.quorum, request.bits) != (None, None, None):
+        raise PlanError("Keys, a quorum and a limit of bits are for plans that trust a shuffler: say so, or not.")
+    return request
+
+
+def mixed_records(request: PlanRequest, members: Sequence[Member]) -> None:
+    """Return nothing: every silo makes its own noise."""
+    del request, members
+
+
+def loudness(plan: Plan, setting: Setting) -> float:
+    """Return 0: the noise is Gaussian."""
+    del plan, setting
+    return 0.0
+
+
+def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
+    """Find every silo's least noise, by the events that its gate will charge, and put the plan together."""
+    channel = OwnNoise(correlation=request.correlation)
+    claims = [(Guarantee(epsilon=own.epsilon, delta=own.allowed_delta),) for own in draft.members]
+    guesses = [draft.first_guess(own, shift) for own, shift in zip(draft.members, draft.shifts, strict=True)]
+    places = range(len(draft.members))
+    plan = draft.plan(channel, [draft.terms(place, claims[place], guesses[place]) for place in places])
+
+    alike: dict[Member, int] = {}  # silos that differ in name and weight only share one calibration
+
+    @cache
+    def least(place: int) -> float:
+        (claim,) = claims[place]
+
+        def events(sigma: float) -> list[tuple[Event, int]]:
+            return plan_events(plan, plan.silos[place].model_copy(update={"stages": draft.stage_terms(place, sigma)}))
+
+        return calibrate.least_noise(events, epsilon=claim.epsilon, delta=claim.delta, start=guesses[place])
+
+    def sigma(place: int) -> float:
+        return least(alike.setdefault(replace(draft.members[place], name="", weight=None), place))
+
+    return draft.plan(channel, [draft.terms(place, claims[place], sigma(place)) for place in places])

@@ -1,0 +1,156 @@
+"""The least coins that all silos' budgets allow, for one noise of all of them together, and enough shares."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ringfence.accounting import calibrate
+from ringfence.accounting.channels.shuffler import MIXED, counts_rounding
+from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.shuffled_sums import choose, shares_needed
+from ringfence.errors import PlanError
+from ringfence.planning.draft import PlanDraft
+from ringfence.planning.planner import Setting
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.sampling import sampling_named
+
+BITS = 140
+"""Bits per coordinate and record that the protocol may take unless a limit is given: g + b."""
+
+GROUP_BITS = 1024
+"""Bits of one share at most: longer ones need as many more shares."""
+
+SET_ASIDE = 0.01
+"""Part of delta that the accounting of counts sets aside."""
+
+
+def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
+    """Demand keys and a quorum that can be reached; leave out what totals cannot carry."""
+    if request.keys is None:
+        raise PlanError("A plan that trusts a shuffler names everybody's public keys: give them.")
+    sampling = request.sampling or "full"
+    rule = sampling_named(sampling)
+    if rule.is_secret or rule.is_phased or request.survey or request.correlation:
+        raise PlanError(
+            "Through a shuffler go full and one-pass sampling, without a survey or correlated noise: leave these out."
+        )
+    if any(member.weight is not None for member in members):
+        raise PlanError("Only totals leave a shuffler, so silos weigh as many records as take part: name no weights.")
+    participation = request.asked()
+    asked = participation.silos or len(members)
+    quorum = asked if request.quorum is None else request.quorum
+    if participation.probability is not None:
+        raise PlanError("A shuffler needs to know how many silos are asked: give their number, not a probability.")
+    if not 2 <= quorum <= asked:
+        raise PlanError(
+            f"The shuffler's quorum must be between 2 and the {asked} silos that a round asks, but is {quorum}: a silo "
+            "hides among others, and those must come."
+        )
+    missing = [member.name for member in members if member.name not in request.keys.silos]
+    if missing:
+        raise PlanError(f"The keys of {', '.join(missing)} are missing: every silo signs what it sends.")
+    return replace(request, sampling=sampling, survey=False, quorum=quorum)
+
+
+def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
+    """Return how many records the smallest batch holds that the shuffler lets out."""
+    return sum(sorted(member.records for member in members)[: request.quorum])
+
+
+def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
+    """Put the plan together: the least coins that keep every silo's promise, and enough shares.
+
+    The silos make one noise, so the strictest of their budgets decides for all.
+    """
+    keys, quorum = request.keys, request.quorum
+    assert keys is not None and quorum is not None  # noqa: S101, PT018 (a restricted request has them)
+    ((rounds, rule),) = draft.training_stages
+    batches = [draft.batches(member)[0] for member in draft.members]
+    answers, dimension = rule.times(rounds), draft.dimension
+    slack = min(member.allowed_delta for member in draft.members) * SET_ASIDE / answers
+    shift = min(
+        calibrate.gaussian_shift(member.epsilon, member.allowed_delta - 1.01 * answers * slack) / math.sqrt(answers)
+        for member in draft.members
+    )
+    noise = choose(
+        vectors=sum(sorted(batches)[:quorum]),
+        dimension=dimension,
+        shift=shift * (1 - 1e-9),
+        slack=slack,
+        bits=request.bits or BITS * dimension,
+        inflation=max(counts_rounding(member.records, dimension) for member in draft.members),
+    )
+    channel = _channel(noise.levels, noise.coins, quorum, slack, batches, dimension + 1, keys)
+
+    def terms(place: int, anyone: float) -> SiloTerms:
+        member = draft.members[place]
+        return draft.terms(
+            place,
+            (
+                Guarantee(epsilon=member.epsilon, delta=member.allowed_delta, against="server"),
+                Guarantee(epsilon=anyone, delta=member.allowed_delta, against="anyone"),
+            ),
+            channel.sigma(draft.clip, batches[place]),
+            weight=batches[place] / sum(batches),
+            key=keys.silos[member.name],
+        )
+
+    places = range(len(draft.members))
+    # What a silo's own coins are worth does not depend on what is claimed of them.
+    plan = draft.plan(channel, [terms(place, 1.0) for place in places])
+    return draft.plan(channel, [terms(place, _alone(plan, plan.silos[place])) for place in places])
+
+
+def loudness(plan: Plan, setting: Setting) -> float:
+    """Return how much more noise the plan's batches carry than Gaussian releases would.
+
+    In standard deviations of the mean over a batch of average size, roundings included: coins come in whole numbers.
+    """
+    (number,) = plan.training_numbers
+    stage = plan.stages[number]
+    channel, norm = stage.channel, stage.question.record_norm(plan)
+    if not isinstance(channel, ShufflerChannel) or norm is None:
+        return 0.0
+    assumed = replace(setting, mixing_cost=1.0)
+    whole = assumed.unit_noise * (stage.rounds**2 if stage.sampling.is_fresh else stage.rounds)
+    batch = sum(terms.stages[number].batch for terms in plan.silos) * setting.available / len(plan.silos)
+    step = 2 * norm / channel.levels
+    actual = plan.dimension * step**2 * (batch * channel.coins + setting.available) / 4 / batch**2
+    return math.sqrt(actual / whole)
+
+
+def _channel(
+    levels: int, coins: int, quorum: int, slack: float, batches: Sequence[int], numbers: int, keys: PublicKeys
+) -> ShufflerChannel:
+    width = 1
+    while sum(batches) * (levels + coins) >= 256**width:
+        width += 1
+    block = min(numbers, GROUP_BITS // (8 * width))
+    blocks = -(-numbers // block)
+    return ShufflerChannel(
+        levels=levels,
+        coins=coins,
+        quorum=quorum,
+        slack=slack,
+        shares=shares_needed(parties=quorum, bits=8 * width * block, distance=MIXED / blocks),
+        block=block,
+        width=width,
+        server_key=keys.server,
+        shuffler_key=keys.shuffler,
+    )
+
+
+def _alone(plan: Plan, own: SiloTerms) -> float:
+    """Return the epsilon of the silo's own coins, to six digits and rounded up."""
+    (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
+    if not math.isfinite(cost.epsilon):
+        raise PlanError(
+            f"The coins of silo '{own.name}' alone, with {own.stages[0].batch} records in a round, would protect "
+            "nobody if the server worked together with the shuffler. Allow more bits or rounds with more records, or "
+            "leave it out."
+        )
+    return cost.epsilon * (1 + 1e-6)

@@ -1,0 +1,119 @@
+"""A plan before its noise is known: all that the planner has decided, and how it becomes a plan."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ringfence.planning.request import Member
+from ringfence.protocol.algorithms import AlgorithmSpec
+from ringfence.protocol.channels import Channel, OwnNoise
+from ringfence.protocol.domain import Domain
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.keys import Key
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.questions import Curvature, Gradient
+from ringfence.protocol.sampling import Full, Sampling, SamplingName
+from ringfence.protocol.schema import Schema
+
+
+@dataclass(frozen=True)
+class PlanDraft:
+    """A plan without noise, and without the channel of its training stages.
+
+    `survey` is the share of every silo's budget, in squared shift, that a first look at the curvature takes, or 0.
+    `weights` and `shifts` are the members' shares of the objective and the Gaussian shifts that their budgets allow.
+    """
+
+    run: str
+    data: Schema
+    loss: Loss
+    domain: Domain
+    algorithm: AlgorithmSpec
+    ridge: float
+    clip: float
+    sampling: SamplingName
+    rounds: int
+    survey: float
+    participation: Participation
+    members: tuple[Member, ...]
+    weights: tuple[float, ...]
+    shifts: tuple[float, ...]
+
+    @property
+    def dimension(self) -> int:
+        """Number of weights."""
+        return self.data.width * self.loss.outputs
+
+    @property
+    def question(self) -> Gradient:
+        """What the training stages ask."""
+        return Gradient(clip=self.clip)
+
+    @cached_property
+    def training_stages(self) -> list[tuple[int, Sampling]]:
+        """Rounds and sampling rule of every training stage."""
+        return self.algorithm.training_stages(self.sampling, self.rounds)
+
+    def batches(self, member: Member) -> list[int]:
+        """Return a member's batch in every training stage."""
+        return [member.batch_under(rule, rounds) for rounds, rule in self.training_stages]
+
+    def first_guess(self, member: Member, shift: float) -> float:
+        """Return a first guess at the noise of a member's first training stage."""
+        return 2 * self.clip / (self.batches(member)[0] * shift) * math.sqrt(self.rounds)
+
+    def terms(
+        self,
+        place: int,
+        guarantees: tuple[Guarantee, ...],
+        sigma: float,
+        *,
+        weight: float | None = None,
+        key: Key | None = None,
+    ) -> SiloTerms:
+        """Return the terms of the member at that place, with that noise in its first training stage."""
+        member = self.members[place]
+        return SiloTerms(
+            name=member.name,
+            records=member.records,
+            weight=self.weights[place] if weight is None else weight,
+            guarantees=guarantees,
+            stages=self.stage_terms(place, sigma),
+            key=key,
+        )
+
+    def stage_terms(self, place: int, sigma: float) -> tuple[StageTerms, ...]:
+        """Return what that member contributes to every stage, with that noise in the first training stage."""
+        member, shift = self.members[place], self.shifts[place]
+        training = [
+            StageTerms(batch=batch, sigma=sigma * self.algorithm.noise(member.records, number))
+            for number, batch in enumerate(self.batches(member))
+        ]
+        if not self.survey:
+            return tuple(training)
+        movement = Curvature().sensitivity(self, member.records)
+        survey = StageTerms(batch=member.records, sigma=movement / (math.sqrt(self.survey) * shift))
+        return (survey, *training)
+
+    def plan(self, channel: Channel, silos: Sequence[SiloTerms]) -> Plan:
+        """Put the plan together."""
+        first = [Stage(question=Curvature(), rounds=1, sampling=Full(), channel=OwnNoise())] if self.survey else []
+        training = [
+            Stage(
+                question=self.question,
+                rounds=rounds,
+                sampling=rule,
+                channel=channel,
+                participation=self.participation,
+            )
+            for rounds, rule in self.training_stages
+        ]
+        return Plan(
+            run=self.run,
+            data=self.data,
+            training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
+            stages=(*first, *training),
+            silos=tuple(silos),
+        )

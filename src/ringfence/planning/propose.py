@@ -1,0 +1,247 @@
+"""From sizes, budgets and a loss to a plan: noise by the exact accountant, the rest by public rules.
+
+No private record is looked at here, so nothing is spent on choosing parameters.
+"""
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from ringfence.accounting import calibrate
+from ringfence.errors import PlanError
+from ringfence.planning import defaults, loss_bounds
+from ringfence.planning.availability import answering, harmonic
+from ringfence.planning.channels import ChannelPlanner, planner_of
+from ringfence.planning.draft import PlanDraft
+from ringfence.planning.planner import Choice, Setting, choose, risk_of
+from ringfence.planning.problem import Problem
+from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
+from ringfence.protocol.domain import Ball, Domain
+from ringfence.protocol.losses import Loss, NonSmooth
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.sampling import Sampling, sampling_named
+from ringfence.protocol.schema import Schema
+
+Kinked = TypeVar("Kinked", bound=NonSmooth)
+
+__all__ = ["Member", "PlanRequest", "Proposal", "make_plan", "propose", "propose_for"]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A plan, why it is as it is, and what else was considered; `choice` is None where the user chose it all.
+
+    `distance` is how large the weights may be that loss bounds compare with.
+    """
+
+    plan: Plan
+    choice: Choice | None
+    distance: float
+    alternatives: tuple[Choice, ...] = ()
+
+
+def make_plan(data: Schema, members: Sequence[Member], request: PlanRequest | None = None) -> Plan:
+    """Return the plan that answers the request, for these members; without a request, everything is chosen."""
+    return propose(data, members, request).plan
+
+
+def propose_for(request: PlanRequest, data: Schema, sizes: Mapping[str, int]) -> Proposal:
+    """Make the plan that answers the request, for silos of the given sizes, and say what it was chosen from."""
+    return propose(data, request.members(sizes), request)
+
+
+def propose(data: Schema, members: Sequence[Member], request: PlanRequest | None = None) -> Proposal:
+    """Choose everything that is not asked for, calibrate every silo's noise to its budget, and return the plan.
+
+    Silos weigh as many records as they hold unless every member names a weight: then a small silo's large noise counts
+    as little as its records do.
+    """
+    request = request or PlanRequest()
+    if not members:
+        raise PlanError("A plan needs at least one silo.")
+    request = planner_of(request).restricted(request, members)
+    return _Proposing(data, members, request).proposal()
+
+
+class _Proposing:
+    """One request on its way to a plan."""
+
+    def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest) -> None:
+        self.data, self.members, self.request = data, members, request
+        self.channel: ChannelPlanner = planner_of(request)
+        self.algorithm, self.rounds = _asked_algorithm(request)
+        self.loss = _loss(request, data)
+        self.clip = defaults.clip(data.geometry, self.loss) if request.clip is None else request.clip
+        self.distance = defaults.distance(data.geometry, self.loss) if request.distance is None else request.distance
+        PlanRequest(clip=self.clip, distance=self.distance)  # defaults too must be numbers that can be computed with
+        with clear_refusals():
+            self.domain: Domain = request.domain or Ball(radius=defaults.DOMAIN_REACH * self.distance)
+        self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
+        self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
+
+    def proposal(self) -> Proposal:
+        """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
+        setting = self._setting()
+        loss = self.loss
+        if isinstance(loss, NonSmooth) and loss.width == 0 and not isinstance(self.algorithm, MinibatchSGD):
+            self.loss = _smoothed(loss, self.data, setting, self.members, self.limit)
+            setting = self._setting()
+        made = self._made(setting)
+        while (loudness := self.channel.loudness(made.plan, setting)) > setting.mixing_cost:
+            setting = replace(setting, mixing_cost=1.01 * loudness)
+            made = self._made(setting)
+        return made
+
+    def _made(self, setting: Setting) -> Proposal:
+        request, algorithm = self.request, self.algorithm
+        alternatives: list[Choice] = []
+        if algorithm is None or isinstance(algorithm, str):
+            choice, alternatives = choose(
+                setting,
+                limit=self.limit,
+                exactly=self.rounds is not None,
+                method=algorithm,
+                sampling=request.sampling,
+                risk=request.risk,
+                survey=request.survey,
+            )
+        else:
+            choice = self._as_asked(algorithm)
+        spec = (
+            choice.algorithm if request.average is None else choice.algorithm.averaged(request.average, choice.rounds)
+        )
+        draft = PlanDraft(
+            run=request.run or secrets.token_hex(8),
+            data=self.data,
+            loss=self.loss,
+            domain=self.domain,
+            algorithm=spec,
+            ridge=request.ridge,
+            clip=self.clip,
+            sampling=choice.sampling,
+            rounds=choice.rounds,
+            survey=choice.survey,
+            participation=request.asked(),
+            members=tuple(self.members),
+            weights=setting.weights,
+            shifts=setting.shifts,
+        )
+        with clear_refusals():
+            plan = self.channel.calibrated(request, draft)
+        return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives))
+
+    def _as_asked(self, algorithm: AlgorithmSpec) -> Choice:
+        survey = self.request.survey
+        if survey and not algorithm.takes_survey():
+            raise PlanError("A survey serves accelerated steps, and the step of minibatch-sgd is given: leave it out.")
+        sampling = self.request.sampling or algorithm.default_sampling
+        rounds = self.rounds or algorithm.own_rounds or self.limit
+        if sampling_named(sampling).is_phased != sampling_named(algorithm.default_sampling).is_phased:
+            raise PlanError("The localized algorithm and phased sampling go together: leave the sampling out.")
+        if algorithm.own_rounds not in (None, rounds):
+            raise PlanError("The rounds of the algorithm's parts must add up to the plan's rounds: leave those out.")
+        share = 0.03 if survey else 0.0
+        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, risk_of(sampling), share)
+
+    def _setting(self) -> Setting:
+        for member in self.members:
+            if member.records < 1:
+                raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
+        dimension = self.data.width * self.loss.outputs
+        reach = self.domain.reach(dimension)
+        smoothness = self.loss.constants(self.data.feature_norm, self.data.target_bound, reach).smoothness
+        silos, participation = len(self.members), self.request.asked()
+        available = float(participation.silos or silos)
+        if participation.probability is not None:
+            available = harmonic(answering(silos, participation.probability))
+        loudness, batch_share = 1.0, 1.0
+        if self.rule is not None and self.rule.is_secret:
+            loudness, batch_share = _loudness(self.rule, max(self.members, key=lambda m: m.records), self.limit)
+        return Setting(
+            dimension=dimension,
+            width=self.data.width,
+            clip=self.clip,
+            smoothness=smoothness,
+            ridge=self.request.ridge,
+            distance=self.distance,
+            diameter=2 * reach,
+            records=tuple(member.records for member in self.members),
+            weights=_weights(self.members),
+            shifts=tuple(calibrate.gaussian_shift(m.epsilon, m.allowed_delta) for m in self.members),
+            available=min(available, silos),
+            loudness=loudness,
+            batch_share=batch_share,
+            mixed=self.channel.mixed_records(self.request, self.members),
+        )
+
+
+def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, int | None]:
+    """Return the algorithm that is asked for, and the rounds; a step is for minibatch SGD, with the tail's average."""
+    if request.step is None:
+        return request.algorithm, request.rounds
+    if request.algorithm not in (None, "minibatch-sgd"):
+        raise PlanError(f"A step is for minibatch-sgd; {request.algorithm} has its own schedule: leave the step out.")
+    rounds = defaults.ROUNDS if request.rounds is None else request.rounds
+    with clear_refusals():
+        return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
+
+
+def _loss(request: PlanRequest, data: Schema) -> Loss:
+    if request.loss is None:
+        return defaults.loss(data)
+    if not isinstance(request.loss, str):
+        return request.loss
+    with clear_refusals():
+        return defaults.loss_named(request.loss, data, quantile=request.quantile, margin=request.margin)
+
+
+def _loudness(rule: Sampling, member: Member, rounds: int) -> tuple[float, float]:
+    """Return how much more noise sampled batches need than full ones, and what share of the records they are."""
+    batch = member.batch_under(rule, rounds)
+    shape: Any = {"records": member.records, "rounds": rounds, "clip": 1.0, "epsilon": member.epsilon}
+    sampled, full = (
+        calibrate.noise(kind, batch=size, delta=member.allowed_delta, **shape)
+        for kind, size in ((rule.name, batch), ("full", member.records))
+    )
+    return sampled / full, batch / member.records
+
+
+def _smoothed(loss: Kinked, data: Schema, setting: Setting, members: Sequence[Member], limit: int) -> Kinked:
+    """Smooth a loss with a kink: β of P15, or the smaller one that the number of rounds can cope with.
+
+    A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).
+    """
+    budget = min(members, key=lambda member: member.epsilon)
+    problem = Problem(
+        silos=len(members),
+        records=sum(setting.records) // len(members),
+        dimension=setting.dimension,
+        lipschitz=setting.clip,
+        diameter=2 * setting.distance,
+        epsilon=budget.epsilon,
+        delta=budget.allowed_delta,
+        available=setting.available,
+    )
+    most = loss_bounds.smoothing_erm(problem)
+
+    def total(smoothness: float) -> float:
+        bound = loss_bounds.accelerated_best(
+            smoothness=smoothness, distance=setting.distance, rounds=limit, variance=setting.variance(limit)
+        )
+        return bound + loss.smoothed(data.feature_norm, smoothness).smoothing_error
+
+    return loss.smoothed(data.feature_norm, min((most * 0.5**k for k in range(40)), key=total))
+
+
+def _weights(members: Sequence[Member]) -> tuple[float, ...]:
+    named = [member.weight for member in members if member.weight is not None]
+    if named and len(named) != len(members):
+        raise PlanError("Either every silo names its weight, or none does.")
+    if not all(0 < weight < math.inf for weight in named):
+        raise PlanError("Every silo's weight must be a positive number.")
+    counts = named or [float(member.records) for member in members]
+    total = math.fsum(counts)
+    return tuple(count / total for count in counts)

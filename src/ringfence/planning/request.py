@@ -1,0 +1,223 @@
+"""What somebody may ask of a plan: who takes part, and every option there is, declared once.
+
+The command line reads its options off these fields, estimators, experiments and `make_plan` fill them in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from ringfence.errors import PlanError
+
+# Nothing heavier is imported before it is needed: the command line reads its options here even to print its help.
+if TYPE_CHECKING:
+    from ringfence.protocol.algorithms import AlgorithmSpec, Average
+    from ringfence.protocol.domain import Domain
+    from ringfence.protocol.keys import PublicKeys
+    from ringfence.protocol.losses import Loss
+    from ringfence.protocol.plan import Participation
+    from ringfence.protocol.sampling import Sampling, SamplingName
+
+Risk: TypeAlias = Literal["empirical", "population"]
+Trust: TypeAlias = Literal["nobody", "shuffler"]
+Weights: TypeAlias = Literal["records", "equal"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A silo that takes part: its size, the guarantee it asks for, and optionally its batch and its weight."""
+
+    name: str
+    records: int
+    epsilon: float
+    delta: float | None = None
+    batch: int | None = None
+    weight: float | None = None
+
+    @property
+    def allowed_delta(self) -> float:
+        """Its delta, or the default for its size."""
+        from ringfence.planning import defaults
+
+        return defaults.delta(self.records) if self.delta is None else self.delta
+
+    def batch_under(self, rule: Sampling, rounds: int) -> int:
+        """Return its batch under a sampling rule; PlanError if there can be none."""
+        try:
+            return rule.batch(self.name, records=self.records, rounds=rounds, asked=self.batch)
+        except ValueError as problem:
+            raise PlanError(str(problem)) from None
+
+
+@dataclass(frozen=True)
+class Option:
+    """How the command line offers a field: its help, and its name where that is not the field's."""
+
+    help: str
+    flag: str = ""
+    metavar: str | None = None
+
+
+def offered(help: str, *, flag: str = "", metavar: str | None = None) -> dict[str, Option]:
+    """Say that the command line offers a field, and how."""
+    return {"option": Option(help, flag, metavar)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanRequest:
+    """What is asked of a plan. None, and whatever is left out, means: choose for me.
+
+    Who takes part, and for what guarantee, is said either by members, or by `epsilon`, `delta`, `budgets`, `batch` and
+    `weights` together with the silos' sizes (`members`).
+    """
+
+    epsilon: float | None = field(default=None, metadata=offered("Every silo's epsilon."))
+    delta: float | None = field(default=None, metadata=offered("Every silo's delta; by default 1/n², at most 1e-5."))
+    budgets: Mapping[str, tuple[float, float]] = field(
+        default_factory=dict, metadata=offered("One silo's own budget.", flag="budget", metavar="NAME=EPS,DELTA")
+    )
+    algorithm: AlgorithmSpec | str | None = field(
+        default=None,
+        metadata=offered("minibatch-sgd, accelerated, regularised, multi-stage or localized; chosen for you."),
+    )
+    risk: Risk = field(
+        default="empirical", metadata=offered("Choose by bounds on the 'empirical' or of the 'population' loss.")
+    )
+    rounds: int | None = field(default=None, metadata=offered("Rounds, exactly; chosen for you."))
+    most_rounds: int | None = field(
+        default=None, metadata=offered("The most rounds that may be chosen; by default 100.", flag="max-rounds")
+    )
+    loss: Loss | str | None = field(
+        default=None,
+        metadata=offered(
+            "logistic, hinge, softmax, squared, huber, absolute, pinball or epsilon-insensitive; by the target's type."
+        ),
+    )
+    quantile: float = field(default=0.5, metadata=offered("Which quantile the pinball loss aims at."))
+    margin: float | None = field(
+        default=None,
+        metadata=offered(
+            "Where huber turns linear, or what epsilon-insensitive ignores, in scaled units; by "
+            "default a tenth of the target's bound."
+        ),
+    )
+    sampling: SamplingName | None = field(
+        default=None, metadata=offered("full, fixed, poisson, one-pass or phased; chosen for you.")
+    )
+    batch: int | None = field(default=None, metadata=offered("Records per round, where sampling leaves it open."))
+    clip: float | None = field(default=None, metadata=offered("Largest norm of a record's gradient; chosen for you."))
+    distance: float | None = field(
+        default=None, metadata=offered("How large the best weights are expected to be; chosen for you.")
+    )
+    domain: Domain | None = None
+    step: float | None = field(default=None, metadata=offered("Step of minibatch-sgd; chosen for you."))
+    average: Average | None = field(
+        default=None,
+        metadata=offered(
+            "The model: 'weighted' as in the theorems, 'last' point, or 'tail' average; by "
+            "default weighted, with a step of yours tail."
+        ),
+    )
+    correlation: float = field(
+        default=0.0, metadata=offered("Let one-pass noise cancel over the rounds: 0 is independent, 0.5 a good value.")
+    )
+    survey: bool | None = field(
+        default=None,
+        metadata=offered(
+            "Spend a little on a private estimate that the steps of accelerated need; by default where it pays.",
+            flag="survey/--no-survey",
+        ),
+    )
+    ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, added at the server."))
+    weights: Weights = field(default="records", metadata=offered("How silos count: by 'records', or 'equal'."))
+    available: int | None = field(
+        default=None, metadata=offered("How many silos are asked in a round; all if not given.")
+    )
+    participation: Participation | None = None
+    trust: Trust = field(
+        default="nobody",
+        metadata=offered(
+            "Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not work together with the server."
+        ),
+    )
+    keys: PublicKeys | None = field(
+        default=None, metadata=offered("Public keys of server, shuffler and silos (TOML), for a plan with a shuffler.")
+    )
+    quorum: int | None = field(
+        default=None, metadata=offered("The fewest silos that a shuffler lets out together; all that are asked.")
+    )
+    bits: int | None = field(
+        default=None, metadata=offered("The most bits per record of the shuffled sum; by default 140 per weight.")
+    )
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, (what, allowed) in _choices().items():
+            value = getattr(self, name)
+            if value is not None and value not in allowed:
+                raise PlanError(f"{what} one of {', '.join(allowed)}, not '{value}'.")
+        for count in (self.rounds, self.most_rounds):
+            if count is not None and count < 1:
+                raise PlanError(f"A plan needs at least one round, but {count} were asked for.")
+        if self.batch is not None and self.batch < 1:
+            raise PlanError(f"The batch must be a whole number of at least 1, but is {self.batch}.")
+        if self.rounds is not None and self.most_rounds is not None:
+            raise PlanError("Give either the rounds, exactly how many, or the most rounds, a limit to choose within.")
+        for name in ("clip", "distance"):
+            number = getattr(self, name)
+            if number is not None and not 1e-50 <= number <= 1e50:
+                raise PlanError(f"The {name} must be a positive number that can be computed with, but is {number!r}.")
+        if not 0 <= self.ridge <= 1e50:
+            raise PlanError(
+                f"The ridge must be 0 or a positive number that can be computed with, but is {self.ridge!r}."
+            )
+
+    def members(self, sizes: Mapping[str, int]) -> list[Member]:
+        """Return the silos of the given sizes, with the budgets that were asked for."""
+        if self.epsilon is None:
+            raise PlanError("Say how much each silo allows: give the request an epsilon.")
+        members = []
+        for name, records in sizes.items():
+            epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
+            weight = 1.0 / len(sizes) if self.weights == "equal" else None
+            members.append(Member(name, records, epsilon, delta, self.batch, weight))
+        return members
+
+    def asked(self) -> Participation:
+        """Return how many silos are asked in a round."""
+        from ringfence.protocol.plan import EVERYBODY, Participation
+
+        if self.available is None:
+            return self.participation or EVERYBODY
+        with clear_refusals():
+            return Participation(silos=self.available)
+
+
+def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the fields with a few allowed values: how a sentence about them begins, and the values."""
+    from ringfence.protocol.algorithms import Average
+    from ringfence.protocol.sampling import SAMPLING_NAMES
+
+    return {
+        "risk": ("A bound's risk is", get_args(Risk)),
+        "sampling": ("Sampling is", SAMPLING_NAMES),
+        "average": ("The model is", get_args(Average)),
+        "weights": ("Silos count by", get_args(Weights)),
+        "trust": ("A plan trusts", get_args(Trust)),
+    }
+
+
+@contextmanager
+def clear_refusals() -> Iterator[None]:
+    """Turn a plan's own refusal into a sentence for whoever asked for it."""
+    from pydantic import ValidationError
+
+    from ringfence.protocol.public import explain
+
+    try:
+        yield
+    except ValidationError as refused:
+        raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None

@@ -1,0 +1,191 @@
+"""Plans that trust a shuffler: every promise kept, no more noise than needed, and refusals in words."""
+
+import math
+from typing import Any
+
+import pytest
+
+from ringfence.accounting import accountant
+from ringfence.accounting.channels.shuffler import MIXED
+from ringfence.accounting.charges import cost, plan_events
+from ringfence.accounting.shuffled_sums import mixing_distance
+from ringfence.errors import AccountingError, PlanError
+from ringfence.planning.channels import planner_of, shuffler
+from ringfence.planning.propose import make_plan, propose, propose_for
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.plan import Participation, Plan
+from tests.shuffle.shuffled_federation import make_shuffled_plan, numbers_of, schema_of, shuffle_of
+from tests.support import clip_of
+
+NAMES = ("big", "mid", "small")
+KEYS = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={name: f"{i:02x}" * 32 for i, name in enumerate(NAMES)})
+SIZES = dict(zip(NAMES, (300, 200, 120), strict=True))
+SCHEMA = schema_of(3)
+
+
+def plan_with(sizes: dict[str, int] | None = None, **said: Any) -> Plan:
+    return make_shuffled_plan(SCHEMA, KEYS, sizes or SIZES, **said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"quorum": 2},
+        {"sampling": "one-pass"},
+        {"epsilon": 0.3, "rounds": 1},
+        {"epsilon": 4.0, "rounds": 20},
+        {"delta": 1e-9},
+        {"bits": 4 * 400},
+        {"participation": Participation(silos=2)},
+    ],
+    ids=str,
+)
+def test_the_plan_keeps_every_silo_s_promise_to_each_observer(said: dict[str, Any]) -> None:
+    plan = plan_with(**said)
+    channel, spent = shuffle_of(plan), []
+    for terms in plan.silos:
+        events = plan_events(plan, terms)
+        server, anyone = terms.guarantees
+        assert (server.against, anyone.against) == ("server", "anyone")
+        assert server.epsilon == said.get("epsilon", 1.0)
+        assert cost(events, server) <= server.epsilon
+        assert cost(events, anyone) <= anyone.epsilon <= cost(events, anyone) * (1 + 2e-6)
+        assert terms.key == KEYS.silos[terms.name]
+        spent.append(cost(events, server) / server.epsilon)
+    assert min(spent) > 0.8, "coins come in whole numbers per record, but not many more of them than needed"
+    assert plan.dimension * (channel.levels + channel.coins) <= said.get("bits", shuffler.BITS * plan.dimension)
+    assert (channel.server_key, channel.shuffler_key) == (KEYS.server, KEYS.shuffler)
+
+
+def test_the_smallest_batch_that_may_leave_decides_how_many_coins_there_are() -> None:
+    members = [Member(name, records, 1.0) for name, records in SIZES.items()]
+    request = PlanRequest(trust="shuffler", keys=KEYS, quorum=2)
+    assert shuffler.mixed_records(request, members) == 320
+    all_needed, two_needed = plan_with(), plan_with(quorum=2)
+    noise = [shuffle_of(plan).coins / shuffle_of(plan).levels ** 2 for plan in (all_needed, two_needed)]
+    assert noise[0] < noise[1]
+    assert shuffle_of(all_needed).quorum == 3
+    assert shuffle_of(two_needed).quorum == 2
+
+
+def test_the_strictest_budget_decides_for_all() -> None:
+    members = [Member(name, SIZES[name], 4.0, 1e-6) for name in NAMES]
+    members[1] = Member("mid", SIZES["mid"], 0.5, 1e-7)
+    plan = make_plan(SCHEMA, members, PlanRequest(rounds=3, trust="shuffler", keys=KEYS))
+    for terms in plan.silos:
+        assert accountant.epsilon(plan_events(plan, terms), 1e-7) <= 0.55
+
+
+def test_shares_are_as_many_as_hide_whose_counts_are_whose_and_no_more() -> None:
+    for sizes, said in ((SIZES, {}), (SIZES, {"quorum": 2}), (dict.fromkeys(NAMES, 20_000), {"epsilon": 4.0})):
+        plan = plan_with(sizes, **said)
+        channel = shuffle_of(plan)
+        bits, blocks = 8 * channel.width * channel.block, channel.blocks(numbers_of(plan))
+
+        def distance(shares: int, parties: int = channel.quorum, bits: int = bits, blocks: int = blocks) -> float:
+            return blocks * mixing_distance(parties=parties, shares=shares, bits=bits)
+
+        assert distance(channel.shares) <= MIXED < distance(channel.shares - 1)
+        most = sum(sizes.values()) * (channel.levels + channel.coins)
+        assert 256 ** (channel.width - 1) <= most < 256**channel.width
+        assert bits <= shuffler.GROUP_BITS
+
+
+def test_many_weights_travel_in_several_blocks() -> None:
+    plan = make_shuffled_plan(schema_of(150), KEYS, dict.fromkeys(NAMES, 2000), epsilon=4.0)
+    channel = shuffle_of(plan)
+    assert channel.blocks(numbers_of(plan)) > 1
+    assert channel.blocks(numbers_of(plan)) * channel.block >= numbers_of(plan)
+    for terms in plan.silos:
+        assert cost(plan_events(plan, terms), terms.guarantee) <= terms.guarantee.epsilon
+
+
+def test_the_noise_is_close_to_that_of_one_gaussian_on_all_records_and_far_below_that_of_silos_alone() -> None:
+    """What a shuffler is for: at equal (ε, δ), the error of the mean falls like that of pooled records."""
+    mixed = plan_with(dict.fromkeys(NAMES, 1000), rounds=4)
+    members = [Member(name, 1000, 1.0, 1e-6) for name in NAMES]
+    alone = make_plan(SCHEMA, members, PlanRequest(rounds=4, survey=False))
+    pooled = make_plan(SCHEMA, [Member("pool", 3000, 1.0, 1e-6)], PlanRequest(rounds=4, survey=False))
+    channel = shuffle_of(mixed)
+    mixed_error = 2 * clip_of(mixed) / channel.levels * math.sqrt((3000 * channel.coins + 3) / 4) / 3000
+    pooled_error = pooled.silos[0].stages[0].sigma
+    alone_error = math.sqrt(sum((terms.weight * terms.stages[0].sigma) ** 2 for terms in alone.silos))
+    assert pooled_error < mixed_error < 1.2 * pooled_error
+    assert alone_error > 1.7 * pooled_error
+
+
+@pytest.mark.parametrize(
+    "sizes", [dict.fromkeys(NAMES, 60), SIZES, dict.fromkeys(NAMES, 3000)], ids=["small", "uneven", "large"]
+)
+def test_the_planner_counts_on_no_less_noise_than_the_coins_bring(sizes: dict[str, int]) -> None:
+    """A bound covers the noise that there will be: the choice is made anew until it does."""
+    members = [Member(name, records, 2.0, 1e-6) for name, records in sizes.items()]
+    proposal = propose(SCHEMA, members, PlanRequest(most_rounds=20, trust="shuffler", keys=KEYS))
+    assert proposal.plan.trust == "shuffler"
+    assert proposal.choice is not None
+    assert proposal.plan.steps == proposal.plan.rounds <= 20, "there is no survey"
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"sampling": "poisson"}, "full and one-pass sampling"),
+        ({"sampling": "fixed"}, "full and one-pass sampling"),
+        ({"sampling": "phased"}, "full and one-pass sampling"),
+        ({"survey": True}, "without a survey"),
+        ({"correlation": 0.5, "sampling": "one-pass"}, "correlated noise"),
+        ({"quorum": 1}, "between 2 and the 3 silos that a round asks, but is 1"),
+        ({"quorum": 4}, "between 2 and the 3 silos"),
+        ({"quorum": 3, "participation": Participation(silos=2)}, "between 2 and the 2 silos"),
+        ({"quorum": 3, "available": 2}, "between 2 and the 2 silos"),
+        ({"participation": Participation(probability=0.5)}, "give their number, not a probability"),
+        ({"sizes": {"big": 300}}, "between 2 and the 1 silos"),
+        ({"sizes": SIZES | {"new": 50}}, "keys of new are missing"),
+        ({"sizes": SIZES | {"small": 1}, "bits": 4 * 40}, "silo 'small' alone, with 1 records"),
+    ],
+    ids=str,
+)
+def test_what_cannot_go_through_a_shuffler_is_refused_in_words(said: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        plan_with(**said)
+
+
+def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
+    with pytest.raises((PlanError, AccountingError), match="bits per vector are too few"):
+        plan_with(bits=8, epsilon=0.05)
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ({"trust": "shuffler"}, "names everybody's public keys"),
+        ({"trust": "server", "keys": KEYS}, "one of nobody, shuffler, not 'server'"),
+        ({"keys": KEYS}, "for plans that trust a shuffler"),
+        ({"quorum": 2}, "for plans that trust a shuffler"),
+        ({"bits": 500}, "for plans that trust a shuffler"),
+        ({"trust": "shuffler", "keys": KEYS, "weights": "equal"}, "name no weights"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else "+".join(value),
+)
+def test_requests_that_contradict_themselves_are_refused(said: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlanError, match=says):
+        propose_for(PlanRequest(epsilon=1.0, rounds=3, **said), SCHEMA, SIZES)
+
+
+def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
+    request = PlanRequest(
+        epsilon=1.0, delta=1e-6, rounds=3, trust="shuffler", keys=KEYS, quorum=2, bits=600, available=3
+    )
+    plan = propose_for(request, SCHEMA, SIZES).plan
+    channel = shuffle_of(plan)
+    assert channel.quorum == 2
+    assert plan.dimension * (channel.levels + channel.coins) <= 600
+    assert plan.keys == KEYS
+
+
+def test_what_is_not_said_is_decided_by_the_channel() -> None:
+    request = PlanRequest(epsilon=1.0, trust="shuffler", keys=KEYS)
+    decided = planner_of(request).restricted(request, request.members(SIZES))
+    assert (decided.sampling, decided.survey, decided.quorum) == ("full", False, 3)
