@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from ringfence.silo import mechanism, randomness
-from ringfence.silo import sealed as silo_sealed
-from ringfence.silo.chain import Chain, Draft, Entry
+from ringfence.silo.channels import own_noise, shuffler
+from ringfence.storage.chain import Chain, Draft, Entry
 
 MOMENTS = ("before-append", "after-append", "before-commit", "after-commit")
 """Of an entry that is written: only after the commit is it there."""
 
-STEPS = ("draw", "release", "seal")
+STEPS = ("draw", "release", "message")
 """Of a round, between charging and storing."""
 
 
@@ -62,8 +62,9 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
         entry = append(self, draft, *rest)
         if moment == "after-append":
             raise PowerCutError
-        failing: Any = _Connection(self._connection, PowerCutError(), committed=moment == "after-commit")
-        self._connection = failing
+        database = self._database
+        failing: Any = _Connection(database._connection, PowerCutError(), committed=moment == "after-commit")
+        database._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:
@@ -71,9 +72,11 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
             patch.setattr(Chain, "append", watched)
         elif moment == "draw":
             patch.setattr(randomness, "draw", _fail)
-        else:
+        elif moment == "release":
             patch.setattr(mechanism, "release", _fail)
-            patch.setattr(*((mechanism, "counts") if moment == "release" else (silo_sealed, "seal")), _fail)
+        else:
+            for channel in (own_noise, shuffler):
+                patch.setattr(channel, "message", _fail)
         with pytest.raises(PowerCutError):
             yield
 
@@ -81,21 +84,22 @@ def power_cut(kind: str, moment: str) -> Iterator[None]:
 @contextmanager
 def full_disk(kind: str) -> Iterator[None]:
     """Let SQLite find no room for an entry of this kind at its commit; afterwards there is room again."""
-    append, chains = Chain.append, []
+    append, databases = Chain.append, []
 
     def watched(self: Chain, draft: Draft, *rest: Any) -> Entry:
         entry = append(self, draft, *rest)
         if draft.kind == kind:
             problem = sqlite3.OperationalError("database or disk is full")
             problem.sqlite_errorcode = sqlite3.SQLITE_FULL
-            chains.append((self, self._connection))
-            failing: Any = _Connection(self._connection, problem, committed=False)
-            self._connection = failing
+            database = self._database
+            databases.append((database, database._connection))
+            failing: Any = _Connection(database._connection, problem, committed=False)
+            database._connection = failing
         return entry
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Chain, "append", watched)
         yield
-    assert chains, "nothing of the kind was written"
-    for chain, connection in chains:
-        chain._connection = connection
+    assert databases, "nothing of the kind was written"
+    for database, connection in databases:
+        database._connection = connection

@@ -1,8 +1,6 @@
 """A silo's folder on the disk and its agent in a process of its own, as tests need them."""
 
 import csv
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,8 +14,9 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.silo.decisions import approve_plan
-from ringfence.silo.house import House, make_settings
+from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger import Budget
+from tests.processes import start_and_wait
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +25,7 @@ SCHEMA = "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0
 )
 
 
-def make_house(folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40) -> House:
+def make_silo_folder(folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40) -> SiloFolder:
     """Set up silo 'clinic' with forty records of the tests' schema."""
     data, schema = folder / "records.csv", folder / "schema.toml"
     schema.write_text(SCHEMA)
@@ -37,12 +36,12 @@ def make_house(folder: Path, *, port: int | None = None, epsilon: float = 2.0, r
         for cells in random.uniform(-1, 1, (records, 3)):
             rows.writerow([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
     settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="ill", port=port)
-    return House.create(folder / "clinic", settings, Budget(epsilon, 1e-6))
+    return SiloFolder.create(folder / "clinic", settings, Budget(epsilon, 1e-6))
 
 
-def approved(house: House, plan: Plan) -> Plan:
+def approved(silo_folder: SiloFolder, plan: Plan) -> Plan:
     """Approve the plan, as its operator does."""
-    approve_plan(house, plan)
+    approve_plan(silo_folder, plan)
     return plan
 
 
@@ -54,23 +53,14 @@ def request(plan: Plan, round: int, weights: FloatArray | float = 0.1) -> bytes:
 class Served:
     """An agent's process, and what it printed."""
 
-    def __init__(self, house: House, *options: str) -> None:
-        self.house = house
-        command = [sys.executable, "-m", "tests.silo.crashing_agent", str(house.folder), *options]
-        self.printed = house.folder.parent / f"printed-{time.monotonic_ns()}"
-        with self.printed.open("wb") as printed:
-            self.process = subprocess.Popen(
-                command, stdout=printed, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-            )
-        deadline = time.monotonic() + 60
-        while b"is served" not in self.printed.read_bytes():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                raise AssertionError(self.output())
-            time.sleep(0.02)
+    def __init__(self, silo_folder: SiloFolder, *options: str) -> None:
+        self.silo_folder = silo_folder
+        command = [sys.executable, "-m", "tests.silo.crashing_agent", str(silo_folder.path), *options]
+        self.printed = silo_folder.path.parent / f"printed-{time.monotonic_ns()}"
+        self.process = start_and_wait(command, self.printed, cwd=ROOT)
 
     def door(self, patience: float = 5.0) -> Door:
-        return Door.read(self.house.folder, patience=patience)
+        return Door.read(self.silo_folder.path, patience=patience)
 
     def ask(self, plan: Plan, round: int, weights: FloatArray | float = 0.1) -> Answer:
         """Ask through the door."""
@@ -86,9 +76,9 @@ class Served:
 
 
 @contextmanager
-def serving(house: House, *options: str) -> Iterator[Served]:
+def serving(silo_folder: SiloFolder, *options: str) -> Iterator[Served]:
     """Serve the folder in another process."""
-    served = Served(house, *options)
+    served = Served(silo_folder, *options)
     try:
         yield served
     finally:

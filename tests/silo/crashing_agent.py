@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.protocol.messages import Answer, RoundRequest
-from ringfence.serving import RECEIVE_SECONDS
 from ringfence.silo import agent, mechanism
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
+from ringfence.transport.serving import RECEIVE_SECONDS
+from tests.processes import say_ready
 from tests.silo import crashing_silo
 
 POINTS = [*crashing_silo.POINTS[:-1], "after-send"]
@@ -65,13 +66,20 @@ def main() -> None:
     options.add_argument("--round", type=int, default=1)
     options.add_argument("--port", type=int)
     options.add_argument("--seconds", type=float)
+    options.add_argument("--ready", type=int)
     given = options.parse_args()
     if given.point != "none":
         arm(given.point, given.round)
+
+    def ready(where: str) -> None:
+        print(f"is served at {where}")
+        if given.ready is not None:
+            say_ready(given.ready)
+
     agent.serve(
-        House.open(given.folder),
+        SiloFolder.open(given.folder),
         port=given.port,
-        ready=lambda where: print(f"is served at {where}"),
+        ready=ready,
         receive_seconds=RECEIVE_SECONDS if given.seconds is None else given.seconds,
     )
 

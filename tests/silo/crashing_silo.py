@@ -14,12 +14,12 @@ from ringfence.errors import PlanError
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
-from ringfence.silo import gate as gate_module
 from ringfence.silo import mechanism, randomness
-from ringfence.silo.chain import Chain
+from ringfence.silo.channels import own_noise
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
+from ringfence.storage.chain import Chain
 
 POINTS = [
     "before-charge",
@@ -60,7 +60,7 @@ def arm(point: str) -> None:
     elif point == "after-draw":
         mechanism.release = die  # type: ignore[assignment]
     elif point == "after-release":
-        vars(gate_module)["NoisyUpdate"] = die
+        own_noise.message = die  # type: ignore[assignment]
     elif point == "in-store":
         Chain.append = dying_append("released")  # type: ignore[method-assign]
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.shuffle import Keys
 from ringfence.shuffle import sealing
+from ringfence.shuffle.sealing import verifying_key
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
-from ringfence.silo.sealed import public_key
-from tests.shuffle.mixed import NAMES, make_mixed, records_of, schema_of
+from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 
 SCHEMA = schema_of(3)
 KEY = sealing.new_key()
@@ -31,7 +32,7 @@ KEY = sealing.new_key()
 
 def made(sampling: str = "full", **said: Any) -> Plan:
     options = {"rounds": 2, "survey": False, "sampling": sampling, **said}
-    return make_plan(SCHEMA, [Member("clinic", 40, 1.0, 1e-6)], **options)
+    return make_plan(SCHEMA, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(**options))
 
 
 def ask(gate: Gate, plan: Plan, round: int) -> Answer:
@@ -96,13 +97,13 @@ def forbid(module: ModuleType) -> None:
 
 
 def unseeded(folder: Path) -> None:
-    silos = {name: public_key(KEY) for name in NAMES}
+    silos = {name: verifying_key(KEY) for name in NAMES}
     server, shuffler = (sealing.public_key(sealing.new_key()) for _ in range(2))
-    keys = Keys(server=server, shuffler=shuffler, silos=silos)
+    keys = PublicKeys(server=server, shuffler=shuffler, silos=silos)
     plans = {kind: made(kind) for kind in ("full", "fixed", "poisson")}
     plans["one-pass"] = made("one-pass", correlation=0.5)
     plans["surveyed"] = made(survey=True)
-    plans["shuffled"] = make_mixed(SCHEMA, keys, dict.fromkeys(NAMES, 40))
+    plans["shuffled"] = make_shuffled_plan(SCHEMA, keys, dict.fromkeys(NAMES, 40))
     gate = opened(folder / "clinic.ledger")
     assert not {name.split(".")[0] for name in sys.modules} & {"jax", "torch", "sklearn"}
     for name, module in list(sys.modules.items()):
@@ -113,7 +114,7 @@ def unseeded(folder: Path) -> None:
     forbid(np.random)
     for kind, plan in plans.items():
         gate.approve(plan)
-        if not any(isinstance(ask(gate, plan, round), Refusal) for round in range(plan.exchanges)):
+        if not any(isinstance(ask(gate, plan, round), Refusal) for round in range(plan.rounds)):
             print(f"{kind} answered")
 
 

@@ -14,190 +14,197 @@ from types import SimpleNamespace
 
 import pytest
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import task_event
 from ringfence.errors import DoorError, LedgerDamagedError, SiloError
-from ringfence.planning import accountant
-from ringfence.planning.charges import task_event
-from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, parse_answer
+from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
-from ringfence.silo import agent, chain
+from ringfence.silo import agent
 from ringfence.silo.decisions import end_plan, set_budget
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
 from ringfence.silo.ledger import Budget
-from tests.silo.agents import approved, make_house, request, serving
+from ringfence.storage import chain
+from tests.silo.agents import approved, make_silo_folder, request, serving
 from tests.silo.crashing_agent import POINTS
-from tests.support import MakePlan, refusal, vector
+from tests.support import MakePlan, refusal, spent, vector
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return make_house(tmp_path)
+def silo_folder(tmp_path: Path) -> SiloFolder:
+    return make_silo_folder(tmp_path)
 
 
-def charged_rounds(house: House, plan: Plan) -> set[int]:
-    with house.ledger() as ledger:
+def charged_rounds(silo_folder: SiloFolder, plan: Plan) -> set[int]:
+    with silo_folder.ledger() as ledger:
         return set(ledger.account().plans[plan.digest()].rounds)
 
 
-def check_that_ledger_covers(house: House, plan: Plan, answers: list[Answer]) -> None:
+def check_that_ledger_covers(silo_folder: SiloFolder, plan: Plan, answers: list[Answer]) -> None:
     updates = {(a.round, a.vector) for a in answers if isinstance(a, NoisyUpdate)}
     rounds = {round for round, _ in updates}
     assert len(updates) == len(rounds), "a round was answered with two different vectors"
-    assert rounds <= charged_rounds(house, plan)
+    assert rounds <= charged_rounds(silo_folder, plan)
     terms = plan.silos[0]
     true_cost = accountant.epsilon([(task_event(plan, terms, task(plan, terms, 0, 0)), len(rounds))], 1e-6)
-    with house.ledger() as ledger:
-        assert true_cost <= ledger.account().spent() <= ledger.account().budget.epsilon
+    with silo_folder.ledger() as ledger:
+        assert true_cost <= spent(ledger) <= ledger.account().budget.epsilon
 
 
 @pytest.mark.parametrize("options", [[], ["--port", "0"]])
-def test_a_whole_plan_is_answered_through_the_door(house: House, plan_of: MakePlan, options: list[str]) -> None:
-    plan = approved(house, plan_of())
-    with serving(house, *options) as served:
+def test_a_whole_plan_is_answered_through_the_door(
+    silo_folder: SiloFolder, plan_of: MakePlan, options: list[str]
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder, *options) as served:
         assert served.door().is_open()
-        answers = [served.ask(plan, round) for round in range(plan.rounds)]
+        answers = [served.ask(plan, round) for round in range(plan.steps)]
         assert all(vector(answer).shape == (plan.dimension,) for answer in answers)
-        assert refusal(served.ask(plan, plan.rounds)) is Reason.ROUND_OUT_OF_RANGE
+        assert refusal(served.ask(plan, plan.steps)) is RefusalReason.ROUND_OUT_OF_RANGE
         assert served.stop() == 0
-    check_that_ledger_covers(house, plan, answers)
-    assert charged_rounds(house, plan) == set(range(plan.rounds))
+    check_that_ledger_covers(silo_folder, plan, answers)
+    assert charged_rounds(silo_folder, plan) == set(range(plan.steps))
 
 
-def test_the_door_s_files_are_closed_to_other_users(house: House) -> None:
-    with serving(house):
-        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in house.folder.iterdir()}
-    assert stat.S_IMODE(house.folder.stat().st_mode) == 0o700
+def test_the_door_s_files_are_closed_to_other_users(silo_folder: SiloFolder) -> None:
+    with serving(silo_folder):
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in silo_folder.path.iterdir()}
+    assert stat.S_IMODE(silo_folder.path.stat().st_mode) == 0o700
     assert {"door.sock", "courier.toml", "door.token", "signing.key", "clinic.ledger", "silo.toml"} <= set(modes)
     assert set(modes.values()) == {0o600}
 
 
-def test_decisions_made_while_the_agent_runs_take_effect_with_the_next_request(house: House, plan_of: MakePlan) -> None:
+def test_decisions_made_while_the_agent_runs_take_effect_with_the_next_request(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
     plan = plan_of(epsilon=1.0)
-    with serving(house) as served:
-        assert refusal(served.ask(plan, 0)) is Reason.NOT_APPROVED
-        approved(house, plan)
+    with serving(silo_folder) as served:
+        assert refusal(served.ask(plan, 0)) is RefusalReason.NOT_APPROVED
+        approved(silo_folder, plan)
         first = served.ask(plan, 0)
         assert isinstance(first, NoisyUpdate)
-        set_budget(house, Budget(0.5, 1e-6))
-        assert refusal(served.ask(plan, 1)) is Reason.BUDGET
-        set_budget(house, Budget(2.0, 1e-6))
-        approved(house, plan)
+        set_budget(silo_folder, Budget(0.5, 1e-6))
+        assert refusal(served.ask(plan, 1)) is RefusalReason.BUDGET
+        set_budget(silo_folder, Budget(2.0, 1e-6))
+        approved(silo_folder, plan)
         assert isinstance(served.ask(plan, 1), NoisyUpdate)
-        end_plan(house, plan.digest(), revoke=True)
-        assert refusal(served.ask(plan, 2)) is Reason.REVOKED
-        assert refusal(served.ask(plan, 0)) is Reason.REVOKED
-    assert charged_rounds(house, plan) == {0, 1}
+        end_plan(silo_folder, plan.digest(), revoke=True)
+        assert refusal(served.ask(plan, 2)) is RefusalReason.REVOKED
+        assert refusal(served.ask(plan, 0)) is RefusalReason.REVOKED
+    assert charged_rounds(silo_folder, plan) == {0, 1}
 
 
 def test_a_repeated_round_gets_the_same_bytes_also_after_a_restart_and_other_weights_get_none(
-    house: House, plan_of: MakePlan
+    silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         first = served.door().ask(request(plan, 0))
         assert served.door().ask(request(plan, 0)) == first
-        assert refusal(served.ask(plan, 0, 0.2)) is Reason.ROUND_ANSWERED
+        assert refusal(served.ask(plan, 0, 0.2)) is RefusalReason.ROUND_ANSWERED
         assert served.stop() == 0
-    with serving(house) as served:
+    with serving(silo_folder) as served:
         assert served.door().ask(request(plan, 0)) == first
-        assert refusal(served.ask(plan, 0, 0.2)) is Reason.ROUND_ANSWERED
-    assert charged_rounds(house, plan) == {0}
+        assert refusal(served.ask(plan, 0, 0.2)) is RefusalReason.ROUND_ANSWERED
+    assert charged_rounds(silo_folder, plan) == {0}
 
 
-def test_eight_callers_at_once_never_see_two_vectors_for_a_round(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of(rounds=6))
+def test_eight_callers_at_once_never_see_two_vectors_for_a_round(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    plan = approved(silo_folder, plan_of(rounds=6))
     answers: list[Answer] = []
-    with serving(house) as served:
+    with serving(silo_folder) as served:
 
         def ask_all(own: float) -> None:
-            answers.extend(served.ask(plan, round, own) for round in range(plan.rounds))
+            answers.extend(served.ask(plan, round, own) for round in range(plan.steps))
 
         threads = [threading.Thread(target=ask_all, args=(0.1 + 0.1 * (number % 2),)) for number in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert len(answers) == 8 * plan.rounds
+    assert len(answers) == 8 * plan.steps
     assert any(isinstance(answer, NoisyUpdate) for answer in answers)
-    check_that_ledger_covers(house, plan, answers)
+    check_that_ledger_covers(silo_folder, plan, answers)
     told = {refusal(answer) for answer in answers if isinstance(answer, Refusal)}
-    assert told <= {Reason.ROUND_PASSED, Reason.ROUND_ANSWERED}
+    assert told <= {RefusalReason.ROUND_PASSED, RefusalReason.ROUND_ANSWERED}
 
 
 @pytest.mark.parametrize("point", POINTS)
 def test_an_agent_killed_at_any_step_of_a_round_can_only_have_over_charged(
-    house: House, plan_of: MakePlan, point: str
+    silo_folder: SiloFolder, plan_of: MakePlan, point: str
 ) -> None:
-    plan = approved(house, plan_of())
+    plan = approved(silo_folder, plan_of())
     answers: list[Answer] = []
-    with serving(house, "--point", point) as served:
+    with serving(silo_folder, "--point", point) as served:
         answers.append(served.ask(plan, 0))
         try:
             answers.append(parse_answer(served.door(patience=0.1).ask(request(plan, 1))))
         except DoorError:
             assert point != "after-send"
         assert served.process.wait(60) == -signal.SIGKILL
-    with serving(house) as served:
+    with serving(silo_folder) as served:
         again = [served.ask(plan, round) for round in range(3)]
-    check_that_ledger_covers(house, plan, answers + again)
+    check_that_ledger_covers(silo_folder, plan, answers + again)
     assert again[0] == answers[0]
     assert isinstance(again[2], NoisyUpdate)
     if point in ("after-charge", "after-draw", "after-release", "in-store"):
-        assert refusal(again[1]) is Reason.ROUND_LOST
+        assert refusal(again[1]) is RefusalReason.ROUND_LOST
     else:
         assert isinstance(again[1], NoisyUpdate)
 
 
-def test_a_courier_waits_through_a_restart_and_gets_the_answer(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house, "--point", "before-send") as served:
+def test_a_courier_waits_through_a_restart_and_gets_the_answer(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder, "--point", "before-send") as served:
         first = served.ask(plan, 0)
         door = served.door(patience=60)
         answers: list[bytes] = []
         waiting = threading.Thread(target=lambda: answers.append(door.ask(request(plan, 1))))
         waiting.start()
         assert served.process.wait(60) == -signal.SIGKILL
-    with serving(house) as served:
+    with serving(silo_folder) as served:
         waiting.join()
         assert served.door().ask(request(plan, 1)) == answers[0]
         assert served.ask(plan, 0) == first
 
 
-def test_with_a_full_disk_nothing_is_released_and_with_room_again_it_goes_on(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house, "--point", "disk-full") as served:
+def test_with_a_full_disk_nothing_is_released_and_with_room_again_it_goes_on(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder, "--point", "disk-full") as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        assert refusal(served.ask(plan, 1)) is Reason.UNAVAILABLE
-        assert refusal(served.ask(plan, 1)) is Reason.UNAVAILABLE
+        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
+        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
         assert isinstance(served.ask(plan, 2), NoisyUpdate)
-    assert charged_rounds(house, plan) == {0, 2}
+    assert charged_rounds(silo_folder, plan) == {0, 2}
 
 
 def test_a_clock_that_went_back_changes_nothing(
-    house: House, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
+    silo_folder: SiloFolder, plan_of: MakePlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first entries are of the year to come, and the agent's clock is behind them."""
     later = datetime.now(UTC) + timedelta(days=365)
     plan = plan_of()
     with monkeypatch.context() as patched:
         patched.setattr(chain, "datetime", SimpleNamespace(now=lambda zone: later))
-        approved(house, plan)
-        with house.ledger() as ledger:
-            first = Gate(house.records(), ledger).answer(RoundRequest.from_bytes(request(plan, 0)))
-    with serving(house) as served:
+        approved(silo_folder, plan)
+        with silo_folder.ledger() as ledger:
+            first = Gate(silo_folder.records(), ledger).answer(RoundRequest.from_bytes(request(plan, 0)))
+    with serving(silo_folder) as served:
         assert served.ask(plan, 0) == first
-        assert refusal(served.ask(plan, 0, 0.2)) is Reason.ROUND_ANSWERED
+        assert refusal(served.ask(plan, 0, 0.2)) is RefusalReason.ROUND_ANSWERED
         assert isinstance(served.ask(plan, 1), NoisyUpdate)
-    with house.ledger() as ledger:
+    with silo_folder.ledger() as ledger:
         times = [entry.time for entry in ledger.entries()]
     assert max(times) == later.isoformat(timespec="milliseconds")
     assert times[-1] < max(times)
 
 
-def edit(house: House, statement: str) -> None:
+def edit(silo_folder: SiloFolder, statement: str) -> None:
     """Change the ledger as somebody with an editor would."""
-    connection = sqlite3.connect(house.ledger_path)
+    connection = sqlite3.connect(silo_folder.ledger_path)
     connection.executescript(f"DROP TRIGGER entries_stay; DROP TRIGGER entries_rest; {statement}")
     connection.close()
 
@@ -210,15 +217,17 @@ EDITS = [
 
 
 @pytest.mark.parametrize("statement", EDITS)
-def test_an_agent_does_not_start_on_an_edited_ledger(house: House, plan_of: MakePlan, statement: str) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+def test_an_agent_does_not_start_on_an_edited_ledger(
+    silo_folder: SiloFolder, plan_of: MakePlan, statement: str
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         served.ask(plan, 0)
         served.stop()
-    edit(house, statement)
+    edit(silo_folder, statement)
     with pytest.raises(LedgerDamagedError, match="cannot be trusted"):
-        agent.serve(house)
-    command = [str(Path(sys.executable).with_name("ringfence")), "silo", "serve", str(house.folder)]
+        agent.serve(silo_folder)
+    command = [str(Path(sys.executable).with_name("ringfence")), "silo", "serve", str(silo_folder.path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.fullmatch(r"ringfence: The ledger .* cannot be trusted: .*\n", done.stderr)
@@ -226,66 +235,74 @@ def test_an_agent_does_not_start_on_an_edited_ledger(house: House, plan_of: Make
 
 @pytest.mark.parametrize("swap", [Path.unlink, lambda path: path.rename(path.with_suffix(".old"))])
 def test_a_running_agent_whose_ledger_is_taken_away_answers_nothing_more(
-    house: House, plan_of: MakePlan, swap: Callable[[Path], object]
+    silo_folder: SiloFolder, plan_of: MakePlan, swap: Callable[[Path], object]
 ) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        swap(house.ledger_path)
-        assert refusal(served.ask(plan, 1)) is Reason.UNAVAILABLE
+        swap(silo_folder.ledger_path)
+        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
 
 
-def test_a_running_agent_whose_ledger_is_cut_short_answers_nothing_more(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+def test_a_running_agent_whose_ledger_is_cut_short_answers_nothing_more(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        edit(house, EDITS[-1])
-        assert refusal(served.ask(plan, 1)) is Reason.UNAVAILABLE
+        edit(silo_folder, EDITS[-1])
+        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
 
 
-def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
-        assert house.is_served()
-        with pytest.raises(SiloError, match="Another agent serves"):
-            agent.serve(house)
+def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
+        assert silo_folder.is_served()
+        with pytest.raises(SiloError, match="Another process serves"):
+            agent.serve(silo_folder)
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
         assert served.stop() == 0
-    assert not house.is_served()
-    assert not house.socket_path.exists()
+    assert not silo_folder.is_served()
+    assert not silo_folder.socket_path.exists()
 
 
-def test_an_agent_that_was_killed_leaves_no_obstacle(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house):
+def test_an_agent_that_was_killed_leaves_no_obstacle(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder):
         pass  # killed at the end
-    assert house.socket_path.exists()
-    with serving(house) as served:
+    assert silo_folder.socket_path.exists()
+    with serving(silo_folder) as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_an_agent_ends_in_peace_when_told_to(house: House, end: signal.Signals) -> None:
-    with serving(house) as served:
+def test_an_agent_ends_in_peace_when_told_to(silo_folder: SiloFolder, end: signal.Signals) -> None:
+    with serving(silo_folder) as served:
         served.process.send_signal(end)
         assert served.process.wait(60) == 0
         assert served.output().count("\n") == 1
 
 
-def test_a_bug_behind_the_door_is_a_refusal_without_a_word_about_records(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house, "--point", "bug") as served:
+def test_a_bug_behind_the_door_is_a_refusal_without_a_word_about_records(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder, "--point", "bug") as served:
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
-        assert refusal(served.ask(plan, 1)) is Reason.UNAVAILABLE
-        assert refusal(served.ask(plan, 1)) is Reason.ROUND_LOST
+        assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
+        assert refusal(served.ask(plan, 1)) is RefusalReason.ROUND_LOST
         assert "ValueError" in served.output()
         assert "patient" not in served.output()
         assert "Traceback" not in served.output()
 
 
-def test_what_the_agent_prints_holds_no_record_no_weight_and_no_request(house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+def test_what_the_agent_prints_holds_no_record_no_weight_and_no_request(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         for round in range(3):
             served.ask(plan, round, 0.123456789)
         with pytest.raises(DoorError):
@@ -294,7 +311,7 @@ def test_what_the_agent_prints_holds_no_record_no_weight_and_no_request(house: H
         assert re.fullmatch(r"is served at unix:\S+\n", served.output())
 
 
-def test_an_agent_needs_neither_jax_nor_pandas_nor_an_engine(house: House) -> None:
+def test_an_agent_needs_neither_jax_nor_pandas_nor_an_engine(silo_folder: SiloFolder) -> None:
     code = "import sys; import ringfence.silo.agent; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"jax", "pandas", "sklearn", "matplotlib", "nvflare", "flwr", "typer", "rich"} & set(loaded)

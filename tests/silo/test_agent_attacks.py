@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.core.result import Ok
 
-from ringfence.audit.adversary import forged_request, hostile_bodies, hostile_weights
 from ringfence.protocol.domain import Ball
-from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, parse_answer
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.messages import NoisyUpdate, Refusal, RefusalReason, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.silo.agent import SMALL_REQUEST, Agent
 from ringfence.silo.gate import Gate
-from tests.silo.agents import Served, approved, make_house, request, serving
+from tests.hostile_server import forged_request, hostile_bodies, hostile_weights
+from tests.silo.agents import Served, approved, make_silo_folder, request, serving
 from tests.support import MakePlan, refusal
 
 NOT_A_REQUEST = b'{"error":"This is not a round\'s request."}'
@@ -30,11 +32,11 @@ class Caller:
     """Sends what it likes to a port, with the token or without."""
 
     def __init__(self, served: Served) -> None:
-        self.port = served.door()._port
-        self.token = served.house.token()
+        self.port = int(served.door().address.rpartition(":")[2])
+        self.token = served.silo_folder.token()
 
     def send(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         headers = {"Authorization": f"Bearer {self.token}", **headers}
         try:
             connection.request(method, path, body, {name: value for name, value in headers.items() if value})
@@ -48,7 +50,7 @@ class Caller:
 
     def raw(self, content: bytes, *, finish: bool = True) -> bytes:
         """Send bytes as they are, and return all that comes back until the agent closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
             connection.sendall(content)
             if finish:
                 connection.shutdown(socket.SHUT_WR)
@@ -58,13 +60,20 @@ class Caller:
             return reply
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    house = make_house(tmp_path_factory.mktemp("silo"), epsilon=50.0)
-    with serving(house, "--port", "0", "--seconds", "1.5") as running:
+@contextmanager
+def surviving(folder: Path, *options: str) -> Iterator[Served]:
+    """Serve a silo that must be there at the end as it was in the beginning, and have complained about nothing."""
+    silo_folder = make_silo_folder(folder, epsilon=50.0)
+    with serving(silo_folder, "--port", "0", *options) as running:
         yield running
         assert running.process.poll() is None, "the agent did not survive"
         assert running.output().count("\n") == 1, running.output()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with surviving(tmp_path_factory.mktemp("silo")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -74,7 +83,7 @@ def caller(served: Served) -> Caller:
 
 @pytest.fixture
 def plan(served: Served, plan_of: MakePlan) -> Plan:
-    return approved(served.house, plan_of())
+    return approved(served.silo_folder, plan_of())
 
 
 def head(caller: Caller, *lines: str) -> bytes:
@@ -82,13 +91,13 @@ def head(caller: Caller, *lines: str) -> bytes:
     return "\r\n".join([*first, "", ""]).encode()
 
 
-def spent(served: Served) -> float:
-    with served.house.ledger() as ledger:
+def spent(served: Served) -> tuple[Guarantee, ...]:
+    with served.silo_folder.ledger() as ledger:
         return ledger.account().spent()
 
 
 def charged_rounds(served: Served, plan: Plan) -> set[int]:
-    with served.house.ledger() as ledger:
+    with served.silo_folder.ledger() as ledger:
         return set(ledger.account().plans[plan.digest()].rounds)
 
 
@@ -125,19 +134,19 @@ def test_what_is_not_a_request_gets_the_same_sentence_whatever_it_is(caller: Cal
 def test_weights_that_do_not_fit_the_plan_are_refused_and_cost_nothing(
     caller: Caller, served: Served, plan_of: MakePlan, fault: str
 ) -> None:
-    plan = approved(served.house, plan_of(domain=Ball(radius=10.0)))
+    plan = approved(served.silo_folder, plan_of(domain=Ball(radius=10.0)))
     before = spent(served)
     status, body = caller.post(forged_request(plan.digest(), 0, hostile_weights(plan.dimension)[fault]))
     assert status == 200
     wrong_length = len(hostile_weights(plan.dimension)[fault]) != plan.dimension
-    assert refusal(parse_answer(body)) is (Reason.MALFORMED if wrong_length else Reason.OUTSIDE_DOMAIN)
+    assert refusal(parse_answer(body)) is (RefusalReason.MALFORMED if wrong_length else RefusalReason.OUTSIDE_DOMAIN)
     assert spent(served) == before
 
 
 def test_a_digest_that_nobody_approved_is_refused(caller: Caller, plan: Plan) -> None:
     content = json.loads(request(plan, 0))
     content["plan"] = "0" * 64
-    assert refusal(parse_answer(caller.post(json.dumps(content).encode())[1])) is Reason.NOT_APPROVED
+    assert refusal(parse_answer(caller.post(json.dumps(content).encode())[1])) is RefusalReason.NOT_APPROVED
 
 
 def test_replays_get_the_same_bytes_and_other_weights_get_none(caller: Caller, served: Served, plan: Plan) -> None:
@@ -146,7 +155,7 @@ def test_replays_get_the_same_bytes_and_other_weights_get_none(caller: Caller, s
     before = spent(served)
     for _ in range(3):
         assert caller.post(request(plan, 0)) == first
-    assert refusal(parse_answer(caller.post(request(plan, 0, 0.2))[1])) is Reason.ROUND_ANSWERED
+    assert refusal(parse_answer(caller.post(request(plan, 0, 0.2))[1])) is RefusalReason.ROUND_ANSWERED
     assert spent(served) == before
 
 
@@ -169,14 +178,17 @@ def test_a_truncated_body_is_no_request_and_costs_nothing(caller: Caller, served
     assert isinstance(parse_answer(caller.post(body)[1]), NoisyUpdate)
 
 
-def test_a_body_that_comes_drop_by_drop_is_given_up(caller: Caller, served: Served, plan: Plan) -> None:
-    body = request(plan, 0)
-    begun = time.monotonic()
-    reply = caller.raw(head(caller, f"Content-Length: {len(body)}") + body[:10], finish=False)
-    assert reply.startswith(b"HTTP/1.1 408 ")
-    silent = caller.raw(b"POST /answer HTTP/1.1\r\nHost: loc", finish=False)
-    assert silent == b""
-    assert time.monotonic() - begun > 2
+def test_a_body_that_comes_drop_by_drop_is_given_up(plan_of: MakePlan, tmp_path: Path) -> None:
+    """By an agent of its own, less patient than others: on a slow machine those must not be given up on."""
+    with surviving(tmp_path, "--seconds", "1.5") as impatient:
+        caller = Caller(impatient)
+        body = request(approved(impatient.silo_folder, plan_of()), 0)
+        begun = time.monotonic()
+        reply = caller.raw(head(caller, f"Content-Length: {len(body)}") + body[:10], finish=False)
+        assert reply.startswith(b"HTTP/1.1 408 ")
+        silent = caller.raw(b"POST /answer HTTP/1.1\r\nHost: loc", finish=False)
+        assert silent == b""
+        assert time.monotonic() - begun > 2
 
 
 def test_while_some_are_slow_others_are_answered(caller: Caller, plan: Plan) -> None:
@@ -268,7 +280,7 @@ def test_the_openapi_schema_shows_the_protocol_and_nothing_of_the_silo(caller: C
     status, body, _ = caller.send("GET", "/openapi.json")
     assert status == 200
     assert set(json.loads(body)["paths"]) == {"/answer", "/health"}
-    for secret in ("clinic", str(served.house.folder), caller.token, "ill"):
+    for secret in ("clinic", str(served.silo_folder.path), caller.token, "ill"):
         assert f'"{secret}"' not in body.decode()
 
 

@@ -7,17 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
 from ringfence.errors import ApprovalError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
 from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.messages import NoisyUpdate, Reason
+from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
-from tests.support import MakePlan, about_moments, ask, ask_all, refusal, watch_draws
+from tests.support import (
+    MakePlan,
+    about_moments,
+    ask,
+    ask_all,
+    own_terms,
+    refusal,
+    renoised,
+    spent,
+    watch_draws,
+)
 
 PHASES = Localized(smoothness=1.0, phases=(Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8)))
 
@@ -42,21 +52,20 @@ def plan_kind(request: pytest.FixtureRequest, plan_of: MakePlan) -> Make:
     return lambda **changes: plan_of(**{**KINDS[request.param], **changes})
 
 
-def weaker(plan: Plan, **factors: float) -> Plan:
-    terms = plan.silos[0]
-    noises = {name: getattr(terms, name) * factor for name, factor in factors.items()}
-    return plan.model_copy(update={"silos": (terms.model_copy(update=noises),)})
+def weaker(plan: Plan, factor: float, number: int) -> Plan:
+    return renoised(plan, number=number, sigma=factor * own_terms(plan, number).sigma)
 
 
-def test_a_plan_whose_noise_does_not_deliver_its_claim_is_not_approved(gate: Gate, plan_kind: Make) -> None:
+def test_a_plan_whose_noise_does_not_deliver_its_claim_in_any_stage_is_not_approved(
+    gate: Gate, plan_kind: Make
+) -> None:
     plan = plan_kind()
-    with pytest.raises(ApprovalError, match="noise gives epsilon"):
-        gate.approve(weaker(plan, sigma=0.999))
-    if plan.survey:
+    for number, stage in enumerate(plan.stages):
         with pytest.raises(ApprovalError, match="noise gives epsilon"):
-            gate.approve(weaker(plan, survey_sigma=0.9))
+            gate.approve(weaker(plan, 0.999 if stage.question.trains else 0.9, number))
+    if not plan.stages[0].question.trains:
         with pytest.raises(ApprovalError, match="noise gives epsilon"):
-            gate.approve(weaker(about_moments(plan), survey_sigma=0.9))
+            gate.approve(weaker(about_moments(plan), 0.9, 0))
     gate.approve(plan)
 
 
@@ -64,20 +73,20 @@ def test_all_rounds_together_cost_the_claim_and_hardly_less(gate: Gate, ledger: 
     plan = plan_kind(epsilon=1.4)
     gate.approve(plan)
     ask_all(gate, plan)
-    assert ledger.account().spent() == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
-    assert 0.999 * 1.4 < ledger.account().spent() <= 1.4
+    assert spent(ledger) == accountant.epsilon(plan_events(plan, plan.silos[0]), 1e-6)
+    assert 0.999 * 1.4 < spent(ledger) <= 1.4
 
 
 def test_at_no_time_was_more_spent_than_reserved(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
     plan = plan_kind()
     gate.approve(plan)
     reserved = accountant.epsilon(ledger.account().reserved(), 1e-6)
-    spent = [0.0]
-    for round in range(plan.exchanges):
+    costs = [0.0]
+    for round in range(plan.rounds):
         assert isinstance(ask(gate, plan, round), NoisyUpdate)
-        spent.append(ledger.account().spent())
-    assert spent == sorted(spent)
-    assert spent[-1] == reserved == accountant.epsilon(ledger.account().reserved(), 1e-6)
+        costs.append(spent(ledger))
+    assert costs == sorted(costs)
+    assert costs[-1] == reserved == accountant.epsilon(ledger.account().reserved(), 1e-6)
 
 
 def test_a_plan_beyond_the_budget_is_not_approved_and_leaves_no_trace(
@@ -108,11 +117,12 @@ def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, p
     charged = ledger.account().charged()
     gate.end(plan)
     assert ledger.account().reserved() == ledger.account().charged() == charged
-    assert refusal(ask(gate, plan, 2)) is Reason.REVOKED
+    assert refusal(ask(gate, plan, 2)) is RefusalReason.REVOKED
     summary = summarise(ledger.path)
-    assert summary["spent"] == ledger.account().spent()
-    assert summary["reserved"] == 0.0
-    assert summary["plans"][0]["rounds"] == plan.exchanges
+    (told,) = summary["costs"]
+    assert told["spent"] == spent(ledger)
+    assert told["reserved"] == 0.0
+    assert summary["plans"][0]["rounds"] == plan.rounds
 
 
 def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothing_for_them(
@@ -121,24 +131,24 @@ def test_a_plan_that_ended_and_runs_again_repeats_its_answers_and_charges_nothin
     plan = plan_kind()
     gate.approve(plan)
     answers = [ask(gate, plan, round).to_bytes() for round in range(3)]
-    spent = ledger.account().spent()
+    before = ledger.account().spent()
     gate.end(plan)
     restarted = Gate(records, ledger)
     restarted.approve(plan)
     assert [ask(restarted, plan, round).to_bytes() for round in range(3)] == answers
-    assert ledger.account().spent() == spent
+    assert ledger.account().spent() == before
     assert len(ledger.account().plans[plan.digest()].rounds) == 3
     # The rest is new, and all rounds of both runs together cost what the plan claims: once.
     drawn = watch_draws(monkeypatch)
-    ask_all(restarted, plan, range(3, plan.exchanges))
-    assert len(drawn) == plan.exchanges - 3
-    assert 0.999 < ledger.account().spent() <= 1.0
+    ask_all(restarted, plan, range(3, plan.rounds))
+    assert len(drawn) == plan.rounds - 3
+    assert 0.999 < spent(ledger) <= 1.0
     gate.end(plan)
     entries = len(ledger.entries())
     gate.approve(plan)
     assert [ask(gate, plan, round).to_bytes() for round in range(3)] == answers
     assert len(ledger.entries()) == entries + 1
-    assert [entry.kind for entry in ledger.entries()].count("charged") == plan.exchanges
+    assert [entry.kind for entry in ledger.entries()].count("charged") == plan.rounds
 
 
 def test_one_pass_that_ended_and_goes_on_never_uses_a_record_again(
@@ -163,7 +173,7 @@ def test_plans_of_all_kinds_on_one_data_set_compose_exactly(gate: Gate, ledger: 
         ask_all(gate, plan)
     shifts = [accountant.as_one_gaussian(plan_events(plan, plan.silos[0])) or math.nan for plan in plans]
     assert accountant.as_one_gaussian(ledger.account().charged()) == pytest.approx(math.hypot(*shifts), rel=1e-9)
-    assert 0.8 < ledger.account().spent() < 0.8 * len(plans)
+    assert 0.8 < spent(ledger) < 0.8 * len(plans)
 
 
 def test_sampled_and_other_plans_compose_exactly_too(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
@@ -172,17 +182,17 @@ def test_sampled_and_other_plans_compose_exactly_too(gate: Gate, ledger: Ledger,
         gate.approve(plan)
         ask_all(gate, plan)
     events = [event for plan in plans for event in plan_events(plan, plan.silos[0])]
-    assert ledger.account().spent() == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
-    assert 0.6 < ledger.account().spent() < 1.8
+    assert spent(ledger) == pytest.approx(accountant.epsilon(events, 1e-6), rel=1e-9)
+    assert 0.6 < spent(ledger) < 1.8
 
 
-def test_there_is_no_round_beyond_the_exchanges_of_any_kind(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
+def test_there_is_no_round_beyond_the_last_of_any_kind(gate: Gate, ledger: Ledger, plan_kind: Make) -> None:
     plan = plan_kind()
     gate.approve(plan)
-    for beyond in (plan.exchanges, plan.exchanges + 1, 2**53):
-        assert refusal(ask(gate, plan, beyond)) is Reason.ROUND_OUT_OF_RANGE
+    for beyond in (plan.rounds, plan.rounds + 1, 2**53):
+        assert refusal(ask(gate, plan, beyond)) is RefusalReason.ROUND_OUT_OF_RANGE
     assert ledger.account().charged() == []
-    ask_all(gate, plan, [plan.exchanges - 1])
+    ask_all(gate, plan, [plan.rounds - 1])
 
 
 def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
@@ -192,9 +202,9 @@ def test_a_lowered_budget_stops_every_kind_until_it_is_approved_again(
     gate.approve(plan)
     ask_all(gate, plan, [0])
     ledger.grant(Budget(0.5, 1e-6))
-    assert refusal(ask(gate, plan, 1)) is Reason.BUDGET
+    assert refusal(ask(gate, plan, 1)) is RefusalReason.BUDGET
     with pytest.raises(ApprovalError, match="more than its budget"):
         gate.approve(plan)
     ledger.grant(Budget(0.95, 1e-6))
     gate.approve(plan)
-    ask_all(gate, plan, range(1, plan.exchanges))
+    ask_all(gate, plan, range(1, plan.rounds))

@@ -11,40 +11,41 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ringfence.errors import CertificateError
-from ringfence.protocol.certificate import Certificate
+from ringfence.protocol.certificate import Certificate, SignedCertificate
+from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.plan import Plan
-from ringfence.report.verify import verify
+from ringfence.shuffle.sealing import verifying_key
 from ringfence.silo.certificate import certify
-from ringfence.silo.chain import GENESIS, entry_hash
 from ringfence.silo.decisions import approve_plan, end_plan, set_budget
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
-from ringfence.silo.ledger import Budget
-from ringfence.silo.sealed import public_key
-from tests.silo.agents import make_house
-from tests.support import MakePlan, ask
+from ringfence.silo.ledger import GENESIS, Budget
+from ringfence.storage.chain import entry_hash
+from ringfence.verification import verify
+from tests.silo.agents import make_silo_folder
+from tests.support import MakePlan, ask, spent
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> House:
-    return make_house(tmp_path)
+def silo_folder(tmp_path: Path) -> SiloFolder:
+    return make_silo_folder(tmp_path)
 
 
-def run(house: House, plan: Plan, *rounds: int) -> list[NoisyUpdate]:
+def run(silo_folder: SiloFolder, plan: Plan, *rounds: int) -> list[NoisyUpdate]:
     """Approve a plan and answer rounds of it."""
-    approve_plan(house, plan)
-    with house.ledger() as ledger:
-        gate = Gate(house.records(), ledger)
+    approve_plan(silo_folder, plan)
+    with silo_folder.ledger() as ledger:
+        gate = Gate(silo_folder.records(), ledger)
         answers = [ask(gate, plan, round) for round in rounds]
         return [answer for answer in answers if isinstance(answer, NoisyUpdate)]
 
 
 @pytest.fixture
-def certificate(house: House, plan_of: MakePlan) -> Certificate:
-    run(house, plan_of(epsilon=0.5, rounds=3), 0, 1, 1, 2)
-    run(house, plan_of(epsilon=0.5, sampling="fixed", rounds=3), 0, 2)
-    return certify(house)
+def certificate(silo_folder: SiloFolder, plan_of: MakePlan) -> SignedCertificate:
+    run(silo_folder, plan_of(epsilon=0.5, rounds=3), 0, 1, 1, 2)
+    run(silo_folder, plan_of(epsilon=0.5, sampling="fixed", rounds=3), 0, 2)
+    return certify(silo_folder)
 
 
 @pytest.mark.parametrize(
@@ -60,48 +61,53 @@ def certificate(house: House, plan_of: MakePlan) -> Certificate:
     ],
 )
 def test_a_certificate_of_any_kind_of_plan_passes_and_states_what_the_ledger_does(
-    house: House, plan_of: MakePlan, changes: dict[str, Any]
+    silo_folder: SiloFolder, plan_of: MakePlan, changes: dict[str, Any]
 ) -> None:
     plan = plan_of(**changes)
-    released = run(house, plan, 0, 1, 3)
-    finding = verify(certify(house).to_file(), key=public_key(house.key()))
-    with house.ledger() as ledger:
-        assert finding.epsilon == pytest.approx(ledger.account().spent(), rel=1e-9)
+    released = run(silo_folder, plan, 0, 1, 3)
+    finding = verify(certify(silo_folder).to_file(), key=verifying_key(silo_folder.key()))
+    (proved,) = finding.spent
+    with silo_folder.ledger() as ledger:
+        assert proved.epsilon == pytest.approx(spent(ledger), rel=1e-9)
+    assert (proved.delta, proved.against) == (1e-6, "anyone")
     assert finding.charged == finding.released == len(released) == 3
-    assert (finding.silo, finding.plans, finding.budget) == ("clinic", 1, (2.0, 1e-6, 2.0))
+    assert (finding.silo, finding.plans) == ("clinic", 1)
+    assert finding.budget == (Guarantee(epsilon=2.0, delta=1e-6, against="anyone"),)
     assert "What is not proved" in finding.text()
 
 
-def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(house: House, plan_of: MakePlan) -> None:
+def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
     plan = plan_of(epsilon=1.0)
-    run(house, plan, 0, 1)
-    end_plan(house, plan.digest(), revoke=True)
-    run(house, plan_of(epsilon=1.2), 0, 0, 7)
-    set_budget(house, Budget(1.9, 1e-6))
-    set_budget(house, Budget(3.0, 1e-5))
-    run(house, plan, 1, 2)
-    finding = verify(certify(house).to_file())
+    run(silo_folder, plan, 0, 1)
+    end_plan(silo_folder, plan.digest(), revoke=True)
+    run(silo_folder, plan_of(epsilon=1.2), 0, 0, 7)
+    set_budget(silo_folder, Budget(1.9, 1e-6))
+    set_budget(silo_folder, Budget(3.0, 1e-5))
+    run(silo_folder, plan, 1, 2)
+    finding = verify(certify(silo_folder).to_file())
     assert finding.charged == finding.released == 4
-    assert finding.delta == 1e-5
+    assert {(told.delta, told.against) for told in (*finding.spent, *finding.budget)} == {(1e-5, "anyone")}
 
 
-def test_an_empty_ledger_has_a_certificate_of_nothing(house: House) -> None:
-    assert verify(certify(house).to_file()).epsilon == 0.0
+def test_an_empty_ledger_has_a_certificate_of_nothing(silo_folder: SiloFolder) -> None:
+    assert verify(certify(silo_folder).to_file()).spent == (Guarantee(epsilon=0.0, delta=1e-6, against="anyone"),)
 
 
-def test_released_vectors_stand_in_it_by_hash_and_no_record_does(house: House, plan_of: MakePlan) -> None:
-    (update,) = run(house, plan_of(), 0)
-    content = certify(house).to_file().decode()
+def test_released_vectors_stand_in_it_by_hash_and_no_record_does(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    (update,) = run(silo_folder, plan_of(), 0)
+    content = certify(silo_folder).to_file().decode()
     assert hashlib.sha256(update.to_bytes()).hexdigest() in content
     assert update.vector not in content
-    rows = Path(house.settings.data_file).read_text().splitlines()[1:]
+    rows = Path(silo_folder.settings.data_file).read_text().splitlines()[1:]
     assert not any(cell in content for row in rows for cell in row.split(",")[:3])
 
 
-def test_a_byte_changed_anywhere_makes_it_fail(certificate: Certificate) -> None:
+def test_a_byte_changed_anywhere_makes_it_fail(certificate: SignedCertificate) -> None:
     content = certificate.to_file()
     verify(content)
-    random = np.random.default_rng()
+    random = np.random.default_rng(0)
     for place in random.choice(len(content), size=150, replace=False):
         changed = bytearray(content)
         changed[place] = random.choice([byte for byte in b'0123456789abcdef" ,}' if byte != content[place]])
@@ -112,23 +118,23 @@ def test_a_byte_changed_anywhere_makes_it_fail(certificate: Certificate) -> None
             verify(other)
 
 
-def forge(certificate: Certificate, change: Callable[[dict[str, Any]], None]) -> bytes:
+def forge(certificate: SignedCertificate, change: Callable[[dict[str, Any]], None]) -> bytes:
     """Change the content, then mend the chain and sign it all with a key of the forger's own."""
-    content = json.loads(certificate.canonical())
+    content = json.loads(certificate.certificate.content)
     change(content)
     previous = GENESIS
     for number, entry in enumerate(content["entries"], start=1):
         entry["number"] = number
         if entry["plan"]:
-            entry["payload"] = Plan.model_validate(entry["plan"], strict=False).digest()
+            entry["payload"] = hashlib.sha256(entry["plan"].encode()).hexdigest()
         entry["hash"] = previous = entry_hash(
             previous, number, entry["time"], entry["kind"], entry["body"], entry["payload"]
         )
     content["head"] = previous
     key = Ed25519PrivateKey.generate()
     content["public_key"] = key.public_key().public_bytes_raw().hex()
-    unsigned = Certificate.model_validate_json(json.dumps(content))
-    return unsigned.model_copy(update={"signature": key.sign(unsigned.signed_bytes()).hex()}).to_file()
+    forged = Certificate.model_validate_json(json.dumps(content))
+    return SignedCertificate(forged, forged.signed_bytes(), key.sign(forged.signed_bytes()).hex()).to_file()
 
 
 def entries(content: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -137,6 +143,10 @@ def entries(content: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 def drop(kind: str) -> Callable[[dict[str, Any]], None]:
     return lambda content: content["entries"].remove(entries(content, kind)[0])
+
+
+def put_last(kind: str) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["entries"].sort(key=lambda entry: entry["kind"] == kind)
 
 
 def repeat(kind: str) -> Callable[[dict[str, Any]], None]:
@@ -153,51 +163,81 @@ def edit(kind: str, old: str, new: str) -> Callable[[dict[str, Any]], None]:
 
 
 def more_noise(content: dict[str, Any]) -> None:
-    entries(content, "approved")[0]["plan"]["silos"][0]["sigma"] *= 2
+    entry = entries(content, "approved")[0]
+    plan = json.loads(entry["plan"])
+    plan["silos"][0]["stages"][0]["sigma"] *= 2
+    entry["plan"] = json.dumps(plan)
+
+
+def state(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["spent"][0].update(changes)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda content: content.update(epsilon=0.01), "states epsilon 0.01, but its charges come to"),
-        (lambda content: content.update(delta=1e-3), "delta is not the one of the budget"),
+        (state(epsilon=0.01), "states epsilon 0.01, but its charges come to"),
+        (state(delta=1e-3), "delta is not the one of the budget"),
+        (state(against="server"), "leaves out what its charges come to"),
         (lambda content: content.update(released=1), "counts"),
         (lambda content: content.update(silo="other"), "another silo's"),
         (drop("charged"), "released without having been charged"),
         (drop("approved"), "not approved at that time"),
         (drop("opened"), "opened once, by its first entry"),
-        (drop("budget"), "more was promised|delta"),
+        (drop("budget"), "more was promised"),
+        (put_last("budget"), "more was promised"),
         (repeat("charged"), "did not have this round"),
         (repeat("released"), "released twice"),
         (edit("charged", '"shift":', '"shift":1'), "not what the plan's round costs"),
         (edit("budget", '"epsilon":2.0', '"epsilon":0.1'), "more was promised"),
         (edit("charged", '"round":2', '"round":"x"'), "cannot be read"),
+        (edit("budget", '"format":2', '"format":3'), r"entry 2 .* format 3, .* up to 2: install a newer version"),
+        (edit("charged", '"round":2', '"format":2,"round":2'), r"format 2, .* up to 1: install a newer version"),
         (more_noise, "not what the plan costs"),
     ],
 )
 def test_a_forger_who_mends_chain_and_signature_is_found_by_what_does_not_fit(
-    certificate: Certificate, change: Callable[[dict[str, Any]], None], says: str
+    certificate: SignedCertificate, change: Callable[[dict[str, Any]], None], says: str
 ) -> None:
     with pytest.raises(CertificateError, match=says):
         verify(forge(certificate, change))
 
 
-def test_only_the_key_from_another_source_tells_whose_certificate_it_is(house: House, certificate: Certificate) -> None:
+def test_what_is_allowed_and_spent_is_proved_against_each_observer_and_none_can_be_left_out(
+    silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    set_budget(silo_folder, Budget(2.0, 1e-6, anyone=3.0))
+    run(silo_folder, plan_of(), 0, 1)
+    signed = certify(silo_folder)
+    finding = verify(signed.to_file())
+    assert [told.against for told in finding.spent] == [told.against for told in finding.budget] == ["server", "anyone"]
+    assert [told.epsilon for told in finding.budget] == [2.0, 3.0]
+    for place in (0, 1):
+        forged = forge(signed, lambda content, place=place: content["spent"].pop(place))  # type: ignore[misc]
+        with pytest.raises(CertificateError, match="leaves out what its charges come to"):
+            verify(forged)
+
+
+def test_only_the_key_from_another_source_tells_whose_certificate_it_is(
+    silo_folder: SiloFolder, certificate: SignedCertificate
+) -> None:
     forged = forge(certificate, lambda content: None)
     assert "ask the silo by another way" in verify(forged).text()
     with pytest.raises(CertificateError, match="not the one that you named"):
-        verify(forged, key=public_key(house.key()))
-    assert "by the key that you named" in verify(certificate.to_file(), key=public_key(house.key())).text()
+        verify(forged, key=verifying_key(silo_folder.key()))
+    assert "by the key that you named" in verify(certificate.to_file(), key=verifying_key(silo_folder.key())).text()
 
 
-def test_a_signature_is_not_taken_from_another_certificate(house: House, certificate: Certificate) -> None:
-    other = certify(house).model_copy(update={"issued": "2020-01-01T00:00:00+00:00"})
+def test_a_signature_is_not_taken_from_another_certificate(
+    silo_folder: SiloFolder, certificate: SignedCertificate
+) -> None:
+    other = certificate.certificate.model_copy(update={"issued": "2020-01-01T00:00:00+00:00"})
     with pytest.raises(CertificateError, match="signature does not fit"):
-        verify(other.to_file())
+        verify(SignedCertificate(other, other.signed_bytes(), certificate.signature).to_file())
 
 
-def test_asking_in_vain_is_certified_too(house: House, plan_of: MakePlan) -> None:
+def test_asking_in_vain_is_certified_too(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
     plan = plan_of()
-    with house.ledger() as ledger:
-        Gate(house.records(), ledger).answer(RoundRequest.at(plan.digest(), 0, np.zeros(plan.dimension)))
-    assert verify(certify(house).to_file()).entries == 3
+    with silo_folder.ledger() as ledger:
+        Gate(silo_folder.records(), ledger).answer(RoundRequest.at(plan.digest(), 0, np.zeros(plan.dimension)))
+    assert verify(certify(silo_folder).to_file()).entries == 3

@@ -21,26 +21,28 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events, task_event
+from ringfence.accounting.events import Event, seen_by
 from ringfence.errors import ApprovalError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import Event, as_seen_alone
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.protocol.messages import Answer, Reason, Refusal, RoundRequest
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.guarantee import Observer, against
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
-from ringfence.protocol.shuffle import Keys
 from ringfence.shuffle import sealing
+from ringfence.shuffle.sealing import verifying_key
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
-from ringfence.silo.sealed import public_key
 from tests.generated import examples
-from tests.shuffle.mixed import NAMES, make_mixed, records_of, schema_of
+from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.silo.accidents import MOMENTS, STEPS, full_disk, power_cut
 
 DELTA = 1e-6
-BUDGETS = [Budget(0.6, DELTA), Budget(0.6, 1e-5), Budget(1.4, DELTA), Budget(1.4, DELTA, 3.0)]
+BUDGETS = [Budget(0.6, DELTA), Budget(0.6, 1e-5), Budget(1.4, DELTA), Budget(1.4, DELTA, anyone=3.0)]
 """Room for one plan, or for several; two pairs differ in delta alone, or in what is allowed without the shuffler."""
 
 WEIGHTS = [0.0, 0.1]
@@ -64,15 +66,15 @@ def records() -> Records:
 def plan_of(kind: str) -> Plan:
     schema, clinic = schema_of(2), Member("clinic", 40, 0.5, DELTA)
     if kind == "shuffled":
-        silos = {name: public_key(KEY if name == "clinic" else sealing.new_key()) for name in NAMES}
+        silos = {name: verifying_key(KEY if name == "clinic" else sealing.new_key()) for name in NAMES}
         server, shuffler = (sealing.public_key(sealing.new_key()) for _ in range(2))
-        keys = Keys(server=server, shuffler=shuffler, silos=silos)
-        return make_mixed(schema, keys, dict.fromkeys(NAMES, 40), epsilon=0.5)
+        keys = PublicKeys(server=server, shuffler=shuffler, silos=silos)
+        return make_shuffled_plan(schema, keys, dict.fromkeys(NAMES, 40), epsilon=0.5)
     if kind == "surveyed":
-        return make_plan(schema, [clinic], rounds=2, survey=True)
+        return make_plan(schema, [clinic], PlanRequest(rounds=2, survey=True))
     if kind == "correlated":
-        return make_plan(schema, [clinic], rounds=3, survey=False, sampling="one-pass", correlation=0.5)
-    return make_plan(schema, [clinic], rounds=3, survey=False)
+        return make_plan(schema, [clinic], PlanRequest(rounds=3, survey=False, sampling="one-pass", correlation=0.5))
+    return make_plan(schema, [clinic], PlanRequest(rounds=3, survey=False))
 
 
 def own_terms(plan: Plan) -> SiloTerms:
@@ -81,10 +83,18 @@ def own_terms(plan: Plan) -> SiloTerms:
     return terms
 
 
-def costs(events: Iterable[tuple[Event, int]], delta: float) -> tuple[float, float]:
-    """Return what the events cost through a shuffler, and without one."""
+OBSERVERS: tuple[Observer, ...] = ("server", "anyone")
+"""The two views: of a server that does not work together with the shuffler, and of everybody together."""
+
+
+def costs(events: Iterable[tuple[Event, int]], delta: float) -> dict[Observer, float]:
+    """Return what the events cost in either view."""
     together = tuple(events)
-    return _cost(together, delta), _cost(tuple(as_seen_alone(list(together))), delta)
+    return {observer: _cost(tuple(seen_by(observer, together)), delta) for observer in OBSERVERS}
+
+
+def limit(budget: Budget, observer: Observer) -> float:
+    return against(budget.limits, observer).epsilon
 
 
 @cache
@@ -106,11 +116,12 @@ class Approval:
     def events(self, rounds: Iterable[int]) -> list[tuple[Event, int]]:
         """Return the events of charged rounds, in the order in which they were charged."""
         chosen, terms, found = set(rounds), own_terms(self.plan), []
-        answered = 0
+        answered = [0] * len(self.plan.stages)
         for round in self.charged:
+            stage = self.plan.place(round).number
             if round in chosen:
-                found.append((task_event(self.plan, terms, task(self.plan, terms, round, answered)), 1))
-            answered += round >= self.plan.preliminaries
+                found.append((task_event(self.plan, terms, task(self.plan, terms, round, answered[stage])), 1))
+            answered[stage] += 1
         return found
 
     def reserved(self) -> list[tuple[Event, int]]:
@@ -147,8 +158,8 @@ class SiloMachine(RuleBasedStateMachine):
         plan = plan_of(kind)
         others = [approval.reserved() for name, approval in self.approvals.items() if name != kind]
         together = [*chain.from_iterable(others), *plan_events(plan, own_terms(plan))]
-        shuffled, alone = costs(together, self.budget.delta)
-        return shuffled <= self.budget.epsilon and alone <= self.budget.most_alone
+        found = costs(together, self.budget.delta)
+        return all(found[observer] <= limit(self.budget, observer) for observer in OBSERVERS)
 
     def is_decided(self, what: str, kind: str, budget: Budget) -> None:
         if what == "approved":
@@ -159,8 +170,8 @@ class SiloMachine(RuleBasedStateMachine):
         elif what == "revoked":
             self.approvals[kind].state = "revoked"
         else:
-            lower = budget.epsilon < self.budget.epsilon or budget.delta < self.budget.delta
-            if lower or budget.most_alone < self.budget.most_alone:
+            lower = any(limit(budget, observer) < limit(self.budget, observer) for observer in OBSERVERS)
+            if lower or budget.delta < self.budget.delta:
                 for approval in self.approvals.values():
                     approval.covered = False
             self.budget = budget
@@ -191,30 +202,30 @@ class SiloMachine(RuleBasedStateMachine):
     def ask(self, side: int, plan: Plan, round: int, at: float) -> Answer:
         return self.gates[side].answer(RoundRequest.at(plan.digest(), round, np.full(plan.dimension, at)))
 
-    def verdict(self, kind: str, round: int, at: float) -> Reason | Literal["stored", "new"]:
+    def verdict(self, kind: str, round: int, at: float) -> RefusalReason | Literal["stored", "new"]:
         """Say what must come back."""
         approval = self.approvals.get(kind)
         if approval is None:
-            return Reason.NOT_APPROVED
+            return RefusalReason.NOT_APPROVED
         if approval.state == "revoked":
-            return Reason.REVOKED
+            return RefusalReason.REVOKED
         if round in approval.charged:
             if approval.charged[round] != at:
-                return Reason.ROUND_ANSWERED
-            return "stored" if round in approval.stored else Reason.ROUND_LOST
+                return RefusalReason.ROUND_ANSWERED
+            return "stored" if round in approval.stored else RefusalReason.ROUND_LOST
         if approval.state == "finished":
-            return Reason.REVOKED
+            return RefusalReason.REVOKED
         if not approval.covered:
-            return Reason.BUDGET
-        if round >= approval.plan.exchanges:
-            return Reason.ROUND_OUT_OF_RANGE
-        return Reason.ROUND_PASSED if round < max(approval.charged, default=0) else "new"
+            return RefusalReason.BUDGET
+        if round >= approval.plan.rounds:
+            return RefusalReason.ROUND_OUT_OF_RANGE
+        return RefusalReason.ROUND_PASSED if round < max(approval.charged, default=0) else "new"
 
     @rule(side=sides, kind=plans, round=rounds, at=weights)
     def request(self, side: int, kind: str, round: int, at: float) -> None:
         expected = self.verdict(kind, round, at)
         answer = self.ask(side, plan_of(kind), round, at)
-        if isinstance(expected, Reason):
+        if isinstance(expected, RefusalReason):
             assert isinstance(answer, Refusal)
             assert answer.reason is expected
             return
@@ -289,7 +300,7 @@ class SiloMachine(RuleBasedStateMachine):
             with full_disk(what):
                 answer = self.ask(side, plan_of(kind), round, at)
             assert isinstance(answer, Refusal)
-            assert answer.reason is Reason.UNAVAILABLE
+            assert answer.reason is RefusalReason.UNAVAILABLE
         if what != "charged":
             self.is_charged(kind, round, at)
 
@@ -319,9 +330,8 @@ class SiloMachine(RuleBasedStateMachine):
         """At the moment of every charge the budget covers all that was charged, in both views."""
         self.approvals[kind].charged[round] = at
         charged = [approval.events(approval.charged) for approval in self.approvals.values()]
-        shuffled, alone = costs(chain.from_iterable(charged), self.budget.delta)
-        assert shuffled <= self.budget.epsilon
-        assert alone <= self.budget.most_alone
+        found = costs(chain.from_iterable(charged), self.budget.delta)
+        assert all(found[observer] <= limit(self.budget, observer) for observer in OBSERVERS)
 
     @invariant()
     def the_ledger_verifies_and_says_what_the_model_says(self) -> None:
@@ -340,11 +350,10 @@ class SiloMachine(RuleBasedStateMachine):
             approval.events(round for name, round in self.left if name == kind)
             for kind, approval in self.approvals.items()
         ]
-        shuffled, alone = costs(chain.from_iterable(left), self.budget.delta)
-        account = self.ledgers[0].account()
+        found = costs(chain.from_iterable(left), self.budget.delta)
+        told = self.ledgers[0].account().spent()
         rounding = 1 + 1e-12  # the same events, added up in another order
-        assert shuffled <= account.spent() * rounding
-        assert alone <= account.spent_alone() * rounding
+        assert all(found[observer] <= against(told, observer).epsilon * rounding for observer in OBSERVERS)
 
 
 SiloMachine.TestCase.settings = examples(80, steps=40)
@@ -372,8 +381,8 @@ def test_what_an_ended_plan_spent_leaves_no_room_for_another(machine: SiloMachin
 
 
 def test_no_round_is_answered_once_less_is_allowed_without_the_shuffler(machine: SiloMachine) -> None:
-    machine.open(Budget(1.4, DELTA, 3.0), "shuffled")
+    machine.open(Budget(1.4, DELTA, anyone=3.0), "shuffled")
     machine.request(0, "shuffled", 0, 0.0)
     machine.decide(1, "", Budget(1.4, DELTA), "budget")
-    assert machine.verdict("shuffled", 1, 0.0) is Reason.BUDGET
+    assert machine.verdict("shuffled", 1, 0.0) is RefusalReason.BUDGET
     machine.request(0, "shuffled", 1, 0.0)

@@ -18,14 +18,14 @@ from ringfence.errors import (
     LedgerError,
     LedgerWriteError,
 )
-from ringfence.protocol.messages import NoisyUpdate, Reason, RoundRequest
-from ringfence.silo import chain as chain_module
-from ringfence.silo.chain import Draft
+from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
-from tests.support import MakePlan, ask, refusal
+from ringfence.storage import database as database_module
+from ringfence.storage.chain import Draft
+from tests.support import MakePlan, ask, refusal, spent
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def raw(path: Path, *statements: str) -> None:
 
 def test_a_reopened_ledger_says_what_it_said_before(used: Path) -> None:
     with Ledger.open(used) as first, Ledger.open(used) as second:
-        assert first.account().spent() == second.account().spent() > 0
+        assert spent(first) == spent(second) > 0
         assert [entry.kind for entry in first.entries()] == [
             "opened", "budget", "approved", *["charged", "released"] * 3,
         ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_gate_notices_an_edit_while_it_runs(used: Path, records: Records) -> N
         (digest,) = opened.account().plans
         raw(used, "DELETE FROM entries WHERE number = (SELECT max(number) FROM entries)")
         answer = running.answer(RoundRequest.at(digest, 3, np.zeros(4)))
-        assert refusal(answer) is Reason.UNAVAILABLE
+        assert refusal(answer) is RefusalReason.UNAVAILABLE
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 4096, 10_000])
@@ -105,7 +105,7 @@ def test_a_truncated_ledger_is_not_served_from(used: Path, keep: int) -> None:
 
 def test_a_ledger_with_flipped_bytes_is_never_served_from_with_a_lower_cost(used: Path) -> None:
     with Ledger.open(used) as ledger:
-        spent = ledger.account().spent()
+        before = spent(ledger)
     content = used.read_bytes()
     random = np.random.default_rng(0)
     for place in random.integers(len(content), size=60):
@@ -114,7 +114,7 @@ def test_a_ledger_with_flipped_bytes_is_never_served_from_with_a_lower_cost(used
         used.write_bytes(bytes(damaged))
         try:
             with Ledger.open(used) as ledger:
-                assert ledger.account().spent() >= spent  # the byte was unused space
+                assert spent(ledger) >= before  # the byte was unused space
         except LedgerError:
             pass
         for leftover in used.parent.glob("*.ledger-*"):
@@ -154,11 +154,11 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
     gate.approve(plan)
     holder = sqlite3.connect(ledger.path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    monkeypatch.setattr(chain_module, "_BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.05)
     with Ledger.open(ledger.path) as impatient:
         with pytest.raises(LedgerBusyError, match="another process"):
             impatient.grant(Budget(3.0, 1e-6))
-        assert refusal(ask(Gate(records, impatient), plan, 0)) is Reason.UNAVAILABLE
+        assert refusal(ask(Gate(records, impatient), plan, 0)) is RefusalReason.UNAVAILABLE
         holder.execute("ROLLBACK")
         holder.close()
         assert isinstance(ask(Gate(records, impatient), plan, 0), NoisyUpdate)
@@ -167,7 +167,7 @@ def test_a_ledger_held_by_another_process_refuses_the_round_and_loses_nothing(
 WRITER = """
 import sys
 from pathlib import Path
-from ringfence.silo.chain import Draft
+from ringfence.storage.chain import Draft
 from ringfence.silo.ledger import Ledger
 with Ledger.open(Path(sys.argv[1])) as ledger:
     for number in range(50):
@@ -213,7 +213,7 @@ def test_on_a_full_disk_nothing_is_released_and_nothing_is_lost(gate: Gate, ledg
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
         signal.signal(signal.SIGXFSZ, old_handler)
-    assert refusal(answer) is Reason.UNAVAILABLE
+    assert refusal(answer) is RefusalReason.UNAVAILABLE
     assert len(ledger.entries()) == before
     assert isinstance(ask(gate, plan, 0), NoisyUpdate)
 
@@ -251,10 +251,14 @@ def test_the_summary_says_what_was_released_and_what_is_left(used: Path) -> None
     assert summary["chain"] == "intact"
     (plan,) = summary["plans"]
     assert (plan["charged"], plan["released"], plan["rounds"], plan["state"]) == (3, 3, 5, "running")
-    assert 0 < summary["spent"] < 1.0
+    (told,) = summary["costs"]
+    assert (told["against"], told["budget"], summary["delta"]) == ("anyone", 2.0, 1e-6)
+    assert 0 < told["spent"] < 1.0
     # The running plan has reserved the epsilon of 1 that it may come to.
-    assert summary["spent"] + summary["reserved"] == pytest.approx(1.0, rel=1e-4)
-    assert summary["left"] == pytest.approx(1.0, rel=1e-4)
+    assert told["spent"] + told["reserved"] == pytest.approx(1.0, rel=1e-4)
+    assert told["left"] == pytest.approx(1.0, rel=1e-4)
+    (own,) = plan["costs"]
+    assert own == {"epsilon": told["spent"], "delta": 1e-6, "against": "anyone"}
 
 
 def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:

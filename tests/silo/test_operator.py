@@ -19,15 +19,16 @@ from urllib.parse import urlencode
 
 import pytest
 
-from ringfence.planning.prescribe import Member
-from ringfence.protocol.messages import Reason
+from ringfence.planning.request import Member
+from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.messages import RefusalReason
 from ringfence.protocol.plan import Plan
 from ringfence.silo import decisions
-from ringfence.silo.house import House
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger import Budget
-from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, Keys, token_path
+from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, SessionKeys, token_path
 from tests.browser import PHONE, Visit, Window
-from tests.silo.agents import ROOT, approved, make_house, serving
+from tests.silo.agents import ROOT, approved, make_silo_folder, serving
 from tests.support import MakePlan, refusal, vector
 
 HOSTILE = "<img src=x onerror=alert(1)>&amp;"
@@ -36,10 +37,10 @@ HOSTILE = "<img src=x onerror=alert(1)>&amp;"
 class Desk:
     """The page's process."""
 
-    def __init__(self, house: House) -> None:
-        self.house = house
+    def __init__(self, silo_folder: SiloFolder) -> None:
+        self.silo_folder = silo_folder
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ringfence", "silo", "page", str(house.folder)],
+            [sys.executable, "-m", "ringfence", "silo", "page", str(silo_folder.path)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
@@ -51,7 +52,7 @@ class Desk:
 
     @property
     def token(self) -> str:
-        return token_path(self.house).read_text().strip()
+        return token_path(self.silo_folder).read_text().strip()
 
     def post(self, path: str, fields: dict[str, str], **headers: str) -> tuple[int, str]:
         """Send a form as a browser on this page would; keywords change a header, or with "" leave it out."""
@@ -84,8 +85,8 @@ class Desk:
 
 
 @contextmanager
-def desk_of(house: House) -> Iterator[Desk]:
-    desk = Desk(house)
+def desk_of(silo_folder: SiloFolder) -> Iterator[Desk]:
+    desk = Desk(silo_folder)
     try:
         yield desk
     finally:
@@ -98,30 +99,30 @@ def desk_of(house: House) -> Iterator[Desk]:
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     """A page that all tests use: starting one takes seconds."""
-    with desk_of(make_house(tmp_path_factory.mktemp("silo"))) as opened:
+    with desk_of(make_silo_folder(tmp_path_factory.mktemp("silo"))) as opened:
         yield opened
 
 
 @pytest.fixture
 def desk(shared: Desk) -> Desk:
     """The page, when no plan waits or runs."""
-    for plan, state in plans(shared.house).items():
+    for plan, state in plans(shared.silo_folder).items():
         if state == "running":
-            decisions.end_plan(shared.house, plan, revoke=False)
-    for path in (shared.house.folder / "plans").glob("*"):
+            decisions.end_plan(shared.silo_folder, plan, revoke=False)
+    for path in (shared.silo_folder.path / "plans").glob("*"):
         path.unlink()
     return shared
 
 
 @pytest.fixture
-def house(desk: Desk) -> House:
-    return desk.house
+def silo_folder(desk: Desk) -> SiloFolder:
+    return desk.silo_folder
 
 
-def wait_with(house: House, plan: Plan, name: str = "plan.json") -> Path:
+def wait_with(silo_folder: SiloFolder, plan: Plan, name: str = "plan.json") -> Path:
     """Put a plan's file where it waits."""
-    path = house.folder / "plans" / name
-    path.write_bytes(plan.canonical())
+    path = silo_folder.path / "plans" / name
+    path.write_bytes(plan.content)
     return path
 
 
@@ -133,13 +134,13 @@ def entered(window: Window, desk: Desk, **options: Any) -> Visit:
     return visit
 
 
-def plans(house: House) -> dict[str, str]:
+def plans(silo_folder: SiloFolder) -> dict[str, str]:
     """The state of every plan that was ever approved."""
-    return {plan["plan"]: plan["state"] for plan in decisions.status(house)["plans"]}
+    return {plan["plan"]: plan["state"] for plan in decisions.status(silo_folder)["plans"]}
 
 
-def state(house: House, plan: Plan) -> str:
-    return plans(house).get(plan.digest(), "never approved")
+def state(silo_folder: SiloFolder, plan: Plan) -> str:
+    return plans(silo_folder).get(plan.digest(), "never approved")
 
 
 def press(visit: Visit, key: str, *, until: str) -> None:
@@ -152,10 +153,10 @@ def press(visit: Visit, key: str, *, until: str) -> None:
 
 
 def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
     plan = plan_of()
-    wait_with(house, plan)
+    wait_with(silo_folder, plan)
     visit = window.open(desk.address)
     visit.page.keyboard.type(desk.token)  # the field has the focus already
     visit.page.keyboard.press("Enter")
@@ -164,38 +165,40 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("heading", name="What it would reveal").wait_for()
     assert "each of 40 records" in visit.page.inner_text("main")
-    assert state(house, plan) == "never approved"
+    assert state(silo_folder, plan) == "never approved"
     press(visit, "Tab", until="Approve")
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("status").wait_for()
     assert "is reserved for it" in visit.page.get_by_role("status").inner_text()
-    assert state(house, plan) == "running"
+    assert state(silo_folder, plan) == "running"
     press(visit, "Tab", until="Stop everything now")
     visit.page.keyboard.press("Enter")
     visit.page.get_by_text("1 running plans were revoked").wait_for()
-    assert state(house, plan) == "revoked"
+    assert state(silo_folder, plan) == "revoked"
     assert visit.console == []
     assert visit.elsewhere(desk.address) == []
 
 
-def test_stopping_takes_effect_at_a_running_agent(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
-    with serving(house) as served:
+def test_stopping_takes_effect_at_a_running_agent(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
         assert vector(served.ask(plan, 0)).shape == (plan.dimension,)
         visit = entered(window, desk)
         assert "An agent answers for this silo" in visit.page.inner_text("main")
         assert "1 of 5" in visit.page.inner_text("main")
         visit.page.get_by_role("button", name="Stop everything now").click()
         visit.page.get_by_role("status").wait_for()
-        assert refusal(served.ask(plan, 1)) is Reason.REVOKED
-        assert refusal(served.ask(plan, 0)) is Reason.REVOKED
+        assert refusal(served.ask(plan, 1)) is RefusalReason.REVOKED
+        assert refusal(served.ask(plan, 0)) is RefusalReason.REVOKED
 
 
 def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
     plan = plan_of()
-    path = wait_with(house, plan)
+    path = wait_with(silo_folder, plan)
     visit = entered(window, desk)
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_role("button", name="Refuse").click()
@@ -203,19 +206,21 @@ def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
     assert visit.page.get_by_role("button", name="Review").count() == 0
     assert not path.exists()
     assert path.with_name("plan.json.refused").exists()
-    assert state(house, plan) == "never approved"
+    assert state(silo_folder, plan) == "never approved"
 
 
-def test_a_plan_can_be_pasted_and_finished(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
+def test_a_plan_can_be_pasted_and_finished(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
     plan = plan_of()
     visit = entered(window, desk)
-    visit.page.get_by_label("Paste a plan").fill(plan.canonical().decode())
+    visit.page.get_by_label("Paste a plan").fill(plan.content.decode())
     visit.page.get_by_role("button", name="Add to the waiting plans").click()
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_role("button", name="Approve").click()
     visit.page.get_by_role("button", name="Finish").click()
     visit.page.get_by_role("heading", name="Plans that have ended").wait_for()
-    assert state(house, plan) == "finished"
+    assert state(silo_folder, plan) == "finished"
     visit.page.get_by_role("button", name="Ledger").click()
     kinds = visit.page.locator("tbody td:nth-child(3)").all_inner_texts()
     assert kinds[:2] == ["ended", "approved"]
@@ -223,10 +228,10 @@ def test_a_plan_can_be_pasted_and_finished(window: Window, desk: Desk, house: Ho
 
 
 def test_a_plan_beyond_the_budget_cannot_be_approved_and_says_why(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
     plan = plan_of(epsilon=5.0)
-    wait_with(house, plan)
+    wait_with(silo_folder, plan)
     visit = entered(window, desk)
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_text("The gate would NOT approve it").wait_for()
@@ -234,12 +239,14 @@ def test_a_plan_beyond_the_budget_cannot_be_approved_and_says_why(
     status, page = desk.post("/approve", {"key": desk.key(), "plan": plan.digest()})
     assert status == 409
     assert "more than its budget" in page
-    assert state(house, plan) == "never approved"
+    assert state(silo_folder, plan) == "never approved"
 
 
-def test_words_of_a_hostile_plan_stay_text(window: Window, desk: Desk, house: House, plan_of: MakePlan) -> None:
-    wait_with(house, plan_of(members=[Member("clinic", 40, 1.0, 1e-6), Member(HOSTILE, 40, 1.0, 1e-6)]))
-    (house.folder / "plans" / "<b>bad.json").write_text('{"<i>": 1}')
+def test_words_of_a_hostile_plan_stay_text(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    wait_with(silo_folder, plan_of(members=[Member("clinic", 40, 1.0, 1e-6), Member(HOSTILE, 40, 1.0, 1e-6)]))
+    (silo_folder.path / "plans" / "<b>bad.json").write_text('{"<i>": 1}')
     visit = entered(window, desk)
     assert "<b>bad.json" in visit.page.inner_text("main")
     visit.page.get_by_role("button", name="Review").click()
@@ -250,13 +257,13 @@ def test_words_of_a_hostile_plan_stay_text(window: Window, desk: Desk, house: Ho
 
 
 def test_without_the_token_nothing_is_shown_and_nothing_is_done(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    plan = approved(house, plan_of())
+    plan = approved(silo_folder, plan_of())
     visit = window.open(desk.address)
     visit.page.get_by_role("button", name="Enter").click()  # the browser itself asks for the field
     assert visit.page.evaluate("document.activeElement.id") == "token"
-    visit.page.get_by_label("token").fill(house.token())  # the couriers' token opens another door
+    visit.page.get_by_label("token").fill(silo_folder.token())  # the couriers' token opens another door
     visit.page.get_by_role("button", name="Enter").click()
     visit.page.get_by_text("That is not the token.").wait_for()
     shown = visit.page.content()
@@ -267,13 +274,13 @@ def test_without_the_token_nothing_is_shown_and_nothing_is_done(
             status, page = desk.post(path, {"key": key, "plan": plan.digest()})
             assert status == 403
             assert plan.digest()[:8] not in page
-    assert state(house, plan) == "running"
+    assert state(silo_folder, plan) == "running"
 
 
 def test_a_page_of_another_site_cannot_decide_even_while_the_operator_is_in(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    plan = approved(house, plan_of())
+    plan = approved(silo_folder, plan_of())
     visit = entered(window, desk)
 
     class Elsewhere(BaseHTTPRequestHandler):
@@ -299,7 +306,7 @@ def test_a_page_of_another_site_cannot_decide_even_while_the_operator_is_in(
     finally:
         server.shutdown()
         server.server_close()
-    assert state(house, plan) == "running"
+    assert state(silo_folder, plan) == "running"
 
 
 @pytest.mark.parametrize(
@@ -315,15 +322,15 @@ def test_a_page_of_another_site_cannot_decide_even_while_the_operator_is_in(
     ],
 )
 def test_requests_from_elsewhere_are_turned_away_even_with_a_good_key(
-    desk: Desk, house: House, plan_of: MakePlan, headers: dict[str, str], status: int
+    desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan, headers: dict[str, str], status: int
 ) -> None:
-    plan = approved(house, plan_of())
+    plan = approved(silo_folder, plan_of())
     key = desk.key()
     given, _ = desk.post("/stop", {"key": key}, **headers)
     assert given in (status, 400)  # without any Host, the server refuses by itself
-    assert state(house, plan) == "running"
+    assert state(silo_folder, plan) == "running"
     assert desk.post("/stop", {"key": key})[0] == 200
-    assert state(house, plan) == "revoked"
+    assert state(silo_folder, plan) == "revoked"
 
 
 def test_every_answer_forbids_scripts_frames_and_keeping(desk: Desk) -> None:
@@ -338,8 +345,8 @@ def test_every_answer_forbids_scripts_frames_and_keeping(desk: Desk) -> None:
         assert page.startswith("<!doctype html>")
 
 
-def test_odd_forms_do_nothing(desk: Desk, house: House, plan_of: MakePlan) -> None:
-    plan = approved(house, plan_of())
+def test_odd_forms_do_nothing(desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    plan = approved(silo_folder, plan_of())
     key = desk.key()
     head = {"Host": f"127.0.0.1:{desk.port}", "Origin": f"http://127.0.0.1:{desk.port}"}
     assert desk.send("POST", "/stop", f"key={key}&key={key}", head)[0] == 403
@@ -348,29 +355,31 @@ def test_odd_forms_do_nothing(desk: Desk, house: House, plan_of: MakePlan) -> No
     assert desk.post("/add", {"key": key, "content": "not a plan"})[0] == 409
     assert desk.post("/revoke", {"key": key, "plan": "0" * 64})[0] == 409
     assert desk.post("/approve", {"key": key})[0] == 409
-    assert state(house, plan) == "running"
+    assert state(silo_folder, plan) == "running"
 
 
-def test_a_file_that_was_changed_after_the_review_approves_nothing(desk: Desk, house: House, plan_of: MakePlan) -> None:
+def test_a_file_that_was_changed_after_the_review_approves_nothing(
+    desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
     reviewed, other = plan_of(), plan_of(epsilon=1.5)
-    wait_with(house, reviewed)
+    wait_with(silo_folder, reviewed)
     key = desk.key()
     assert desk.post("/plan", {"key": key, "plan": reviewed.digest()})[0] == 200
-    wait_with(house, other)
+    wait_with(silo_folder, other)
     status, page = desk.post("/approve", {"key": key, "plan": reviewed.digest()})
     assert status == 409
     assert "its file has changed" in page
-    assert {reviewed.digest(), other.digest()}.isdisjoint(plans(house))
+    assert {reviewed.digest(), other.digest()}.isdisjoint(plans(silo_folder))
 
 
-def test_an_approval_that_is_sent_twice_counts_once(desk: Desk, house: House, plan_of: MakePlan) -> None:
+def test_an_approval_that_is_sent_twice_counts_once(desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan) -> None:
     plan = plan_of()
-    wait_with(house, plan)
+    wait_with(silo_folder, plan)
     key = desk.key()
     assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 200
-    entries = len(decisions.list_entries(house))
+    entries = len(decisions.list_entries(silo_folder))
     assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 409
-    assert len(decisions.list_entries(house)) == entries
+    assert len(decisions.list_entries(silo_folder)) == entries
 
 
 def test_whoever_leaves_must_enter_again(desk: Desk) -> None:
@@ -382,7 +391,7 @@ def test_whoever_leaves_must_enter_again(desk: Desk) -> None:
 
 def test_a_key_expires_when_it_is_not_used_and_few_are_kept() -> None:
     now = [0.0]
-    keys = Keys(lambda: now[0])
+    keys = SessionKeys(lambda: now[0])
     first = keys.new()
     now[0] = IDLE_SECONDS
     assert keys.opens(first)
@@ -396,22 +405,22 @@ def test_a_key_expires_when_it_is_not_used_and_few_are_kept() -> None:
     assert not keys.opens(early)
 
 
-def test_the_token_is_its_owners_only_and_not_the_couriers(desk: Desk, house: House) -> None:
-    assert stat.S_IMODE(token_path(house).stat().st_mode) == 0o600
-    assert stat.S_IMODE((house.folder / "plans").stat().st_mode) == 0o700
-    assert desk.token != house.token()
+def test_the_token_is_its_owners_only_and_not_the_couriers(desk: Desk, silo_folder: SiloFolder) -> None:
+    assert stat.S_IMODE(token_path(silo_folder).stat().st_mode) == 0o600
+    assert stat.S_IMODE((silo_folder.path / "plans").stat().st_mode) == 0o700
+    assert desk.token != silo_folder.token()
     assert len(desk.token) == 64
     assert desk.token not in desk.said
-    courier = (house.folder / "courier.toml").read_text()
+    courier = (silo_folder.path / "courier.toml").read_text()
     assert "operator" not in courier
 
 
 def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
-    window: Window, desk: Desk, house: House, plan_of: MakePlan
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
 ) -> None:
-    approved(house, plan_of())
-    wait_with(house, plan_of(epsilon=0.5))
-    with Path(house.settings.data_file).open(newline="") as file:
+    approved(silo_folder, plan_of())
+    wait_with(silo_folder, plan_of(epsilon=0.5))
+    with Path(silo_folder.settings.data_file).open(newline="") as file:
         values = {cell for row in list(csv.reader(file))[1:] for cell in row[:3]}
     visit = entered(window, desk, width=PHONE)
     for button in ("Review", "Ledger", "Refresh"):
@@ -423,25 +432,28 @@ def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
     assert visit.console == []
 
 
-def test_a_budget_against_a_server_that_works_with_a_shuffler_is_shown(desk: Desk, house: House) -> None:
-    assert "works together with a shuffler" not in desk.post("/enter", {"token": desk.token})[1]
-    with house.ledger() as ledger:
+def test_a_budget_against_everybody_together_is_shown_beside_that_against_the_server(
+    desk: Desk, silo_folder: SiloFolder
+) -> None:
+    everybody = AGAINST["anyone"].capitalize()
+    assert everybody not in desk.post("/enter", {"token": desk.token})[1]
+    with silo_folder.ledger() as ledger:
         budget = ledger.account().budget
-    decisions.set_budget(house, Budget(budget.epsilon, budget.delta, 7.5))
+    decisions.set_budget(silo_folder, Budget(budget.epsilon, budget.delta, anyone=7.5))
     try:
         page = desk.post("/enter", {"token": desk.token})[1]
-        assert "works together with a shuffler: budget 7.5, spent" in page
+        assert f"{everybody}: budget 7.5, spent" in page
     finally:
-        decisions.set_budget(house, budget)
+        decisions.set_budget(silo_folder, budget)
 
 
 def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begin_on_it(
     window: Window, tmp_path: Path
 ) -> None:
-    house = make_house(tmp_path)
-    with desk_of(house) as desk:
+    silo_folder = make_silo_folder(tmp_path)
+    with desk_of(silo_folder) as desk:
         visit = entered(window, desk)
-        with closing(sqlite3.connect(house.ledger_path)) as file:
+        with closing(sqlite3.connect(silo_folder.ledger_path)) as file:
             file.executescript(
                 "DROP TRIGGER entries_stay; DROP TRIGGER entries_rest; "
                 "UPDATE entries SET body = replace(body, '2.0', '9.0') WHERE kind = 'budget'"
@@ -449,7 +461,7 @@ def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begi
         visit.page.get_by_role("button", name="Refresh").click()
         visit.page.get_by_role("alert").wait_for()
         assert "epsilon" not in visit.page.get_by_role("alert").inner_text()
-    command = [sys.executable, "-m", "ringfence", "silo", "page", str(house.folder)]
+    command = [sys.executable, "-m", "ringfence", "silo", "page", str(silo_folder.path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

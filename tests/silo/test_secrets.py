@@ -5,12 +5,12 @@ does, and whatever was printed, raised or written is searched for them, as text 
 """
 
 import copy
+import itertools
 import os
 import pickle
 import struct
 import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,20 +19,25 @@ import numpy as np
 import pytest
 
 from ringfence.errors import RecordsError
+from ringfence.local_shuffler import local_shuffler
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema
-from ringfence.shuffle.local import local_shuffler
-from ringfence.shuffle.store import Store
+from ringfence.shuffler.store import Store
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.agent import Agent
-from ringfence.silo.chain import Chain
+from ringfence.silo.channels import own_noise
+from ringfence.silo.channels.own_noise import Block
+from ringfence.silo.channels.shuffler import Coins
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
 from ringfence.silo.ledger import Ledger
+from ringfence.silo.questions import gradient
 from ringfence.silo.records import Records, load_records
+from ringfence.storage.chain import Chain
 from ringfence.training import Silo
-from tests.silo.agents import SCHEMA, approved, make_house, request
+from tests.silo import fleeting, watched
+from tests.silo.agents import SCHEMA, approved, make_silo_folder, request
 from tests.support import MakePlan, ask
 
 VALUE = 0.7312845
@@ -73,7 +78,8 @@ def holders(
     plan = plan_of(sampling="one-pass", correlation=0.5)
     gate.approve(plan)
     ask(gate, plan, 0)
-    block = gate._blocks[plan.digest()]
+    block = gate._memories[plan.digest(), 0]
+    assert isinstance(block, Block)
     assert np.allclose(np.abs(block.means[0]).max(), VALUE / 2)  # what is remembered is exact
     draws = randomness.draw(plan, plan.silos[0], task(plan, plan.silos[0], 0, 0))
     (tmp_path / "home").mkdir()
@@ -86,7 +92,8 @@ def holders(
             "ledger": ledger,
             "draws": draws,
             "block": block,
-            "house": make_house(tmp_path / "home"),
+            "coins": Coins(np.arange(4), np.full(4, VALUE)),
+            "silo_folder": make_silo_folder(tmp_path / "home"),
             "silo": Silo(records, ledger.path, None, KEY),
             "store": store,
             "local shuffler": local,
@@ -101,7 +108,7 @@ def test_nothing_that_holds_a_secret_shows_it_as_text(holders: dict[str, object]
             assert "array(" not in text, name
 
 
-@pytest.mark.parametrize("name", ["records", "gate", "draws", "block", "silo", "store", "local shuffler"])
+@pytest.mark.parametrize("name", ["records", "gate", "draws", "block", "coins", "silo", "store", "local shuffler"])
 def test_nothing_that_holds_a_secret_can_be_pickled_or_copied_in_depth(holders: dict[str, object], name: str) -> None:
     for take in (pickle.dumps, copy.deepcopy):
         with pytest.raises((RecordsError, TypeError)) as refused:
@@ -146,7 +153,15 @@ def strange(*_: object, **__: object) -> None:
     raise StrangeError(f"cannot work with {VALUE} and {KEY!r}")
 
 
-FAULTS = [(randomness, "draw"), (mechanism, "release"), (mechanism, "clipped_mean"), (Chain, "append"), (Chain, "read")]
+FAULTS = [
+    (randomness, "draw"),
+    (mechanism, "release"),
+    (gradient, "clipped_mean"),
+    (own_noise, "encode"),
+    (own_noise, "message"),
+    (Chain, "append"),
+    (Chain, "read"),
+]
 
 
 @pytest.mark.parametrize(("place", "name"), FAULTS, ids=[name for _, name in FAULTS])
@@ -173,59 +188,52 @@ def test_a_bug_anywhere_behind_the_door_tells_neither_the_peer_nor_the_operator_
         assert_clean(content)
 
 
-def plant(house: House) -> Path:
+def plant(silo_folder: SiloFolder) -> Path:
     """Put the value into a silo's data file and the key into its folder."""
-    data = Path(house.settings.data_file)
+    data = Path(silo_folder.settings.data_file)
     data.write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n" * 40)
-    house.key_path.unlink()
-    house.key_path.write_text(KEY.hex())
+    silo_folder.key_path.unlink()
+    silo_folder.key_path.write_text(KEY.hex())
     return data
 
 
 def test_the_ledger_and_its_certificate_hold_neither_value_nor_key(tmp_path: Path, plan_of: MakePlan) -> None:
     from ringfence.silo.certificate import certify
 
-    house = make_house(tmp_path)
-    data = plant(house)
-    plan = approved(house, plan_of(rounds=3))
-    with house.ledger() as ledger:
-        gate = Gate(house.records(), ledger, house.key())
+    silo_folder = make_silo_folder(tmp_path)
+    data = plant(silo_folder)
+    plan = approved(silo_folder, plan_of(rounds=3))
+    with silo_folder.ledger() as ledger:
+        gate = Gate(silo_folder.records(), ledger, silo_folder.key())
         for round in range(3):
             gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
-    assert_clean(certify(house).to_file())
+    assert_clean(certify(silo_folder).to_file())
     for path in tmp_path.rglob("*"):
-        if path.is_file() and path not in (data, house.key_path):
+        if path.is_file() and path not in (data, silo_folder.key_path):
             assert_clean(path.read_bytes())
 
 
-class Watcher:
-    """Reads every file below a folder, again and again, while something runs."""
+def watch(folders: list[Path], copies: Path, *command: str, **env: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a module; `tests.silo.watched` says what is copied meanwhile."""
+    copies.mkdir()
+    watched = [sys.executable, "-m", "tests.silo.watched", str(copies), *map(str, folders), "--", *command]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **env}
+    return subprocess.run(watched, cwd=folders[-1], env=surroundings, capture_output=True, check=False)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self.seen: dict[Path, bytes] = {}
 
-    def _look(self) -> None:
-        for path in self._folder.rglob("*"):
-            try:
-                self.seen[path] = self.seen.get(path, b"") + path.read_bytes()
-            except OSError:
-                self.seen.setdefault(path, b"")
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.02):
-            self._look()
-
-    def __enter__(self) -> "Watcher":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self._look()
+def test_the_watcher_sees_files_that_are_gone_at_once(tmp_path: Path) -> None:
+    """Also those that eight threads make and remove while others look."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    ended = watch([folder], tmp_path / "copies", "tests.silo.fleeting", str(folder))
+    assert (ended.returncode, ended.stderr.decode()) == (0, "")
+    found = watched.seen(tmp_path / "copies")
+    everything = b"\n".join(content for contents in found.values() for content in contents)
+    assert [content for content in fleeting.CONTENTS if content not in everything] == []
+    for thread, turn in itertools.product(range(8), range(20)):
+        assert f"of a thread {thread}-{turn}".encode() in found[f"{thread}-{turn}/file"]
+    assert {"database", "database-wal"} <= set(found)
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("trust", ["nobody", "shuffler"])
@@ -234,23 +242,21 @@ def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
     tmp_path: Path, trust: str, last: str
 ) -> None:
     """Temporary files included, those that are gone when it ends too."""
-    data, temporary, work = (tmp_path / name for name in ("data", "temporary", "work"))
+    data, temporary, work, copies = (tmp_path / name for name in ("data", "temporary", "work", "copies"))
     for folder in (data, temporary, work):
         folder.mkdir()
     (data / "schema.toml").write_text(SCHEMA)
     for name in ("north", "south"):
         (data / f"{name}.csv").write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n-0.5,0.1,0.2,no\n" * 60 + last + "\n")
-    command = [sys.executable, "-m", "ringfence", "train", str(data / "north.csv"), str(data / "south.csv")]
+    command = ["ringfence", "train", str(data / "north.csv"), str(data / "south.csv")]
     options = ["--schema", str(data / "schema.toml"), "--target", "ill", "--epsilon", "2", "--rounds", "3"]
     places = ["--ledgers", str(work), "--out", str(work / "model.json"), "--trust", trust]
-    env = {**os.environ, "TMPDIR": str(temporary), "HOME": str(work)}
-    with Watcher(temporary) as watcher:
-        ended = subprocess.run([*command, *options, *places], cwd=work, env=env, capture_output=True, check=False)
+    ended = watch([temporary, work], copies, *command, *options, *places, TMPDIR=str(temporary), HOME=str(work))
     assert (ended.returncode == 0) == last.endswith("yes"), ended.stderr.decode()
-    if trust == "shuffler" and ended.returncode == 0:
-        assert any(path.name == "shuffler.db" for path in watcher.seen), "the watcher saw nothing"
-    for content in (ended.stdout, ended.stderr, *watcher.seen.values()):
+    found = watched.seen(copies)
+    if ended.returncode == 0:
+        assert {"north.ledger", "north.ledger-wal", "model.json"} <= set(found)
+    if ended.returncode == 0 and trust == "shuffler":
+        assert {"shuffler.db", "shuffler.db-wal"} <= {Path(name).name for name in found}
+    for content in (ended.stdout, ended.stderr, *itertools.chain.from_iterable(found.values())):
         assert_clean(content)
-    for path in work.rglob("*"):
-        if path.is_file():
-            assert_clean(path.read_bytes())

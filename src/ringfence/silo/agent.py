@@ -18,11 +18,21 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import LedgerError, MessageError, SiloError
-from ringfence.protocol.messages import SIZE_LIMIT, Reason, Refusal, RoundRequest
-from ringfence.serving import RECEIVE_SECONDS, Scope, Service, complain, read_body, reply, run, shows_token
+from ringfence.protocol.messages import SIZE_LIMIT, Refusal, RefusalReason, RoundRequest
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
 from ringfence.silo.ledger import Account, Ledger
+from ringfence.transport.serving import (
+    RECEIVE_SECONDS,
+    Scope,
+    Service,
+    complain,
+    listen,
+    read_body,
+    reply,
+    run,
+    shows_token,
+)
 
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are read whatever they ask; longer ones only if an approved plan needs them."""
@@ -101,13 +111,15 @@ class Agent(Service):
             answer = self._gate.answer(request).to_bytes()
         except Exception as problem:
             complain(problem)
-            refusal = Refusal(plan=request.plan, round=request.round, silo=self._gate.silo, reason=Reason.UNAVAILABLE)
+            refusal = Refusal(
+                plan=request.plan, round=request.round, silo=self._gate.silo, reason=RefusalReason.UNAVAILABLE
+            )
             answer = refusal.to_bytes()
         return reply(200, answer)
 
 
 def serve(
-    house: House,
+    folder: SiloFolder,
     *,
     port: int | None = None,
     ready: Callable[[str], None] = lambda where: None,
@@ -118,50 +130,36 @@ def serve(
     Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read or another agent
     serves the folder.
     """
-    port = house.settings.port if port is None else port
-    with house.alone(), house.ledger() as ledger:
-        gate = Gate(house.records(), ledger, house.key())
-        token = None if port is None else house.token()
-        if token is not None and len(token) < 32:
-            raise SiloError(f"{house.token_path} holds no token of 32 characters or more; write a random one.")
-        with closing(_listen(house, port)) as listening:
+    port = folder.settings.port if port is None else port
+    with folder.alone(), folder.ledger() as ledger:
+        gate = Gate(folder.records(), ledger, folder.key())
+        token = None if port is None else folder.token()
+        listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)
+        with closing(listening):
             address = listening.getsockname()
-            house.tell_couriers(None if port is None else address[1])
-            where = f"unix:{house.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
+            folder.tell_couriers(None if port is None else address[1])
+            where = f"unix:{folder.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
             try:
                 agent = Agent(gate, ledger, token, receive_seconds=receive_seconds)
                 run(agent, listening, lambda: ready(where), seconds=receive_seconds)
             finally:
                 if port is None:
-                    house.socket_path.unlink(missing_ok=True)
+                    folder.socket_path.unlink(missing_ok=True)
 
 
-def _listen(house: House, port: int | None) -> socket.socket:
-    """Open the door: what connects from now on waits until it is served."""
-    try:
-        if port is not None:
-            listening = socket.create_server((_LOOPBACK, port))
-        else:
-            listening = _listen_on_socket(house)
-            house.open_socket_to_couriers()
-    except OSError as problem:
-        where = house.socket_path if port is None else f"port {port}"
-        raise SiloError(f"The door cannot be opened at {where}: {problem.strerror}.") from None
-    return listening
-
-
-def _listen_on_socket(house: House) -> socket.socket:
-    house.socket_path.unlink(missing_ok=True)  # left by an agent that was killed: `alone` says there is no other
+def _listen_on_socket(folder: SiloFolder) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    folder = os.open(house.folder, os.O_PATH)  # a socket's address is short; the folder's path need not be
+    opened = os.open(folder.path, os.O_PATH)  # a socket's address is short; the folder's path need not be
     previous = os.umask(0o177)
     try:
-        listening.bind(f"/proc/self/fd/{folder}/{house.socket_path.name}")
+        folder.socket_path.unlink(missing_ok=True)  # left by an agent that was killed: `alone` says there is no other
+        listening.bind(f"/proc/self/fd/{opened}/{folder.socket_path.name}")
         listening.listen()
-    except OSError:
+        folder.open_socket_to_couriers()
+    except OSError as problem:
         listening.close()
-        raise
+        raise SiloError(f"The door cannot be opened at {folder.socket_path}: {problem.strerror}.") from None
     finally:
         os.umask(previous)
-        os.close(folder)
+        os.close(opened)
     return listening

@@ -1,51 +1,52 @@
 """Exporting a silo's certificate: its ledger, without the vectors, under its signature."""
 
 import hashlib
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-from ringfence.errors import OutputError, PlanError
-from ringfence.protocol.certificate import Certificate, CertifiedEntry
+from ringfence.errors import LedgerError, OutputError, PlanError
+from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate
 from ringfence.protocol.plan import Plan
-from ringfence.silo.chain import Entry, body_text
-from ringfence.silo.house import House
-from ringfence.silo.sealed import public_key
+from ringfence.shuffle.sealing import sign, verifying_key
+from ringfence.silo.folder import SiloFolder
+from ringfence.storage.chain import Entry, body_text
 
 
-def export(house: House, out: Path) -> Certificate:
+def export(folder: SiloFolder, out: Path) -> Certificate:
     """Write the certificate of everything that was ever released from the silo's data."""
-    certificate = certify(house)
+    signed = certify(folder)
     try:
-        out.write_bytes(certificate.to_file())
+        out.write_bytes(signed.to_file())
     except OSError as problem:
         raise OutputError(f"{out} cannot be written: {problem.strerror}.") from None
-    return certificate
+    return signed.certificate
 
 
-def certify(house: House) -> Certificate:
+def certify(folder: SiloFolder) -> SignedCertificate:
     """Return the signed certificate of the ledger as it stands."""
-    key = house.key()
-    with house.ledger() as ledger:
+    key = folder.key()
+    with folder.ledger() as ledger:
         account, entries = ledger.look(lambda account: (account, ledger.entries()))
         entries = entries[: account.tail()[0]]  # another process may have added some since
-        epsilon, alone, delta = account.spent(), account.spent_alone(), account.budget.delta
-    unsigned = Certificate(
-        silo=house.name,
+        spent = account.spent()
+    if not all(math.isfinite(cost.epsilon) for cost in spent):
+        raise LedgerError(
+            f"What silo '{folder.name}' released cannot be bounded at its budget's delta, so there is nothing to "
+            "certify: set a budget with a larger delta."
+        )
+    certificate = Certificate(
+        silo=folder.name,
         issued=datetime.now(UTC).isoformat(timespec="seconds"),
         entries=tuple(_certified(entry) for entry in entries),
         head=entries[-1].hash,
-        epsilon=epsilon,
-        alone_epsilon=alone,
-        delta=delta,
+        spent=spent,
         charged=sum(entry.kind == "charged" for entry in entries),
         released=sum(entry.kind == "released" for entry in entries),
-        public_key=public_key(key),
-        signature="",
+        public_key=verifying_key(key),
     )
-    signature = Ed25519PrivateKey.from_private_bytes(key).sign(unsigned.signed_bytes())
-    return unsigned.model_copy(update={"signature": signature.hex()})
+    signed = certificate.signed_bytes()
+    return SignedCertificate(certificate, signed, sign(key, signed))
 
 
 def _certified(entry: Entry) -> CertifiedEntry:

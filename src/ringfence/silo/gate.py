@@ -12,36 +12,27 @@ answer is never drawn again.
 
 import hashlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from ringfence.errors import AccountingError, ApprovalError, LedgerError, PlanError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import Event, as_seen_alone
+from ringfence.accounting.charges import cost, plan_events, task_event
+from ringfence.accounting.events import Event
+from ringfence.errors import AccountingError, ApprovalError, LedgerError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import (
-    Answer,
-    NoisyUpdate,
-    Reason,
-    Refusal,
-    RoundRequest,
-    SealedUpdate,
-    pack,
-    parse_answer,
-    unpack,
-)
+from ringfence.protocol.guarantee import AGAINST, Guarantee, observers_of
+from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, parse_answer, unpack
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
-from ringfence.silo.chain import Draft
+from ringfence.silo.channels import sending
 from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
 from ringfence.silo.records import Records
+from ringfence.storage.chain import Draft
 
 
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs what goes through a shuffler: the 32 bytes of an Ed25519 private key.
+    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key.
     """
 
     def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
@@ -49,7 +40,7 @@ class Gate:
         self._ledger = ledger
         self._key = key
         self._one_at_a_time = threading.Lock()
-        self._blocks: dict[str, mechanism.Block] = {}
+        self._memories: dict[tuple[str, int], object] = {}
         self.silo = ledger.account().silo
 
     def approve(self, plan: Plan) -> None:
@@ -63,7 +54,7 @@ class Gate:
         def decide(account: Account) -> tuple[None, list[Draft]]:
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events]}
-            return None, [Draft("approved", body, plan.canonical())]
+            return None, [Draft("approved", body, plan.content)]
 
         self._ledger.update(decide)
 
@@ -73,7 +64,8 @@ class Gate:
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         terms = self._own_terms(plan)
-        self._check_key(plan, terms)
+        for stage in plan.stages:
+            sending(stage.channel).require(stage.channel, terms, self._key)
         try:
             events = plan_events(plan, terms)
         except AccountingError as problem:
@@ -81,26 +73,11 @@ class Gate:
         self._check_claim(terms, events)
         return events
 
-    def _check_key(self, plan: Plan, terms: SiloTerms) -> None:
-        if plan.shuffle is None:
-            return
-        from ringfence.silo.sealed import public_key, require_sealable
-
-        own = None if self._key is None else public_key(self._key)
-        if own != terms.key:
-            raise ApprovalError(
-                f"The plan expects messages that silo '{self.silo}' signs with another key than it has, so the "
-                "shuffler would not take them. Send the plan's author the key that `ringfence silo status` shows."
-            )
-        try:
-            require_sealable(plan.shuffle)
-        except PlanError as problem:
-            raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan. {problem}") from None
-
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
         """Answer no further round of the plan, and give back what it reserved and did not use."""
         self._ledger.end(plan.digest(), revoke=revoke)
-        self._blocks.pop(plan.digest(), None)
+        for stage in range(len(plan.stages)):
+            self._memories.pop((plan.digest(), stage), None)
 
     def answer(self, request: RoundRequest) -> Answer:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse."""
@@ -108,15 +85,15 @@ class Gate:
             try:
                 return self._answer(request)
             except LedgerError:
-                return self._refusal(request, Reason.UNAVAILABLE)
+                return self._refusal(request, RefusalReason.UNAVAILABLE)
 
     def _answer(self, request: RoundRequest) -> Answer:
         weights = unpack(request.weights)
         fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
 
-        def decide(account: Account) -> tuple[Reason | bytes | Task, list[Draft]]:
+        def decide(account: Account) -> tuple[RefusalReason | bytes | Task, list[Draft]]:
             verdict = self._judge(account, request, weights, fingerprint)
-            if isinstance(verdict, Reason):
+            if isinstance(verdict, RefusalReason):
                 return verdict, self._log(account, request, verdict)
             if isinstance(verdict, bytes):
                 return verdict, []
@@ -126,7 +103,7 @@ class Gate:
             return verdict, [Draft("charged", charge)]
 
         verdict = self._ledger.update(decide)
-        if isinstance(verdict, Reason):
+        if isinstance(verdict, RefusalReason):
             return self._refusal(request, verdict)
         if isinstance(verdict, bytes):
             return parse_answer(verdict)
@@ -134,61 +111,53 @@ class Gate:
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
-    ) -> Reason | bytes | Task:
+    ) -> RefusalReason | bytes | Task:
         """Say no, repeat the stored answer, or return what the round asks for."""
         approved = account.plans.get(request.plan)
         if approved is None:
-            return Reason.NOT_APPROVED
+            return RefusalReason.NOT_APPROVED
         plan = approved.plan
         if self._mismatch(plan):  # the data file was changed after the approval
-            return Reason.NOT_APPROVED
+            return RefusalReason.NOT_APPROVED
         if approved.ended == "revoked":
-            return Reason.REVOKED
+            return RefusalReason.REVOKED
         if request.round in approved.rounds:
             earlier = approved.rounds[request.round]
             if earlier.weights != fingerprint:
-                return Reason.ROUND_ANSWERED
-            return Reason.ROUND_LOST if earlier.answer is None else earlier.answer
+                return RefusalReason.ROUND_ANSWERED
+            return RefusalReason.ROUND_LOST if earlier.answer is None else earlier.answer
         if approved.ended:
-            return Reason.REVOKED
+            return RefusalReason.REVOKED
         if not approved.covered:
-            return Reason.BUDGET
-        if request.round >= plan.exchanges:
-            return Reason.ROUND_OUT_OF_RANGE
+            return RefusalReason.BUDGET
+        if request.round >= plan.rounds:
+            return RefusalReason.ROUND_OUT_OF_RANGE
         if approved.rounds and request.round < max(approved.rounds):
-            return Reason.ROUND_PASSED
-        if weights.shape != (plan.dimension,):
-            return Reason.MALFORMED
-        if not plan.domain.contains(weights):
-            return Reason.OUTSIDE_DOMAIN
-        answered = sum(charged >= plan.preliminaries for charged in approved.rounds)
+            return RefusalReason.ROUND_PASSED
+        stage, number, _ = plan.place(request.round)
+        question, first = stage.question, plan.first_rounds[number]
+        if weights.shape != (question.argument_length(plan),):
+            return RefusalReason.MALFORMED
+        if not question.accepts(plan, weights):
+            return RefusalReason.OUTSIDE_DOMAIN
+        answered = sum(first <= charged < first + stage.rounds for charged in approved.rounds)
         return task(plan, self._own_terms(plan), request.round, answered)
 
     def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
-        plan = self._ledger.account().plans[request.plan].plan
-        draws = randomness.draw(plan, self._own_terms(plan), work)
-        update = self._update(plan, request, work, weights, draws)
+        plan, channel = self._ledger.account().plans[request.plan].plan, work.stage.channel
+        terms, way = self._own_terms(plan), sending(work.stage.channel)
+        draws = randomness.draw(plan, terms, work)
+        memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
+        numbers = mechanism.release(plan, work, weights, self._records, draws, memory)
+        update = way.message(channel, plan, terms, request.round, self._key, numbers)
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
         self._ledger.update(lambda _: (None, [stored]))
         return update
 
-    def _update(
-        self, plan: Plan, request: RoundRequest, work: Task, weights: FloatArray, draws: mechanism.Draws
-    ) -> NoisyUpdate | SealedUpdate:
-        if plan.shuffle is not None:
-            from ringfence.silo.sealed import seal
-
-            assert self._key is not None  # noqa: S101 (the plan was approved with it)
-            numbers = mechanism.counts(plan, plan.shuffle, work, weights, self._records, draws)
-            return seal(plan, plan.shuffle, request.round, self.silo, self._key, numbers)
-        block = self._blocks.setdefault(request.plan, mechanism.Block()) if plan.correlation else None
-        vector = mechanism.release(plan, work, weights, self._records, draws, block)
-        return NoisyUpdate(plan=request.plan, round=request.round, silo=self.silo, vector=pack(vector))
-
-    def _refusal(self, request: RoundRequest, reason: Reason) -> Refusal:
+    def _refusal(self, request: RoundRequest, reason: RefusalReason) -> Refusal:
         return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason)
 
-    def _log(self, account: Account, request: RoundRequest, reason: Reason) -> list[Draft]:
+    def _log(self, account: Account, request: RoundRequest, reason: RefusalReason) -> list[Draft]:
         if account.refusals >= LOGGED_REFUSALS:
             return []
         return [Draft("refused", {"plan": request.plan, "round": request.round, "reason": reason.value})]
@@ -213,31 +182,29 @@ class Gate:
 
     def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
         """Refuse a plan that claims more than its noise gives, to any observer."""
-        for seen, claimed, against in _views(events, terms.epsilon, terms.alone_epsilon or terms.epsilon):
-            true_epsilon = accountant.epsilon(seen, terms.delta)
-            if true_epsilon > claimed:
+        for claimed in terms.guarantees:
+            true_epsilon = cost(events, claimed)
+            if true_epsilon > claimed.epsilon:
                 raise ApprovalError(
-                    f"The plan claims epsilon {claimed:.6g} at delta {terms.delta:.3g} for silo '{self.silo}'{against}"
-                    f", but its noise gives epsilon {true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
+                    f"The plan claims epsilon {claimed.epsilon:.6g} at delta {claimed.delta:.3g} for silo "
+                    f"'{self.silo}'{_named(claimed, terms.guarantees)}, but its noise gives epsilon "
+                    f"{true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
                 )
 
     def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
-        budget = account.budget
         together = [*account.reserved(without=plan.digest()), *events]
-        for seen, allowed, against in _views(together, budget.epsilon, budget.most_alone):
-            total = accountant.epsilon(seen, budget.delta)
-            if total > allowed:
+        observers = observers_of(plan.observers, account.observers)
+        for limit in account.budget.limits:
+            total = cost(together, limit)
+            if total > limit.epsilon:
                 raise ApprovalError(
                     f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
-                    f"{total:.6g} at delta {budget.delta:.3g}{against}, more than its budget of {allowed:.6g}. Ask for "
-                    "a plan with more noise or fewer rounds, end plans that are no longer needed, or grant more."
+                    f"{total:.6g} at delta {limit.delta:.3g}{_named(limit, observers)}, more than its budget of "
+                    f"{limit.epsilon:.6g}. Ask for a plan with more noise or fewer rounds, end plans that are no "
+                    "longer needed, or grant more."
                 )
 
 
-def _views(
-    events: list[tuple[Event, int]], shuffled: float, alone: float
-) -> Iterator[tuple[list[tuple[Event, int]], float, str]]:
-    """Yield the events as each kind of observer sees them, what they may cost, and a phrase for the observer."""
-    yield events, shuffled, ""
-    if (seen := as_seen_alone(events)) != events:
-        yield seen, alone, " against a server that works together with the shuffler"
+def _named(guarantee: Guarantee, among: Sequence[object]) -> str:
+    """Say against whom the guarantee is, where there are several."""
+    return f" {AGAINST[guarantee.against]}" if len(among) > 1 else ""

@@ -3,7 +3,7 @@
 Its entries, in the order they were made:
 
     opened     whose ledger it is, and under which adjacency it counts
-    budget     the total (epsilon, delta) that all releases together may reach, also without the shuffler
+    budget     the total (epsilon, delta) that all releases together may reach, against each kind of observer
     approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
     charged    a round of a plan, the weights it was asked for, and its event: written before the release
     released   the same round's answer, byte for byte: written before it is sent
@@ -14,62 +14,132 @@ What was spent is the exact composition of the charged events; a crash can only 
 release, never the reverse.
 """
 
+import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from ringfence.errors import AccountingError, ApprovalError, LedgerDamagedError, PlanError
-from ringfence.planning import accountant
-from ringfence.planning.events import (
-    Event,
-    as_seen_alone,
-    event_from_dict,
-    require_positive,
-    require_probability,
+from pydantic import ValidationError
+
+from ringfence.accounting.charges import costs
+from ringfence.accounting.events import Event, event_from_dict, require_positive, require_probability
+from ringfence.errors import (
+    AccountingError,
+    ApprovalError,
+    LedgerBusyError,
+    LedgerDamagedError,
+    LedgerError,
+    LedgerWriteError,
+    PlanError,
 )
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
-from ringfence.silo.chain import Chain, Draft, Entry
+from ringfence.protocol.public import format_of
+from ringfence.storage.chain import Chain, Draft, Entry
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.kind import Kind
 
 Decision = TypeVar("Decision")
 Value = TypeVar("Value")
 
 _ENDS: dict[str, Literal["finished", "revoked"]] = {"finished": "finished", "revoked": "revoked"}
 
+GENESIS = hashlib.sha256(b"ringfence ledger 1").hexdigest()
+"""What a ledger's first entry is tied to."""
+
+_KIND = Kind(
+    "ledger",
+    LedgerError,
+    busy=LedgerBusyError,
+    unwritable=LedgerWriteError,
+    damaged=LedgerDamagedError,
+    if_damaged="Nothing will be released from its data until its operator restores the ledger or decides what was "
+    "spent.",
+)
+
 LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The most that all releases from a data set may cost together.
+FORMATS = {"opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1}
+"""The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
 
-    Plans that trust a shuffler cost more against a server that works together with it. `alone` is the most epsilon that
-    the operator takes in that case; None means no more than in any other.
+
+@dataclass(frozen=True, init=False)
+class Budget:
+    """The most that all releases from a data set may cost together, against each kind of observer.
+
+    `Budget(1.0, 1e-6)` allows epsilon 1 against anyone. Plans that trust a shuffler cost more against a server that
+    works together with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
     """
 
-    epsilon: float
-    delta: float
-    alone: float | None = None
+    limits: tuple[Guarantee, ...]
+
+    def __init__(self, epsilon: float, delta: float, *, anyone: float | None = None) -> None:
+        require_positive("epsilon", epsilon)
+        require_probability("delta", delta)
+        limits = [Guarantee(epsilon=float(epsilon), delta=delta)]
+        if anyone is not None:
+            if require_positive("the epsilon against anyone", anyone) < epsilon:
+                raise AccountingError(
+                    "What is allowed without the shuffler cannot be less than what is allowed with it."
+                )
+            limits = [
+                Guarantee(epsilon=float(epsilon), delta=delta, against="server"),
+                Guarantee(epsilon=float(anyone), delta=delta),
+            ]
+        object.__setattr__(self, "limits", tuple(limits))
+
+    @classmethod
+    def of(cls, limits: Sequence[Guarantee]) -> Self:
+        """Return the budget with these limits; one of them must be against anyone."""
+        epsilons = {limit.against: limit.epsilon for limit in limits}
+        if "anyone" not in epsilons or len(epsilons) != len(limits) or len({limit.delta for limit in limits}) != 1:
+            raise AccountingError("A budget has one limit against anyone, no two against one observer, and one delta.")
+        if "server" not in epsilons:
+            return cls(epsilons["anyone"], limits[0].delta)
+        return cls(epsilons["server"], limits[0].delta, anyone=epsilons["anyone"])
 
     @property
-    def most_alone(self) -> float:
-        """The most epsilon against a server that works together with the shuffler."""
-        return self.epsilon if self.alone is None else self.alone
+    def epsilon(self) -> float:
+        """The limit that counts: against the server where that has one of its own, else against anyone."""
+        return self.limits[0].epsilon
 
-    def as_data(self) -> dict[str, float]:
-        """Return the budget for the ledger and for machines; without `alone` where that says nothing new."""
-        return {"epsilon": self.epsilon, "delta": self.delta, **({} if self.alone is None else {"alone": self.alone})}
+    @property
+    def delta(self) -> float:
+        """The delta of all limits."""
+        return self.limits[0].delta
+
+    def __str__(self) -> str:
+        first, *others = self.limits
+        more = "".join(f", {limit.epsilon:g} {AGAINST[limit.against]}" for limit in others)
+        return f"epsilon {first.epsilon:g} at delta {self.delta:g}{more}"
+
+    def as_data(self) -> list[dict[str, Any]]:
+        """Return the limits for the ledger and for machines."""
+        return [limit.model_dump() for limit in self.limits]
+
+    def raised(self, spent: Sequence[Guarantee]) -> "Budget":
+        """Return the least budget that allows what this one does, and all that is spent."""
+        server, anyone = (
+            max(against(self.limits, observer).epsilon, against(spent, observer).epsilon)
+            for observer in ("server", "anyone")
+        )
+        return Budget(server, max(self.delta, spent[0].delta), anyone=anyone if anyone > server else None)
 
     def covers(self, other: "Budget") -> bool:
         """Tell whether whatever the other budget allows, this one allows too."""
-        return self.epsilon >= other.epsilon and self.delta >= other.delta and self.most_alone >= other.most_alone
+        observers = {limit.against for limit in (*self.limits, *other.limits)}
+        return self.delta >= other.delta and all(
+            against(self.limits, observer).epsilon >= against(other.limits, observer).epsilon for observer in observers
+        )
 
 
 @dataclass
-class Round:
+class ChargedRound:
     """A charged round: what it was asked for, and its answer if that was stored."""
 
     number: int
@@ -89,7 +159,7 @@ class Approved:
     covered: bool = True
     """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
-    rounds: dict[int, Round] = field(default_factory=dict)
+    rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
         """Return the events of the rounds charged so far."""
@@ -105,7 +175,7 @@ class Account:
     """What the entries say, read in order."""
 
     silo: str = ""
-    budget: Budget = Budget(0.0, 0.0)
+    granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
     last: Entry | None = None
@@ -122,26 +192,42 @@ class Account:
         """Return the events that running plans may yet come to, and those that ended plans did come to."""
         return [event for digest, p in self.plans.items() if digest != without for event in p.reserved()]
 
-    def spent(self) -> float:
-        """Return the epsilon of everything charged, at the budget's delta."""
-        return accountant.epsilon(self.charged(), self.budget.delta)
+    @property
+    def budget(self) -> Budget:
+        """The budget in force."""
+        if self.granted is None:
+            raise KeyError("budget")
+        return self.granted
 
-    def spent_alone(self) -> float:
-        """Return the same against a server that works together with the shuffler of plans that trust one."""
-        return accountant.epsilon(as_seen_alone(self.charged()), self.budget.delta)
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Whom costs are told against: whoever the budget or a plan names."""
+        limited = (limit.against for limit in self.budget.limits)
+        return observers_of(limited, *(approved.plan.observers for approved in self.plans.values()))
+
+    def spent(self) -> tuple[Guarantee, ...]:
+        """Return what everything charged comes to, against each kind of observer, at the budget's delta."""
+        return costs(self.charged(), self.observers, self.budget.delta)
+
+    def committed(self) -> tuple[Guarantee, ...]:
+        """Return the same together with what running plans may yet come to."""
+        return costs(self.reserved(), self.observers, self.budget.delta)
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account; KeyError, TypeError or ValueError if it is not as we write them."""
-        body = entry.body
+        body = _typed(dict, entry.body)
+        require_known_format(
+            f"ledger's entry {entry.number}", _typed(int, body.get("format", 1)), FORMATS[entry.kind], LedgerError
+        )
         if entry.kind == "opened":
             self.silo = _typed(str, body["silo"])
         elif entry.kind == "budget":
-            self._set_budget(_valid(Budget(body["epsilon"], body["delta"], body.get("alone"))))
+            self._set_budget(read_budget(body))
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
             number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
-            self.plans[body["plan"]].rounds[number] = Round(number, weights, event_from_dict(body["event"]))
+            self.plans[body["plan"]].rounds[number] = ChargedRound(number, weights, event_from_dict(body["event"]))
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
         elif entry.kind == "refused":
@@ -155,12 +241,14 @@ class Account:
 
     def _set_budget(self, budget: Budget) -> None:
         # Whatever was promised under a larger budget, by this plan or by another, must be checked anew.
-        if not budget.covers(self.budget):
+        if self.granted is not None and not budget.covers(self.granted):
             for approved in self.plans.values():
                 approved.covered = False
-        self.budget = budget
+        self.granted = budget
 
     def _approve(self, entry: Entry) -> None:
+        whose = f"plan in the ledger's entry {entry.number}"
+        require_known_format(whose, format_of(entry.payload), Plan.newest_format, LedgerError)
         plan = Plan.parse(entry.payload, error=PlanError)
         before = self.plans.get(plan.digest())
         self.plans[plan.digest()] = Approved(
@@ -184,14 +272,14 @@ class Ledger:
         """Start a data set's ledger with a total budget. Fails if there is a file at `path` already."""
         opened = Draft("opened", {"format": 1, "silo": silo, "adjacency": "replace-one"})
         drafts = [opened, _granted(budget)]
-        ledger = cls(Chain(path, create=True))
+        ledger = cls(Chain(path, _KIND, GENESIS, create=True))
         ledger.update(lambda _: (None, drafts))
         return ledger
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open a ledger and verify it from its first entry to its last."""
-        ledger = cls(Chain(path))
+        ledger = cls(Chain(path, _KIND, GENESIS))
         try:
             if not ledger.account().silo:
                 raise LedgerDamagedError(
@@ -230,7 +318,7 @@ class Ledger:
             try:
                 for entry in self._chain.read(*account.tail()):
                     account.apply(entry)
-            except (KeyError, TypeError, ValueError, PlanError, AccountingError):
+            except (KeyError, TypeError, ValueError, ValidationError, PlanError, AccountingError):
                 raise LedgerDamagedError(
                     f"The ledger {self.path} holds an entry that this version cannot read; nothing is released."
                 ) from None
@@ -279,15 +367,14 @@ class Ledger:
 
 
 def _granted(budget: Budget) -> Draft:
-    return Draft("budget", _valid(budget).as_data())
+    return Draft("budget", {"format": 2, "limits": budget.as_data()})
 
 
-def _valid(budget: Budget) -> Budget:
-    require_positive("epsilon", budget.epsilon)
-    require_probability("delta", budget.delta)
-    if budget.alone is not None and require_positive("the epsilon without a shuffler", budget.alone) < budget.epsilon:
-        raise AccountingError("What is allowed without the shuffler cannot be less than what is allowed with it.")
-    return budget
+def read_budget(body: Mapping[str, Any]) -> Budget:
+    """Read a budget's entry, of either format."""
+    if body.get("format", 1) == 1:  # one epsilon, and `alone` where another was allowed against anyone
+        return Budget(body["epsilon"], body["delta"], anyone=body.get("alone"))
+    return Budget.of([Guarantee.model_validate(limit) for limit in body["limits"]])
 
 
 def _typed(kind: type[Value], value: object) -> Value:

@@ -17,7 +17,6 @@ make the operator's browser do so. Hence:
 
 import hmac
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -28,12 +27,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ringfence import serving
 from ringfence.errors import ApprovalError, RingfenceError, SiloError
 from ringfence.html.markup import POLICY, Html, document
-from ringfence.private_files import write_private
 from ringfence.silo import decisions, operator_pages, pending
-from ringfence.silo.house import House
+from ringfence.silo.folder import SiloFolder
+from ringfence.storage.private_files import read_token, write_token
+from ringfence.transport import serving
 
 IDLE_SECONDS = 15 * 60.0
 """After so long without a click, the operator must enter again."""
@@ -57,7 +56,7 @@ _HEADERS = {
 Form = Mapping[str, str]
 
 
-class Keys:
+class SessionKeys:
     """The keys of those who have entered, and when each was last used."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -88,14 +87,14 @@ class Keys:
 class OperatorPage:
     """The ASGI application."""
 
-    def __init__(self, house: House, token: str, port: int) -> None:
-        self._house = house
+    def __init__(self, folder: SiloFolder, token: str, port: int) -> None:
+        self._folder = folder
         self._token = token
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
-        self._keys = Keys()
+        self._keys = SessionKeys()
         self._acts: dict[str, Callable[[Form], Html]] = {
             "/home": self._home,
-            "/ledger": lambda form: operator_pages.ledger(form["key"], decisions.list_entries(self._house)),
+            "/ledger": lambda form: operator_pages.ledger(form["key"], decisions.list_entries(self._folder)),
             "/plan": self._plan,
             "/add": self._add,
             "/approve": self._approve,
@@ -111,7 +110,7 @@ class OperatorPage:
             return
         request = Request(scope, receive)
         status, content = await self._answer(request)
-        title = f"Silo {self._house.name}"
+        title = f"Silo {self._folder.name}"
         page = document(title, content, form_action="'self'")
         await Response(page, status, _HEADERS, "text/html")(scope, receive, send)
 
@@ -161,33 +160,33 @@ class OperatorPage:
             return 503, operator_pages.problem(str(refused))
 
     def _entrance(self, notice: str = "") -> Html:
-        return operator_pages.entrance(self._house.name, token_path(self._house).name, notice)
+        return operator_pages.entrance(self._folder.name, token_path(self._folder).name, notice)
 
     def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
-        state = decisions.status(self._house)
-        waiting = pending.pending(self._house, {plan["plan"] for plan in state["plans"]})
+        state = decisions.status(self._folder)
+        waiting = pending.pending(self._folder, {plan["plan"] for plan in state["plans"]})
         return operator_pages.home(form["key"], state, waiting, notice=notice, problem=problem)
 
     def _waiting(self, form: Form) -> pending.Pending:
-        decided = {plan["plan"] for plan in decisions.status(self._house)["plans"]}
-        waiting = pending.pending(self._house, decided)
+        decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
+        waiting = pending.pending(self._folder, decided)
         if form.get("plan") not in waiting.plans:
             raise ApprovalError("That plan does not wait for a decision: it was decided on, or its file has changed.")
         return waiting
 
     def _plan(self, form: Form) -> Html:
         plan = self._waiting(form).plans[form["plan"]]
-        return operator_pages.plan(form["key"], decisions.review_plan(self._house, plan))
+        return operator_pages.plan(form["key"], decisions.review_plan(self._folder, plan))
 
     def _add(self, form: Form) -> Html:
-        plan = pending.add(self._house, form.get("content", "").encode())
+        plan = pending.add(self._folder, form.get("content", "").encode())
         return self._home(form, notice=f"Plan {plan.digest()[:12]} waits for your decision.")
 
     def _approve(self, form: Form) -> Html:
         plan = self._waiting(form).plans[form["plan"]]
-        made = decisions.approve_plan(self._house, plan)
+        made = decisions.approve_plan(self._folder, plan)
         return self._home(
-            form, notice=f"Approved plan {form['plan'][:12]}: epsilon {made.epsilon:.4g} is reserved for it."
+            form, notice=f"Approved plan {form['plan'][:12]}: epsilon {made.own[0].epsilon:.4g} is reserved for it."
         )
 
     def _refuse(self, form: Form) -> Html:
@@ -195,16 +194,16 @@ class OperatorPage:
         return self._home(form, notice=f"Refused plan {form['plan'][:12]}: it is not answered.")
 
     def _end(self, form: Form, *, revoke: bool) -> Html:
-        if form.get("plan") not in _running(decisions.status(self._house)):
+        if form.get("plan") not in _running(decisions.status(self._folder)):
             raise ApprovalError("That plan is not running, so there is nothing to end.")
-        decisions.end_plan(self._house, form["plan"], revoke=revoke)
+        decisions.end_plan(self._folder, form["plan"], revoke=revoke)
         done = "Revoked" if revoke else "Finished"
         return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it is answered.")
 
     def _stop(self, form: Form) -> Html:
-        stopped = _running(decisions.status(self._house))
+        stopped = _running(decisions.status(self._folder))
         for digest in stopped:
-            decisions.end_plan(self._house, digest, revoke=True)
+            decisions.end_plan(self._folder, digest, revoke=True)
         return self._home(form, notice=f"Stopped: {len(stopped)} running plans were revoked, and nothing is answered.")
 
 
@@ -221,29 +220,23 @@ def _form(content: bytes) -> dict[str, str]:
     return {name: values[0] for name, values in fields.items() if len(values) == 1}
 
 
-def token_path(house: House) -> Path:
+def token_path(folder: SiloFolder) -> Path:
     """Return where the operator's token is."""
-    return house.folder / "operator.token"
+    return folder.path / "operator.token"
 
 
-def serve(house: House, *, port: int = 0, ready: Callable[[str], None] = lambda address: None) -> None:
+def serve(folder: SiloFolder, *, port: int = 0, ready: Callable[[str], None] = lambda address: None) -> None:
     """Serve the operator's page until SIGTERM or SIGINT; `ready` is told its address. Port 0 is any free one."""
-    path = token_path(house)
+    path = token_path(folder)
     try:
         if not path.exists():
-            write_private(path, secrets.token_hex(32).encode())
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise SiloError(f"{path} cannot be read or written by this user: run this as the folder's owner.") from None
-    if len(token) < 32:
-        raise SiloError(f"{path} holds no token of 32 characters or more; delete it, and a new one is made.")
-    pending.folder_of(house)
-    with house.ledger():
+            write_token(path)
+    except OSError:
+        raise SiloError(f"{path} cannot be written by this user: run this as the folder's owner.") from None
+    token = read_token(path, SiloError)
+    pending.plans_folder(folder)
+    with folder.ledger():
         pass  # one that cannot be trusted is a reason not to begin
-    try:
-        opened = socket.create_server(("127.0.0.1", port))
-    except (OSError, OverflowError) as problem:
-        raise SiloError(f"The page cannot be served at port {port}: {problem}. Name another port.") from None
-    with closing(opened) as listening:
+    with closing(serving.listen("127.0.0.1", port, "page", SiloError)) as listening:
         actual = listening.getsockname()[1]
-        serving.run(OperatorPage(house, token, actual), listening, lambda: ready(f"http://127.0.0.1:{actual}/"))
+        serving.run(OperatorPage(folder, token, actual), listening, lambda: ready(f"http://127.0.0.1:{actual}/"))

@@ -4,6 +4,7 @@ from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
+from ringfence.protocol.guarantee import AGAINST
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
 from ringfence.silo.summary import describe_entry
@@ -104,33 +105,28 @@ def _head(key: str, silo: str) -> Html:
 
 
 def _budget(state: dict[str, Any]) -> Html:
-    budget = state["budget"]
+    first, *others = state["costs"]
     chart = bar_chart(
-        [
-            Bar("budget", (budget["epsilon"],)),
-            Bar("spent", (state["spent"],)),
-            Bar("reserved", (state["reserved"],)),
-            Bar("left", (state["left"],)),
-        ],
+        [Bar(name, (first[name],)) for name in ("budget", "spent", "reserved", "left")],
         names=("epsilon",),
         title="The budget",
-        description=f"Of epsilon {budget['epsilon']:.4g}, {state['spent']:.4g} is spent, {state['reserved']:.4g} "
-        f"reserved for running plans and {state['left']:.4g} left.",
-        x_label=f"epsilon, at delta {budget['delta']:.2g}",
+        description=f"Of epsilon {first['budget']:.4g}, {first['spent']:.4g} is spent, {first['reserved']:.4g} "
+        f"reserved for running plans and {first['left']:.4g} left.",
+        x_label=f"epsilon, at delta {state['delta']:.2g}",
     )
     serving = "An agent answers for this silo." if state["serving"] else "No agent runs: nothing is answered at all."
     refusals = sum(state["refusals"].values())
     return section(
         "The budget",
         figure(chart, f"{serving} Requests that were refused so far: {refusals}."),
-        tag(
-            "p",
-            "Against a server that works together with a shuffler: budget "
-            f"{budget.get('alone', budget['epsilon']):.4g}, spent {state['spent_alone']:.4g}, left "
-            f"{state['left_alone']:.4g}.",
-        )
-        if "alone" in budget or state["spent_alone"] > state["spent"]
-        else None,
+        *(
+            tag(
+                "p",
+                f"{AGAINST[cost['against']].capitalize()}: budget {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
+                f"left {cost['left']:.4g}.",
+            )
+            for cost in others
+        ),
     )
 
 
@@ -139,7 +135,7 @@ def _waiting(key: str, waiting: Pending) -> Html:
         (
             found.run,
             found.data.target,
-            found.exchanges,
+            found.rounds,
             tag("code", digest[:12]),
             _button(key, "plan", "Review", plan=digest),
         )
@@ -173,7 +169,7 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
         (
             tag("code", found["plan"][:12]),
             f"{found['charged']} of {found['rounds']}",
-            found["epsilon"],
+            found["costs"][0]["epsilon"],
             tag(
                 "div",
                 _button(key, "end", "Finish", plan=found["plan"]),
@@ -210,8 +206,8 @@ def _ended(plans: list[dict[str, Any]]) -> Html | None:
                     tag("code", found["plan"][:12]),
                     found["state"],
                     f"{found['charged']} of {found['rounds']}",
-                    found["epsilon"],
-                    found["delta"],
+                    found["costs"][0]["epsilon"],
+                    found["costs"][0]["delta"],
                     _time(found["last_release"]),
                 )
                 for found in plans

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import PlanError, SiloError
-from ringfence.private_files import write_private
 from ringfence.protocol.plan import Plan, load_plan
-from ringfence.silo.house import House
+from ringfence.silo.folder import SiloFolder
+from ringfence.storage.private_files import write_private
 
 MOST_FILES = 100
 """More files than this are not looked at: an operator decides on a few."""
@@ -27,20 +27,20 @@ class Pending:
     unreadable: dict[str, str]
 
 
-def folder_of(house: House) -> Path:
+def plans_folder(folder: SiloFolder) -> Path:
     """Return the folder of waiting plans; make it, closed to other users, if it is not there."""
-    folder = house.folder / "plans"
+    path = folder.path / "plans"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as problem:
-        raise SiloError(f"The folder {folder} cannot be made: {problem.strerror}.") from None
-    return folder
+        raise SiloError(f"The folder {path} cannot be made: {problem.strerror}.") from None
+    return path
 
 
-def pending(house: House, decided: Container[str]) -> Pending:
+def pending(folder: SiloFolder, decided: Container[str]) -> Pending:
     """Return the plans that wait; those whose digest is among the `decided` do not."""
     found = Pending({}, {}, {})
-    for path in sorted(folder_of(house).glob("*.json"))[:MOST_FILES]:
+    for path in sorted(plans_folder(folder).glob("*.json"))[:MOST_FILES]:
         try:
             plan = load_plan(path)
         except PlanError as problem:
@@ -52,12 +52,12 @@ def pending(house: House, decided: Container[str]) -> Pending:
     return found
 
 
-def add(house: House, content: bytes) -> Plan:
+def add(folder: SiloFolder, content: bytes) -> Plan:
     """Let a plan wait for a decision; one that waits already stays as it is."""
     plan = Plan.parse(content, error=PlanError)
-    path = folder_of(house) / f"{plan.digest()}.json"
+    path = plans_folder(folder) / f"{plan.digest()}.json"
     try:
-        write_private(path, plan.canonical())
+        write_private(path, plan.content, end=b"")  # named by its very bytes
     except FileExistsError:
         pass
     except OSError as problem:

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import TINY, FloatArray
 from ringfence.protocol.encoding import encode_features, encode_target, read_csv
 from ringfence.protocol.schema import Schema
 
 
-class Kept:
+class Unpicklable:
     """Something that stays in the silo's process: it is neither pickled nor copied."""
 
     __slots__ = ()
@@ -21,7 +21,7 @@ class Kept:
         raise RecordsError(f"{type(self).__name__} cannot be pickled or copied: they stay in the silo's process.")
 
 
-class Records(Kept):
+class Records(Unpicklable):
     """Encoded records and the public schema they were read with.
 
     The number of records is public (the guarantee is against *replacing* one); their values are not, so
@@ -43,6 +43,11 @@ class Records(Kept):
 
     def __repr__(self) -> str:
         return f"<{len(self)} records of {self.schema.width} features, values hidden>"
+
+    def bounded_features(self, largest: float) -> FloatArray:
+        """Return the features, cut to norm `largest` once more."""
+        cut: FloatArray = self.features * np.minimum(1.0, largest / np.maximum(self.norms, TINY))[:, None]
+        return cut
 
     def take(self, rows: NDArray[np.int64]) -> "Records":
         """Return the records of the given rows."""

@@ -4,24 +4,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ringfence.planning import accountant
-from ringfence.planning.events import as_seen_alone
-from ringfence.silo.ledger import Account, Approved, Ledger
+from ringfence.accounting.charges import costs
+from ringfence.protocol.guarantee import against
+from ringfence.silo.ledger import Account, Approved, Ledger, read_budget
 
 
 def summarise(path: Path) -> dict[str, Any]:
     """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
 
-    `spent` composes every charged event exactly, at the budget's delta; a plan's own epsilon is at its own
-    delta, so the plans' numbers do not add up to it. `left` is what one more release may cost on top. What ends in
-    `_alone` is the same against a server that works together with the shuffler of plans that trust one.
+    Costs and budget are told against each kind of observer. `spent` composes every charged event exactly, at the
+    budget's delta; a plan's own cost is at its own delta, so the plans' numbers do not add up to it. `reserved` is what
+    running plans may yet add, and `left` what one more release may cost on top.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
         entries = ledger.entries()
-    spent = account.spent()
-    committed = accountant.epsilon(account.reserved(), account.budget.delta)
-    committed_alone = accountant.epsilon(as_seen_alone(account.reserved()), account.budget.delta)
     times: dict[str, list[str]] = {}
     for entry in entries:
         if entry.kind == "released":
@@ -30,12 +27,17 @@ def summarise(path: Path) -> dict[str, Any]:
         "silo": account.silo,
         "entries": len(entries),
         "chain": "intact",
-        "budget": account.budget.as_data(),
-        "spent": spent,
-        "reserved": max(0.0, committed - spent),
-        "left": max(0.0, account.budget.epsilon - committed),
-        "spent_alone": account.spent_alone(),
-        "left_alone": max(0.0, account.budget.most_alone - committed_alone),
+        "delta": account.budget.delta,
+        "costs": [
+            {
+                "against": spent.against,
+                "budget": against(account.budget.limits, spent.against).epsilon,
+                "spent": spent.epsilon,
+                "reserved": max(0.0, committed.epsilon - spent.epsilon),
+                "left": max(0.0, against(account.budget.limits, spent.against).epsilon - committed.epsilon),
+            }
+            for spent, committed in zip(account.spent(), account.committed(), strict=True)
+        ],
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
         ],
@@ -45,18 +47,16 @@ def summarise(path: Path) -> dict[str, Any]:
 
 def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -> dict[str, Any]:
     terms = approved.plan.terms(account.silo)
-    delta = terms.delta if terms else account.budget.delta
+    delta = terms.guarantee.delta if terms else account.budget.delta
     return {
         "plan": digest,
         "approved": approved.time,
         "state": approved.ended or "running",
-        "rounds": approved.plan.exchanges,
+        "rounds": approved.plan.rounds,
         "charged": len(approved.rounds),
         "released": len(times),
         "trust": approved.plan.trust,
-        "epsilon": accountant.epsilon(approved.charged(), delta),
-        "alone_epsilon": accountant.epsilon(as_seen_alone(approved.charged()), delta),
-        "delta": delta,
+        "costs": [cost.model_dump() for cost in costs(approved.charged(), approved.plan.observers, delta)],
         "first_release": times[0] if times else "",
         "last_release": times[-1] if times else "",
     }
@@ -69,8 +69,7 @@ def describe_entry(entry: dict[str, Any]) -> str:
         case "opened":
             return f"silo '{entry['silo']}', {entry['adjacency']}"
         case "budget":
-            alone = f", {entry['alone']:g} without a shuffler" if "alone" in entry else ""
-            return f"epsilon {entry['epsilon']:g} at delta {entry['delta']:g}{alone}"
+            return str(read_budget(entry))
         case "ended":
             return f"plan {plan}: {entry['why']}"
         case "refused":

@@ -14,31 +14,30 @@ The folder is closed to other users. A courier of another user is let in by its 
 """
 
 import grp
-import json
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
 from ringfence.errors import LedgerError, SiloError
-from ringfence.private_files import lock_alone, read_key, write_private
-from ringfence.protocol.plan import SiloName
-from ringfence.protocol.public import Public, explain
+from ringfence.protocol.public import Public, SiloName, explain
 from ringfence.protocol.schema import load_schema
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records, load_records
-from ringfence.toml_files import read_toml
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
+from ringfence.storage.toml_files import read_toml, toml_text
 
 
-class Settings(Public):
+class SiloSettings(Public):
     """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder."""
 
+    format: Literal[1] = 1
     name: SiloName
     data_file: str = Field(min_length=1)
     schema_file: str = Field(min_length=1)
@@ -47,23 +46,23 @@ class Settings(Public):
     courier_group: str | None = Field(default=None, min_length=1)
 
 
-def make_settings(**given: str | int | None) -> Settings:
+def make_settings(**given: str | int | None) -> SiloSettings:
     """Check what an operator gave for silo.toml."""
     try:
-        return Settings.model_validate(given)
+        return SiloSettings.model_validate(given)
     except ValidationError as refused:
         raise SiloError(f"A silo cannot be set up like this: {explain(refused)}.") from None
 
 
 @dataclass(frozen=True)
-class House:
+class SiloFolder:
     """A silo's folder that has been set up."""
 
-    folder: Path
-    settings: Settings
+    path: Path
+    settings: SiloSettings
 
     @classmethod
-    def create(cls, folder: Path, settings: Settings, budget: Budget) -> Self:
+    def create(cls, folder: Path, settings: SiloSettings, budget: Budget) -> Self:
         """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten."""
         settings = settings.model_copy(
             update={
@@ -71,32 +70,34 @@ class House:
                 "schema_file": str(Path(settings.schema_file).absolute()),
             }
         )
-        house = cls(folder.absolute(), settings)
-        _ = house._courier_group  # a group that does not exist is found before anything is written
-        house.records()
+        made = cls(folder.absolute(), settings)
+        _ = made._courier_group  # a group that does not exist is found before anything is written
+        made.records()
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700 if settings.courier_group is None else 0o710)
-            house._give_to_couriers(folder)
-            Ledger.create(house.ledger_path, silo=settings.name, budget=budget).close()
-            write_private(house.key_path, _new_key())
-            write_private(house.token_path, secrets.token_hex(32).encode())
-            house._open_to_couriers(house.token_path)
-            house.tell_couriers(settings.port)
+            made._give_to_couriers(folder)
+            Ledger.create(made.ledger_path, silo=settings.name, budget=budget).close()
+            write_private(made.key_path, _new_key())
+            write_token(made.token_path)
+            made._open_to_couriers(made.token_path)
+            made.tell_couriers(settings.port)
             # Last: a folder without it was not finished, and is refused.
             write_private(folder / "silo.toml", _toml(settings.model_dump(exclude_none=True)))
         except OSError as problem:
             raise SiloError(f"The folder {folder} cannot be set up: {problem.strerror}.") from None
-        return house
+        return made
 
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Read a folder's settings."""
         path = folder / "silo.toml"
         try:
-            settings = Settings.model_validate(read_toml(path))
+            content = read_toml(path)
+            require_known_format(f"silo's folder ({path})", content.get("format"), 1, SiloError)
+            settings = SiloSettings.model_validate(content)
         except OSError as problem:
             raise SiloError(
                 f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
@@ -116,22 +117,22 @@ class House:
     @property
     def ledger_path(self) -> Path:
         """The ledger's file."""
-        return self.folder / f"{self.name}.ledger"
+        return self.path / f"{self.name}.ledger"
 
     @property
     def key_path(self) -> Path:
         """The private key's file."""
-        return self.folder / "signing.key"
+        return self.path / "signing.key"
 
     @property
     def token_path(self) -> Path:
         """The door token's file."""
-        return self.folder / "door.token"
+        return self.path / "door.token"
 
     @property
     def socket_path(self) -> Path:
         """The door, where it is a socket."""
-        return self.folder / "door.sock"
+        return self.path / "door.sock"
 
     def records(self) -> Records:
         """Read the silo's records."""
@@ -150,7 +151,7 @@ class House:
 
     def token(self) -> str:
         """Return the secret that a courier must show at a port."""
-        return _read(self.token_path).decode("ascii", errors="replace").strip()
+        return read_token(self.token_path, SiloError)
 
     def key(self) -> bytes:
         """Return the 32 bytes of the silo's Ed25519 private key."""
@@ -159,42 +160,28 @@ class House:
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the folder for one agent; the system lets go of it when the process ends, however it ends."""
-        with self._lock(patience=1.0):  # `is_served` may hold it for a moment
+        with served_alone(self._lock_path, SiloError, patience=1.0):  # `is_served` may hold it for a moment
             yield
 
     def is_served(self) -> bool:
         """Tell whether an agent holds the folder."""
         try:
-            with self._lock(patience=0.0):
+            with served_alone(self._lock_path, SiloError):
                 return False
         except SiloError:
             return True
 
-    @contextmanager
-    def _lock(self, patience: float) -> Iterator[None]:
-        try:
-            lock = os.open(self.folder / "agent.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        except OSError as problem:
-            raise SiloError(f"The folder {self.folder} cannot be served: {problem.strerror}.") from None
-        try:
-            deadline = time.monotonic() + patience
-            while not lock_alone(lock):
-                if time.monotonic() >= deadline:
-                    raise SiloError(
-                        f"Another agent serves {self.folder} already; one is enough. Stop it before you start another."
-                    )
-                time.sleep(0.05)
-            yield
-        finally:
-            os.close(lock)
+    @property
+    def _lock_path(self) -> Path:
+        return self.path / "agent.lock"
 
     def tell_couriers(self, port: int | None) -> None:
         """Write down, for couriers, where the door is."""
-        door: dict[str, str | int] = {"socket": self.socket_path.name}
+        door: dict[str, str | int] = {"format": 1, "socket": self.socket_path.name}
         if port is not None:
-            door = {"port": port, "token_file": self.token_path.name}
-        path = self.folder / "courier.toml"
-        unfinished = self.folder / "courier.toml.new"
+            door = {"format": 1, "port": port, "token_file": self.token_path.name}
+        path = self.path / "courier.toml"
+        unfinished = self.path / "courier.toml.new"
         unfinished.unlink(missing_ok=True)
         write_private(unfinished, _toml(door))
         self._open_to_couriers(unfinished)
@@ -226,19 +213,9 @@ class House:
             path.chmod(0o660 if path.is_socket() else 0o640)
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise SiloError(f"{path} could not be read: {problem.strerror}.") from None
-
-
 def _new_key() -> bytes:
     return secrets.token_hex(32).encode()  # any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5)
 
 
 def _toml(content: dict[str, str | int]) -> bytes:
-    # A JSON string is a TOML string, but for the delete character.
-    return "\n".join(
-        f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f") for key, value in content.items()
-    ).encode()
+    return toml_text(content).strip().encode()  # `write_private` ends the last line

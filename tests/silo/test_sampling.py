@@ -1,22 +1,105 @@
-"""Phases: each on records of its own, the same ones in all its rounds, and together no dearer than they claim."""
+"""Who takes part in a round: by each rule as it says, drawn afresh or from one fixed partition of the records.
+
+Statistical tests state what they notice; both of their rates are 10⁻⁶ at most (`tests.rates`).
+"""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.prescribe import Member
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
+from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.messages import NoisyUpdate, Reason
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
-from ringfence.silo import mechanism, randomness
+from ringfence.protocol.schedule import task
+from ringfence.silo import mechanism, sampling
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.questions.gradient import clipped_mean
+from ringfence.silo.randomness import draw
 from ringfence.silo.records import Records
-from tests.support import MakePlan, ask, ask_all, refusal, vector, watch_draws
+from tests.rates import check_counts, check_frequencies
+from tests.support import MakePlan, ask, ask_all, clip_of, own_terms, refusal, spent, vector, watch_draws
+
+# -- drawn afresh --
+
+RUNS = 2000
+
+
+def drawn_batches(plan: Plan) -> FloatArray:
+    """Return who took part in so many runs of a plan's first round, one row for each."""
+    terms = plan.silos[0]
+    chosen = np.array([draw(plan, terms, task(plan, terms, 0, 0)).participation for _ in range(RUNS)])
+    assert set(np.unique(chosen)) == {0.0, 1.0}
+    return chosen
+
+
+def meetings(chosen: FloatArray) -> NDArray[np.int64]:
+    """Return how often any two records took part together."""
+    met: NDArray[np.int64] = (chosen.T @ chosen)[np.triu_indices(chosen.shape[1], 1)].astype(np.int64)
+    return met
+
+
+def test_full_sampling_takes_every_record(plan_of: MakePlan) -> None:
+    plan = plan_of()
+    terms = plan.silos[0]
+    assert draw(plan, terms, task(plan, terms, 0, 0)).participation.tolist() == [1.0] * 40
+
+
+def test_fixed_batches_have_exactly_k_distinct_records_each_equally_likely(plan_of: MakePlan) -> None:
+    """A record that takes part with probability 0.6 is noticed, where 0.45 is right."""
+    plan = plan_of(sampling="fixed")
+    chosen = drawn_batches(plan)
+    assert own_terms(plan).batch == 18
+    assert np.all(chosen.sum(axis=1) == 18)
+    check_counts(chosen.sum(axis=0).astype(np.int64), RUNS, 18 / 40, notices=0.6)
+
+
+def test_any_two_records_meet_in_a_fixed_batch_as_often_as_any_other_two(plan_of: MakePlan) -> None:
+    """With probability K(K−1)/(n(n−1)), here 0.2: a batch that was a run of neighbours would pass the test above.
+
+    In such a run neighbours meet with probability 17/40. A pair that meets with probability 0.33 is noticed.
+    """
+    met = meetings(drawn_batches(plan_of(sampling="fixed")))
+    check_counts(met, RUNS, 18 * 17 / (40 * 39), notices=0.33)
+
+
+def test_poisson_batches_have_exactly_binomial_sizes(plan_of: MakePlan) -> None:
+    """A size that is always the same is noticed, and a rate of 0.55 where 0.45 is right."""
+    plan = plan_of(sampling="poisson")
+    sizes = drawn_batches(plan).sum(axis=1).astype(np.int64)
+    law, wrong = ({size: float(stats.binom(40, rate).pmf(size)) for size in range(41)} for rate in (0.45, 0.55))
+    assert own_terms(plan).batch == 18
+    for other in ({18: 1.0}, wrong):
+        check_frequencies(sizes, law, notices=other)
+
+
+def test_poisson_sampling_takes_each_record_independently_at_the_plan_s_rate(plan_of: MakePlan) -> None:
+    """A record that takes part with probability 0.6 is noticed, and two that meet with 0.34 where 0.45² is right."""
+    chosen = drawn_batches(plan_of(sampling="poisson"))
+    check_counts(chosen.sum(axis=0).astype(np.int64), RUNS, 0.45, notices=0.6)
+    check_counts(meetings(chosen), RUNS, 0.45**2, notices=0.34)
+
+
+def test_one_pass_takes_disjoint_parts_of_one_partition_whoever_asks(plan_of: MakePlan) -> None:
+    plan = plan_of(sampling="one-pass", rounds=5)
+    terms = plan.silos[0]
+    parts = np.array([draw(plan, terms, task(plan, terms, answered, answered)).participation for answered in range(5)])
+    again = np.array([draw(plan, terms, task(plan, terms, answered, answered)).participation for answered in range(5)])
+    assert np.array_equal(parts, again)
+    assert parts.sum(axis=1).tolist() == [8.0] * 5
+    assert parts.sum(axis=0).tolist() == [1.0] * 40
+
+
+# -- phases --
 
 ROUNDS = (3, 2, 4)
 SIZES = (20, 10, 5)
@@ -40,7 +123,7 @@ def test_phase_i_uses_half_as_many_records_as_the_last_always_the_same_and_none_
     gate.approve(plan)
     drawn = watch_draws(monkeypatch)
     ask_all(gate, plan)
-    gradients = [draws.participation for work, draws in drawn if work.query == "gradient"]
+    gradients = [draws.participation for work, draws in drawn if work.stage.question.trains]
     assert len(gradients) == 9
     sets = [{tuple(np.flatnonzero(p)) for p, own in zip(gradients, phase_of_round(ROUNDS), strict=True) if own == i}
             for i in range(3)]  # fmt: skip
@@ -58,7 +141,7 @@ def test_a_restarted_silo_goes_on_with_the_same_records(
     drawn = watch_draws(monkeypatch)
     ask_all(gate, plan, [0, 3])
     ledger.close()
-    randomness._partition.cache_clear()
+    sampling._partition.cache_clear()
     with Ledger.open(ledger.path) as reopened:
         ask_all(Gate(records, reopened), plan, [4, 5])
     zero, three, four, five = (draws.participation for _, draws in drawn)
@@ -73,9 +156,9 @@ def test_phases_go_by_the_number_of_the_round_and_not_by_the_count_of_answers(
     gate.approve(plan)
     drawn = watch_draws(monkeypatch)
     ask_all(gate, plan, [2, 4, 8])
-    assert [work.part for work, _ in drawn] == [0, 1, 2]
+    assert [work.part.number for work, _ in drawn if work.part is not None] == [0, 1, 2]
     assert [work.batch for work, _ in drawn] == list(SIZES)
-    assert refusal(ask(gate, plan, 9)) is Reason.ROUND_OUT_OF_RANGE
+    assert refusal(ask(gate, plan, 9)) is RefusalReason.ROUND_OUT_OF_RANGE
 
 
 def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
@@ -85,16 +168,16 @@ def test_the_same_draws_through_gate_and_bare_mechanism_give_the_same_bytes(
     gate.approve(plan)
     drawn = watch_draws(monkeypatch)
     random = np.random.default_rng(5)
-    for round in range(plan.exchanges):
+    for round in range(plan.rounds):
         weights = random.normal(size=plan.dimension)
         answer = vector(ask(gate, plan, round, weights))
         work, draws = drawn[round]
         assert answer.tobytes() == mechanism.release(plan, work, weights, records, draws).tobytes()
         # A mean over the phase's records, whatever the plan's batch is.
         used = records.take(np.flatnonzero(draws.participation))
-        alone = mechanism.clipped_mean(
+        alone = clipped_mean(
             plan.loss,
-            plan.clip,
+            clip_of(plan),
             weights=weights.reshape(4, 1),
             features=used.features,
             norms=used.norms,
@@ -111,7 +194,7 @@ def test_a_phase_s_noise_grows_with_the_root_of_its_rounds_and_falls_with_its_re
     gate.approve(plan)
     drawn = watch_draws(monkeypatch)
     ask_all(gate, plan)
-    first = plan.silos[0].sigma
+    first = own_terms(plan, 0).sigma
     for (work, _), phase in zip(drawn, phase_of_round(ROUNDS), strict=True):
         expected = first * math.sqrt(ROUNDS[phase] / ROUNDS[0]) * SIZES[0] / SIZES[phase]
         assert work.sigma == pytest.approx(expected, rel=1e-5)
@@ -125,7 +208,7 @@ def test_all_rounds_together_cost_what_the_plan_claims_and_hardly_less(
     plan = phased(plan_of, rounds, survey=survey, epsilon=1.3)
     gate.approve(plan)
     ask_all(gate, plan)
-    assert 0.999 * 1.3 < ledger.account().spent() <= 1.3
+    assert 0.999 * 1.3 < spent(ledger) <= 1.3
 
 
 def test_one_whole_phase_costs_as_much_as_all_of_them_and_half_of_each_phase_costs_less(
@@ -134,7 +217,7 @@ def test_one_whole_phase_costs_as_much_as_all_of_them_and_half_of_each_phase_cos
     plan = phased(plan_of, (4, 4, 4), epsilon=1.0)
     gate.approve(plan)
     ask_all(gate, plan, [0, 2, 4, 5, 9, 11])
-    half = ledger.account().spent()
+    half = spent(ledger)
     # Two rounds of four have 1/√2 of the shift.
     shift = accountant.as_one_gaussian(plan_events(plan, plan.silos[0]))
     charged = accountant.as_one_gaussian(ledger.account().charged())
@@ -168,7 +251,7 @@ def test_two_phased_plans_divide_the_records_differently_and_their_costs_add_up(
 
 @pytest.mark.parametrize("records_", [2, 3, 39])
 def test_odd_and_tiny_silos_have_phases_of_whole_records(
-    records: Records, plan_of: MakePlan, records_: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+    records: Records, plan_of: MakePlan, records_: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = int(math.log2(records_))
     plan = phased(plan_of, (1,) * count, members=[Member("clinic", records_, 1.0, 1e-6)])

@@ -8,31 +8,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import BinomialRelease, seen_by
 from ringfence.errors import ApprovalError, MessageError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import BinomialRelease, as_seen_alone
-from ringfence.protocol.messages import Reason, SealedUpdate, parse_answer
-from ringfence.protocol.plan import Plan
+from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer
+from ringfence.protocol.messages import RefusalReason, SealedUpdate, parse_answer
+from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.schedule import task
 from ringfence.shuffle import sealing, vector_sum
-from ringfence.shuffle.local import LocalShuffler, local_shuffler
-from ringfence.silo import sealed as silo_sealed
+from ringfence.silo.channels import shuffler as shuffler_channel
+from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
-from tests.shuffle.mixed import (
+from tests.shuffle.shuffled_federation import (
     DELTA,
     NAMES,
     Federation,
     federation,
-    make_mixed,
+    make_shuffled_plan,
+    numbers_of,
     opened_by_both,
     records_of,
     schema_of,
     shuffle_of,
 )
-from tests.support import ask, charged_when_drawn, refusal, watch_draws
+from tests.support import ask, charged_when_drawn, clip_of, rebuilt, refusal, restaged, spent, watch_draws
 
 
 @pytest.fixture
@@ -50,7 +53,7 @@ def local() -> Iterator[LocalShuffler]:
 
 @pytest.fixture
 def plan(local: LocalShuffler) -> Plan:
-    return make_mixed(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))
+    return make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))
 
 
 @pytest.fixture
@@ -68,11 +71,19 @@ def sealed(gate: Gate, plan: Plan, round: int, weights: float = 0.0) -> SealedUp
     return answer
 
 
-def changed(plan: Plan, **changes: Any) -> Plan:
-    """A plan with other terms for the clinic."""
+def claiming(plan: Plan, observer: Observer, epsilon: float) -> Plan:
+    """A plan that claims another epsilon for the clinic, against one observer."""
     first, *others = plan.silos
-    copy = plan.model_copy(update={"silos": (first.model_copy(update=changes), *others)})
-    return Plan.model_validate(copy.model_dump())
+    claims = tuple(
+        claim.model_copy(update={"epsilon": epsilon}) if claim.against == observer else claim
+        for claim in first.guarantees
+    )
+    return rebuilt(plan, silos=(first.model_copy(update={"guarantees": claims}), *others))
+
+
+def with_channel(plan: Plan, **changes: Any) -> Plan:
+    """A plan with other parameters of its channel."""
+    return restaged(plan, channel=shuffle_of(plan).model_copy(update=changes))
 
 
 def test_the_answer_is_the_counts_of_the_true_sum_and_these_draws_and_nothing_else(
@@ -82,25 +93,26 @@ def test_the_answer_is_the_counts_of_the_true_sum_and_these_draws_and_nothing_el
     weights, plan, own = 0.3, made.plan, made.records["clinic"]
     answer = sealed(made.gates["clinic"], plan, 0, weights)
     [(work, draws)] = drawn
-    assert draws.rounding is not None
+    assert isinstance(draws.noise, Coins)
     # The gradient of log(1 + exp(−y⟨w, x⟩)), record by record.
     total = np.zeros(plan.dimension)
     for features, target in zip(own.features, own.targets, strict=True):
         gradient = -target * features / (1 + np.exp(target * float(features.sum()) * weights))
-        total += gradient * min(1.0, plan.clip / float(np.linalg.norm(gradient)))
+        total += gradient * min(1.0, clip_of(plan) / float(np.linalg.norm(gradient)))
     shuffle = shuffle_of(plan)
     expected = vector_sum.encode(
         total,
         vectors=40,
-        clip=plan.clip,
+        clip=clip_of(plan),
         levels=shuffle.levels,
-        rounding=draws.rounding,
-        coins=draws.noise.astype(np.int64),
+        rounding=draws.noise.rounding,
+        coins=draws.noise.heads,
     )
     found = opened_by_both(made.local, plan, answer)
     assert work.batch == 40
     assert found.tolist() == [*expected.tolist(), 40]
-    assert np.all((draws.noise >= 0) & (draws.noise <= 40 * shuffle.coins))
+    assert np.all((draws.noise.heads >= 0) & (draws.noise.heads <= 40 * shuffle.coins))
+    assert np.all((draws.noise.rounding >= 0) & (draws.noise.rounding < 1))
 
 
 def test_the_shuffler_alone_and_the_server_alone_can_read_nothing(made: Federation) -> None:
@@ -129,7 +141,7 @@ def test_the_answer_is_signed_by_the_silo_for_this_plan_and_round(made: Federati
 def test_answers_of_all_silos_have_one_length(made: Federation) -> None:
     answers = [answer for round in range(2) for answer in made.answers(round)]
     assert len({len(answer.envelope) for answer in answers}) == 1
-    assert len(base64.b64decode(answers[0].envelope)) == shuffle_of(made.plan).envelope_bytes(made.plan.numbers)
+    assert len(base64.b64decode(answers[0].envelope)) == shuffle_of(made.plan).envelope_bytes(numbers_of(made.plan))
 
 
 def test_a_repeated_request_gets_the_stored_bytes_and_costs_nothing(
@@ -141,7 +153,7 @@ def test_a_repeated_request_gets_the_stored_bytes_and_costs_nothing(
     again = sealed(gate, made.plan, 0)
     assert again.to_bytes() == first.to_bytes()
     assert len(drawn) == 1
-    assert refusal(ask(gate, made.plan, 0, 0.5)) is Reason.ROUND_ANSWERED
+    assert refusal(ask(gate, made.plan, 0, 0.5)) is RefusalReason.ROUND_ANSWERED
 
 
 def test_the_round_is_on_the_disk_before_anything_is_drawn_and_the_answer_before_it_is_sent(
@@ -169,10 +181,10 @@ def test_a_round_that_was_charged_and_not_sealed_is_never_drawn_again(
 
     drawn = watch_draws(monkeypatch)
     with monkeypatch.context() as broken:
-        broken.setattr(silo_sealed, "seal", cut)
+        broken.setattr(shuffler_channel, "message", cut)
         with pytest.raises(PowerCutError):
             ask(made.gates["clinic"], made.plan, 0)
-    assert refusal(ask(made.gates["clinic"], made.plan, 0)) is Reason.ROUND_LOST
+    assert refusal(ask(made.gates["clinic"], made.plan, 0)) is RefusalReason.ROUND_LOST
     assert len(drawn) == 1
 
 
@@ -182,14 +194,14 @@ def test_the_ledger_shows_what_both_views_cost(made: Federation, tmp_path: Path)
     terms = made.plan.terms("clinic")
     assert terms is not None
     with Ledger.open(tmp_path / "clinic.ledger") as second_reader:
-        account = second_reader.account()
+        shuffled, alone = spent(second_reader, "server"), spent(second_reader, "anyone")
+        charged = second_reader.account().charged()
     events = plan_events(made.plan, terms)
-    assert account.spent() == pytest.approx(accountant.epsilon(events, DELTA), rel=1e-9)
-    assert account.spent_alone() == pytest.approx(accountant.epsilon(as_seen_alone(events), DELTA), rel=1e-9)
-    assert account.spent() <= terms.epsilon < account.spent_alone()
-    assert terms.alone_epsilon is not None
-    assert account.spent_alone() <= terms.alone_epsilon < account.spent_alone() * (1 + 1e-5)
-    assert all(isinstance(event, BinomialRelease) for event, _ in account.charged())
+    assert shuffled == pytest.approx(accountant.epsilon(events, DELTA), rel=1e-9)
+    assert alone == pytest.approx(accountant.epsilon(seen_by("anyone", events), DELTA), rel=1e-9)
+    assert shuffled <= terms.against("server").epsilon < alone
+    assert alone <= terms.against("anyone").epsilon < alone * (1 + 1e-5)
+    assert all(isinstance(event, BinomialRelease) for event, _ in charged)
 
 
 # -- approval --
@@ -208,29 +220,25 @@ def test_keys_that_nothing_can_be_sealed_to_are_refused_before_anything_is_charg
 ) -> None:
     """The point 0 of the curve: with it everybody would agree on the same secret."""
     for field in ("server_key", "shuffler_key"):
-        broken = plan.model_dump()
-        broken["shuffle"][field] = "0" * 64
         folder = tmp_path / field
         folder.mkdir()
         with open_ledger(folder, Budget(9.0, DELTA)) as ledger:
             gate = Gate(records, ledger, local.silos["clinic"])
             with pytest.raises(ApprovalError, match="not an X25519 public key"):
-                gate.approve(Plan.model_validate(broken))
+                gate.approve(with_channel(plan, **{field: "0" * 64}))
 
 
 def test_a_claim_that_the_coins_do_not_keep_is_refused_in_either_view(
     plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
 ) -> None:
-    first = plan.silos[0]
-    assert first.alone_epsilon is not None
+    alone = plan.silos[0].against("anyone").epsilon
     with open_ledger(tmp_path, Budget(9.0, DELTA)) as ledger:
         gate = Gate(records, ledger, local.silos["clinic"])
         with pytest.raises(ApprovalError, match=r"claims epsilon 0\.9 .* but its noise gives") as server:
-            gate.approve(changed(plan, epsilon=0.9))
-        assert "works together" not in str(server.value)
-        lower = changed(plan, alone_epsilon=0.999 * first.alone_epsilon)
-        with pytest.raises(ApprovalError, match=r"against a server that works together with the shuffler, but its"):
-            gate.approve(lower)
+            gate.approve(claiming(plan, "server", 0.9))
+        assert AGAINST["server"] in str(server.value)
+        with pytest.raises(ApprovalError, match=f"{AGAINST['anyone']}, but its noise gives"):
+            gate.approve(claiming(plan, "anyone", 0.999 * alone))
         gate.approve(plan)
 
 
@@ -238,39 +246,37 @@ def test_coins_that_are_too_few_for_any_claim_are_refused(
     plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
 ) -> None:
     """One coin a record: 40 of the silo's own, on which nothing can be proved at so small a delta."""
-    weak = plan.model_dump()
-    weak["shuffle"]["coins"] = 1
-    for terms in weak["silos"]:
-        terms["sigma"] *= shuffle_of(plan).coins ** -0.5
-        terms["alone_epsilon"] = terms["epsilon"] = 1e6
+    channel = shuffle_of(plan).model_copy(update={"coins": 1})
+    own = StageTerms(batch=40, sigma=channel.sigma(clip_of(plan), 40))
+    claims = tuple(Guarantee(epsilon=1e6, delta=DELTA, against=observer) for observer in plan.observers)
+    silos = tuple(terms.model_copy(update={"guarantees": claims, "stages": (own,)}) for terms in plan.silos)
+    weak = rebuilt(plan, stages=(plan.stages[0].model_copy(update={"channel": channel}),), silos=silos)
     with open_ledger(tmp_path, Budget(9.0, DELTA)) as ledger, pytest.raises(ApprovalError, match="gives epsilon inf"):
-        Gate(records, ledger, local.silos["clinic"]).approve(Plan.model_validate(weak))
+        Gate(records, ledger, local.silos["clinic"]).approve(weak)
 
 
 def test_shares_that_do_not_hide_whose_counts_are_whose_are_refused(
     plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
 ) -> None:
-    few = plan.model_dump()
-    few["shuffle"]["shares"] -= 1
+    few = with_channel(plan, shares=shuffle_of(plan).shares - 1)
     with open_ledger(tmp_path, Budget(9.0, DELTA)) as ledger:
         gate = Gate(records, ledger, local.silos["clinic"])
         with pytest.raises(ApprovalError, match="not proved to be hidden"):
-            gate.approve(Plan.model_validate(few))
+            gate.approve(few)
 
 
 def test_a_budget_covers_both_views_unless_the_operator_says_otherwise(
     plan: Plan, local: LocalShuffler, records: Records, tmp_path: Path
 ) -> None:
-    first = plan.silos[0]
-    assert first.alone_epsilon is not None
-    enough = (first.epsilon + first.alone_epsilon) / 2
+    server, anyone = (plan.silos[0].against(observer).epsilon for observer in plan.observers)
+    enough = (server + anyone) / 2
     for number, (budget, fits) in enumerate(
         [
             (Budget(enough, DELTA), False),
-            (Budget(enough, DELTA, enough), False),
-            (Budget(enough, DELTA, first.alone_epsilon), True),
-            (Budget(first.alone_epsilon, DELTA), True),
-            (Budget(0.9, DELTA, 100.0), False),
+            (Budget(enough, DELTA, anyone=enough), False),
+            (Budget(enough, DELTA, anyone=anyone), True),
+            (Budget(anyone, DELTA), True),
+            (Budget(0.9, DELTA, anyone=100.0), False),
         ]
     ):
         folder = tmp_path / str(number)
@@ -280,21 +286,22 @@ def test_a_budget_covers_both_views_unless_the_operator_says_otherwise(
             if fits:
                 gate.approve(plan)
                 continue
-            against = "works together with the shuffler, more than" if budget.epsilon > 1 else "more than its budget"
-            with pytest.raises(ApprovalError, match=against):
+            against = AGAINST["anyone" if budget.epsilon > 1 else "server"]
+            with pytest.raises(ApprovalError, match=f"{against}, more than its budget"):
                 gate.approve(plan)
             assert not ledger.account().plans
 
 
 def test_two_plans_must_fit_together_in_both_views(local: LocalShuffler, records: Records, tmp_path: Path) -> None:
-    one, two = (make_mixed(schema_of(3), local.keys, dict.fromkeys(NAMES, 40), run=run) for run in ("one", "two"))
-    alone = one.silos[0].alone_epsilon
-    assert alone is not None
-    with open_ledger(tmp_path, Budget(5.0, DELTA, 5.0)) as ledger:
+    one, two = (
+        make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40), run=run) for run in ("one", "two")
+    )
+    alone = one.silos[0].against("anyone").epsilon
+    with open_ledger(tmp_path, Budget(5.0, DELTA, anyone=5.0)) as ledger:
         gate = Gate(records, ledger, local.silos["clinic"])
         gate.approve(one)
-        ledger.grant(Budget(2.0, DELTA, 1.1 * max(alone, 2.0)))
-        with pytest.raises(ApprovalError, match="works together with the shuffler"):
+        ledger.grant(Budget(2.0, DELTA, anyone=1.1 * max(alone, 2.0)))
+        with pytest.raises(ApprovalError, match=AGAINST["anyone"]):
             gate.approve(two)
         gate.end(one)
         gate.approve(two)
@@ -306,16 +313,16 @@ def test_lowering_what_is_allowed_without_the_shuffler_stops_running_plans_until
     gate = made.gates["clinic"]
     terms = made.plan.terms("clinic")
     assert terms is not None
-    assert terms.alone_epsilon is not None
+    server, anyone = (terms.against(observer).epsilon for observer in made.plan.observers)
     with Ledger.open(tmp_path / "clinic.ledger") as operator:
-        operator.grant(Budget(100.0, DELTA, 200.0))
+        operator.grant(Budget(100.0, DELTA, anyone=200.0))
         sealed(gate, made.plan, 0)
-        operator.grant(Budget(100.0, DELTA, 150.0))
-        assert refusal(ask(gate, made.plan, 1)) is Reason.BUDGET
-        operator.grant(Budget(terms.epsilon, DELTA, terms.alone_epsilon * 0.99))
-        with pytest.raises(ApprovalError, match="works together with the shuffler"):
+        operator.grant(Budget(100.0, DELTA, anyone=150.0))
+        assert refusal(ask(gate, made.plan, 1)) is RefusalReason.BUDGET
+        operator.grant(Budget(server, DELTA, anyone=anyone * 0.99))
+        with pytest.raises(ApprovalError, match=AGAINST["anyone"]):
             gate.approve(made.plan)
-        operator.grant(Budget(terms.epsilon, DELTA, terms.alone_epsilon))
+        operator.grant(Budget(server, DELTA, anyone=anyone))
         gate.approve(made.plan)
         sealed(gate, made.plan, 1)
 
@@ -327,10 +334,10 @@ def test_one_pass_answers_are_charged_as_parts_and_cost_no_more_together_than_on
         terms = made.plan.terms("clinic")
         assert terms is not None
         with Ledger.open(tmp_path / "clinic.ledger") as second_reader:
-            account = second_reader.account()
-    charged = [event for event, _ in account.charged()]
+            shuffled = spent(second_reader, "server")
+            charged = [event for event, _ in second_reader.account().charged()]
     assert sorted((event.partition, event.part) for event in charged if isinstance(event, BinomialRelease)) == [
         (made.plan.digest(), part) for part in range(3)
     ]
-    assert account.spent() <= terms.epsilon
+    assert shuffled <= terms.against("server").epsilon
     assert task(made.plan, terms, 2, 2).batch == 40

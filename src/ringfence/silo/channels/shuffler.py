@@ -1,0 +1,88 @@
+"""A silo's answer on its way through a shuffler: counts with coins, cut into shares, sealed twice and signed."""
+
+import base64
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringfence.errors import ApprovalError, PlanError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.messages import SealedUpdate
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import Task
+from ringfence.shuffle import sealing, shares, vector_sum
+from ringfence.silo.records import Unpicklable
+
+
+@dataclass(frozen=True, repr=False)
+class Coins(Unpicklable):
+    """A round's noise: the heads among fair coins, and what decides roundings, uniform on [0, 1)."""
+
+    heads: vector_sum.Counts
+    rounding: FloatArray
+
+
+def require(channel: ShufflerChannel, terms: SiloTerms, key: bytes | None) -> None:
+    """Demand the key that the plan expects of this silo, and keys that can be sealed to."""
+    if key is None or sealing.verifying_key(key) != terms.key:
+        raise ApprovalError(
+            f"The plan expects messages that silo '{terms.name}' signs with another key than it has, so the "
+            "shuffler would not take them. Send the plan's author the key that `ringfence silo status` shows."
+        )
+    try:
+        for public in (channel.server_key, channel.shuffler_key):
+            sealing.seal_messages(public, "", 0, [b""])
+    except PlanError as problem:
+        raise ApprovalError(f"Silo '{terms.name}' cannot answer this plan. {problem}") from None
+
+
+def draw(channel: ShufflerChannel, work: Task) -> Coins:
+    """Toss the coins of every number, and draw what decides its rounding."""
+    from ringfence.silo.randomness import heads, uniform
+
+    # 53 bits make a number of [0, 1) exactly; that it is no finer is charged for (`counts_rounding`).
+    rounding = np.ldexp((uniform(work.length) >> np.uint64(11)).astype(np.float64), -53)
+    return Coins(heads(work.length, work.batch * channel.coins), rounding)
+
+
+def memory(channel: ShufflerChannel) -> None:
+    """Remember nothing: every round has its own coins."""
+    del channel
+
+
+def encode(
+    channel: ShufflerChannel, plan: Plan, work: Task, exact: FloatArray, noise: Coins, memory: object
+) -> vector_sum.Counts:
+    """Return what a silo's shares add up to: its summed answers as counts, coins included, and how many they are of.
+
+    The last number is the public size of the batch, so that the server can tell what a total is a total of.
+    """
+    del memory
+    norm = work.stage.question.record_norm(plan)
+    assert norm is not None  # noqa: S101 (the plan was validated)
+    ones = vector_sum.encode(
+        work.batch * exact,
+        vectors=work.batch,
+        clip=norm,
+        levels=channel.levels,
+        rounding=noise.rounding,
+        coins=noise.heads,
+    )
+    return np.append(ones, work.batch)
+
+
+def message(
+    channel: ShufflerChannel, plan: Plan, terms: SiloTerms, round: int, key: bytes | None, numbers: vector_sum.Counts
+) -> SealedUpdate:
+    """Return the counts in a form that shuffler and server must both hold before anything can be read.
+
+    The server can open what the shuffler lets out, which is mixed; the shuffler cannot open it at all.
+    """
+    assert key is not None  # noqa: S101 (the plan was approved with it)
+    digest = plan.digest()
+    messages = sealing.seal_messages(channel.server_key, digest, round, shares.split(channel, numbers))
+    envelope = sealing.seal_envelope(channel.shuffler_key, digest, round, terms.name, b"".join(messages))
+    text = base64.b64encode(envelope).decode()
+    signature = sealing.sign(key, SealedUpdate.signed_bytes(digest, round, terms.name, text))
+    return SealedUpdate(plan=digest, round=round, silo=terms.name, envelope=text, signature=signature)

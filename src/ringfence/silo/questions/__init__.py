@@ -1,0 +1,28 @@
+"""What is computed from records, one file for each question of `protocol.questions`, of the same name."""
+
+from importlib import import_module
+from typing import Any, Protocol
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Question
+from ringfence.silo.records import Records
+
+
+class AnswerFromRecords(Protocol):
+    """What a question's file offers here."""
+
+    def compute(
+        self, question: Any, plan: Plan, argument: FloatArray, records: Records, shares: FloatArray
+    ) -> FloatArray:
+        """Return the exact answer, to which noise is yet to be added: a pure function, not private by itself.
+
+        `argument` is what the request carries. `shares` is 1/batch for every record that takes part and 0 for others.
+        """
+
+
+def computing(question: Question) -> AnswerFromRecords:
+    """Return the file of the question."""
+    module: Any = import_module(f"{__name__}.{question.name.replace('-', '_')}")
+    found: AnswerFromRecords = module
+    return found

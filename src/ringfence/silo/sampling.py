@@ -1,0 +1,51 @@
+"""Who takes part in a round: each sampling rule's draw from a silo's records.
+
+The only file at a silo that asks which rule it has.
+"""
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringfence.errors import PlanError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisson, Sampling
+from ringfence.protocol.schedule import Task
+
+Uniform = Callable[[int], NDArray[np.uint64]]
+"""Draws so many whole numbers, each uniform on 0 … 2⁶⁴ − 1."""
+
+
+def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: Uniform) -> FloatArray:
+    """Return 1 for every record that takes part, and 0 for the others."""
+    chosen = np.zeros(terms.records)
+    match rule:
+        case Full():
+            chosen[:] = 1.0
+        case OnePass() | Phased() if work.part is not None:
+            order = _partition(plan.digest(), terms.name, terms.records)
+            chosen[order[work.part.first : work.part.first + work.batch]] = 1.0
+        case Poisson():
+            # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
+            chosen[uniform(terms.records) <= np.uint64((work.batch << 64) // terms.records - 1)] = 1.0
+        case FixedSize():
+            chosen[np.argsort(uniform(terms.records))[: work.batch]] = 1.0
+        case _:
+            raise PlanError(f"This version cannot draw records by the rule '{rule.name}'.")
+    return chosen
+
+
+@lru_cache(maxsize=4)
+def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
+    """Order the records by a hash of the plan and their row number.
+
+    The privacy of one pass, and of phases, rests on the parts being disjoint, not on their being secret, so a fixed
+    public order is enough, and a restarted silo finds the same one without having stored it. The rows must keep
+    their order while the plan runs: the operator must not sort the data file in between.
+    """
+    keys = [hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest() for row in range(records)]
+    return np.array(sorted(range(records), key=keys.__getitem__), dtype=np.int64)

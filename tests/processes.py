@@ -1,0 +1,41 @@
+"""Processes that tests start and wait for: for what they say, never for a while."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+
+def start_and_wait(
+    command: Sequence[str], printed: Path, *, cwd: Path, env: Mapping[str, str] | None = None
+) -> "subprocess.Popen[bytes]":
+    """Start a process, and return when it says that it is ready; whatever it prints goes to the file `printed`.
+
+    It is given `--ready FD` and must call `say_ready` with that number. A process that ends before is an error, which
+    shows what it printed.
+    """
+    ready, saying = os.pipe()
+    try:
+        with printed.open("wb") as output:
+            process = subprocess.Popen(
+                [*command, "--ready", str(saying)],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})},
+                pass_fds=[saying],
+            )
+        os.close(saying)
+        if not os.read(ready, 1):  # the other end was closed: nobody can say anything any more
+            process.kill()
+            process.wait()
+            raise AssertionError(printed.read_text())
+    finally:
+        os.close(ready)
+    return process
+
+
+def say_ready(descriptor: int) -> None:
+    """Tell whoever started this process that it is ready."""
+    os.write(descriptor, b".")
+    os.close(descriptor)

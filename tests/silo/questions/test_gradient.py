@@ -1,0 +1,110 @@
+"""The gradient's clipped mean moves by at most 2·clip/batch when a record is replaced, whatever the weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
+from ringfence.protocol.schedule import task
+from ringfence.silo.mechanism import Draws, release
+from ringfence.silo.questions.gradient import clipped_mean
+from ringfence.silo.records import Records
+from tests.support import MakePlan, clip_of, own_terms
+
+LOSSES = [Logistic(), Softmax(classes=4), Squared(), Huber(threshold=0.5)]
+
+
+def targets_for(loss: Any, count: int, random: np.random.Generator) -> Any:
+    if isinstance(loss, Softmax):
+        return random.integers(loss.classes, size=count).astype(float)
+    return random.choice([-1.0, 1.0], size=count)
+
+
+def mean(loss: Any, clip: float, weights: Any, features: Any, targets: Any, batch: int) -> Any:
+    return clipped_mean(
+        loss,
+        clip,
+        weights=weights.reshape(features.shape[1], -1),
+        features=features,
+        norms=np.sqrt((features**2).sum(axis=1)),
+        targets=targets,
+        shares=np.full(len(targets), 1.0 / batch),
+    ).reshape(-1)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_clipping_agrees_with_per_record_gradients_clipped_one_by_one(loss: Any) -> None:
+    random = np.random.default_rng(0)
+    features, targets = random.normal(size=(30, 5)), targets_for(loss, 30, random)
+    weights = random.normal(size=5 * loss.outputs)
+    expected = np.zeros((5, loss.outputs))
+    for x, y in zip(features, targets, strict=True):
+        gradient = np.outer(x, loss.residuals(x[None] @ weights.reshape(5, -1), np.array([y]))[0])
+        expected += gradient * min(1.0, 0.3 / np.linalg.norm(gradient)) / 30
+    np.testing.assert_allclose(mean(loss, 0.3, weights, features, targets, 30), expected.reshape(-1), atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@given(seed=st.integers(0, 2**32), clip=st.floats(0.01, 10), scale=st.sampled_from([0.0, 1.0, 1e3, 1e8]))
+@settings(max_examples=60, deadline=None)
+def test_replacing_any_record_moves_the_mean_by_at_most_twice_the_clip_over_the_batch(
+    loss: Any, seed: int, clip: float, scale: float
+) -> None:
+    random = np.random.default_rng(seed)
+    features, targets = (
+        random.normal(size=(10, 3)) * random.choice([1e-3, 1, 100]),
+        targets_for(loss, 10, random),
+    )
+    weights = scale * random.normal(size=3 * loss.outputs)
+    before = mean(loss, clip, weights, features, targets, 10)
+    features[4], targets[4] = 100 * random.normal(size=3), targets_for(loss, 1, random)[0]
+    after = mean(loss, clip, weights, features, targets, 10)
+    assert np.linalg.norm(after - before) <= 2 * clip / 10 * (1 + 1e-12)
+
+
+def test_that_bound_is_reached_so_no_smaller_one_would_do() -> None:
+    features, targets = np.array([[1e3], [0.0]]), np.array([1.0, 1.0])
+    before = mean(Logistic(), 1.0, np.zeros(1), features, targets, 2)
+    after = mean(Logistic(), 1.0, np.zeros(1), -features, targets, 2)
+    assert np.linalg.norm(after - before) == pytest.approx(2 * 1.0 / 2)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_configurations_side_by_side_give_what_each_gives_alone(loss: Any) -> None:
+    random = np.random.default_rng(1)
+    features, targets = random.normal(size=(30, 5)), targets_for(loss, 30, random)
+    weights, clips = random.normal(size=(5, 3, loss.outputs)), np.array([0.1, 0.5, 9.0])
+    together = clipped_mean(
+        loss,
+        clips,
+        weights=weights,
+        features=features,
+        norms=np.sqrt((features**2).sum(axis=1)),
+        targets=targets,
+        shares=np.full(30, 1 / 30),
+    )
+    for place, clip in enumerate(clips):
+        alone = mean(loss, clip, weights[:, place], features, targets, 30)
+        np.testing.assert_allclose(together[:, place].reshape(-1), alone, atol=1e-15)
+
+
+def test_a_record_of_norm_zero_contributes_nothing() -> None:
+    features, targets = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([1.0, 1.0])
+    np.testing.assert_allclose(mean(Logistic(), 1.0, np.zeros(2), features, targets, 2), [-0.25, 0.0])
+
+
+def test_the_answer_is_the_mean_over_the_batch_of_those_who_take_part(plan_of: MakePlan, records: Records) -> None:
+    """Also where not as many take part as the batch counts, which happens by chance under Poisson sampling."""
+    plan = plan_of(sampling="poisson", clip=0.5)
+    work = task(plan, plan.silos[0], 0, 0)
+    weights, few = np.full(4, 0.3), np.array([3, 17, 21])
+    chosen = np.zeros(40)
+    chosen[few] = 1.0
+    answer = release(plan, work, weights, records, Draws(chosen, np.zeros(4)))
+    used = records.take(few)
+    expected = mean(plan.loss, clip_of(plan), weights, used.features, used.targets, own_terms(plan).batch)
+    assert own_terms(plan).batch == 18
+    np.testing.assert_allclose(answer, expected, atol=work.sigma * 2.0**-30)

@@ -1,0 +1,105 @@
+"""What an operator is told of a plan: all that would leave, to whom, and what it costs against each observer."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.accounting.charges import cost, plan_events
+from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.planning.request import Member
+from ringfence.protocol.algorithms import Localized, Phase
+from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.review import reveals, review
+from tests.shuffle.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
+from tests.support import MakePlan, ask_all, own_terms, spent
+
+NOTHING_ELSE = "Nothing else: no loss, no accuracy, no count. The number of records and the schema are public."
+
+
+def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(plan_of: MakePlan) -> None:
+    plan = plan_of(survey=True, algorithm="accelerated", sampling="fixed", clip=0.5)
+    assert reveals(plan, plan.silos[0]) == [
+        "Once, one number: the largest eigenvalue of the features' second-moment matrix.",
+        "All 40 records take part.",
+        f"Each number gets noise of standard deviation {own_terms(plan, 0).sigma:.4g}.",
+        "In each of 5 rounds, 4 numbers: the average gradient of the logistic loss, for predicting 'ill' from a, b, c, "
+        "at weights that the server chooses.",
+        "In each round 18 of 40 records take part, drawn afresh and in secret.",
+        "Each record's gradient is cut to length 0.5, and each number gets noise of standard deviation "
+        f"{own_terms(plan, 1).sigma:.4g}.",
+        NOTHING_ELSE,
+    ]
+
+
+def test_phases_are_told_one_by_one_and_what_they_ask_once(plan_of: MakePlan) -> None:
+    phases = (Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8))
+    plan = plan_of(algorithm=Localized(smoothness=1.0, phases=phases), rounds=5)
+    first, one, noise, two, more_noise, last = reveals(plan, plan.silos[0])
+    assert first.startswith("In each of 5 rounds, 4 numbers: the average gradient")
+    assert one == "The 3 rounds of phase 1 take 20 of 40 records, which take part in no other phase."
+    assert two == "The 2 rounds of phase 2 take 10 of 40 records, which take part in no other phase."
+    assert f"{own_terms(plan, 0).sigma:.4g}" in noise
+    assert f"{own_terms(plan, 1).sigma:.4g}" in more_noise
+    assert last == NOTHING_ELSE
+
+
+def test_correlated_noise_is_told_to_be_so(plan_of: MakePlan) -> None:
+    plan = plan_of(sampling="one-pass", correlation=0.5)
+    assert any(
+        "takes back part of the earlier rounds' (correlation 0.5)" in line for line in reveals(plan, plan.silos[0])
+    )
+
+
+def test_what_is_told_of_the_cost_is_what_the_gate_goes_by(gate: Gate, ledger: Ledger, plan_of: MakePlan) -> None:
+    first, second = plan_of(epsilon=0.7), plan_of(epsilon=0.9)
+    gate.approve(first)
+    ask_all(gate, first, [0, 1])
+    entries = ledger.entries()
+    told = review(second, ledger.account(), "")
+    events = plan_events(second, second.silos[0])
+    (own,), (total,), (so_far,) = told.own, told.total, told.spent
+    assert own.epsilon == cost(events, own) <= 0.9
+    assert total.epsilon == cost([*plan_events(first, first.silos[0]), *events], total)
+    assert so_far.epsilon == spent(ledger)
+    assert told.left(total) == 2.0 - total.epsilon
+    assert "epsilon 0.9" in told.text()
+    assert told.text().endswith("The gate would approve it; nothing is answered before you do.")
+    assert ledger.entries() == entries
+
+
+def test_a_plan_without_this_silo_costs_it_nothing_and_says_why_it_cannot_be_approved(
+    ledger: Ledger, plan_of: MakePlan
+) -> None:
+    told = review(plan_of(members=[Member("bank", 40, 1.0, 1e-6)]), ledger.account(), "It has no part in it.")
+    assert (told.own, told.total, told.data()["reveals"]) == ((), (), [])
+    assert told.text().endswith("The gate would NOT approve it. It has no part in it.")
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalShuffler]:
+    with local_shuffler(NAMES) as made:
+        yield made
+
+
+@pytest.mark.parametrize("budget", [Budget(2.0, DELTA), Budget(2.0, DELTA, anyone=5.0)])
+def test_a_plan_that_trusts_a_shuffler_is_told_against_each_observer(
+    local: LocalShuffler, tmp_path: Path, budget: Budget
+) -> None:
+    plan = make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))
+    with Ledger.create(tmp_path / "own.ledger", silo="clinic", budget=budget) as ledger:
+        Gate(records_of(schema_of(3), 40, 0), ledger, local.silos["clinic"]).check(plan)
+        told = review(plan, ledger.account(), "")
+    events = plan_events(plan, plan.silos[0])
+    for found in (told.own, told.total):
+        assert found == tuple(
+            Guarantee(epsilon=cost(events, limit), delta=DELTA, against=limit.against)
+            for limit in plan.silos[0].guarantees
+        )
+    everybody = f"{AGAINST['anyone'].capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
+    assert everybody in told.text()
+    assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in told.text()
+    assert "coins tossed for each record and number" in told.text()
+    assert "The shuffler: sealed messages, which it cannot read." in told.text()
