@@ -19,7 +19,7 @@ def descend(
     """Return the states before the first round and after each one. Without a domain, runs may stand side by side."""
     chosen = accelerated.settings(plan) if settings is None else settings
     states = [accelerated.init(start)]
-    for round in range(plan.rounds):
+    for round in range(plan.steps):
         asked = accelerated.query(chosen, states[-1], round)
         states.append(accelerated.step(chosen, plan.domain.project, states[-1], gradient(asked), round))
     return states

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.algorithms import AlgorithmSpec
+from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Reason, Refusal, RoundRequest, pack, unpack
+from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, pack, unpack
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Gradient, Question
+from ringfence.protocol.sampling import Full, Sampling
 from ringfence.server.rounds import Ask
 
 
@@ -18,34 +20,67 @@ def make_plan(
     *,
     dimension: int = 2,
     rounds: int = 5,
+    records: int = 10,
     algorithm: AlgorithmSpec | Mapping[str, Any] | None = None,
-    **changes: Any,
+    participation: Mapping[str, Any] | None = None,
+    survey: Question | None = None,
+    survey_sigmas: Sequence[float] = (),
+    data: Mapping[str, Any] | None = None,
+    **training: Any,
 ) -> Plan:
     """Make a plan for silos s0, s1, … with the given public weights, unconstrained unless told otherwise.
 
-    An algorithm without a name is minibatch SGD.
+    An algorithm without a name is minibatch SGD. A survey is a first stage with that question, asked of everybody once.
     """
-    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-    terms = {"records": 10, "batch": 10, "sigma": 1.0, "epsilon": 1.0, "delta": 1e-6}
     spec: Any = algorithm or {"step": 0.5}
     if isinstance(spec, Mapping):
-        spec = {"name": "minibatch-sgd", **spec}
+        spec = MinibatchSGD.model_validate(spec)
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    columns = dict.fromkeys(["y", *(f"x{place}" for place in range(dimension))], number)
+    every = [1.0] * len(weights)
+    asked: list[tuple[Question, int, Sampling, Sequence[float]]] = [
+        (Gradient(clip=1.0), length, rule, every)
+        for length, rule in (spec.training_stages("full", rounds) if rounds else ())
+    ]
+    if survey is not None:
+        asked.insert(0, (survey, 1, Full(), survey_sigmas or every))
+
+    def own_stages(silo: str, place: int) -> list[dict[str, Any]]:
+        return [
+            {"batch": rule.batch(silo, records=records, rounds=length, asked=None), "sigma": sigmas[place]}
+            for _, length, rule, sigmas in asked
+        ]
+
     document = {
         "run": "test",
-        "data": {
-            "columns": dict.fromkeys(["y", *(f"x{place}" for place in range(dimension))], number),
-            "target": "y",
-            "intercept": False,
+        "data": data or {"columns": columns, "target": "y", "intercept": False},
+        "training": {
+            "loss": {"name": "squared"},
+            "domain": {"name": "whole-space"},
+            "algorithm": spec,
+            **training,
         },
-        "loss": {"name": "squared"},
-        "clip": 1.0,
-        "domain": {"name": "whole-space"},
-        "sampling": "full",
-        "rounds": rounds,
-        "algorithm": spec,
-        "silos": [{"name": f"s{place}", "weight": weight, **terms} for place, weight in enumerate(weights)],
+        "stages": [
+            {
+                "question": question,
+                "rounds": length,
+                "sampling": rule,
+                "participation": participation if question.trains and participation else {},
+            }
+            for question, length, rule, _ in asked
+        ],
+        "silos": [
+            {
+                "name": f"s{place}",
+                "records": records,
+                "weight": weight,
+                "guarantees": [{"epsilon": 1.0, "delta": 1e-6}],
+                "stages": own_stages(f"s{place}", place),
+            }
+            for place, weight in enumerate(weights)
+        ],
     }
-    return Plan.model_validate({**document, **changes}, strict=False)
+    return Plan.model_validate(document, strict=False)
 
 
 def update(request: RoundRequest, silo: str, vector: FloatArray) -> NoisyUpdate:
@@ -53,7 +88,7 @@ def update(request: RoundRequest, silo: str, vector: FloatArray) -> NoisyUpdate:
     return NoisyUpdate(plan=request.plan, round=request.round, silo=silo, vector=pack(vector))
 
 
-def refuse(request: RoundRequest, silo: str, reason: Reason) -> Refusal:
+def refuse(request: RoundRequest, silo: str, reason: RefusalReason) -> Refusal:
     """Answer a request with a refusal."""
     return Refusal(plan=request.plan, round=request.round, silo=silo, reason=reason)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized, MultiStage, Phase, Stage
+from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized, MultiStage, Phase, Restart
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
 from ringfence.protocol.plan import Plan
@@ -21,7 +21,7 @@ TILTED = Quadratic(np.array([0.2, 1.0, 3.0]), np.array([2.0, -1.0, 0.5]))
 
 
 def staged(*lengths: int, penalty: float = 0.0, pace: float = 0.0) -> MultiStage:
-    stages = tuple(Stage(rounds=rounds, pace=pace) for rounds in lengths)
+    stages = tuple(Restart(rounds=rounds, pace=pace) for rounds in lengths)
     return MultiStage(smoothness=3.0, stages=stages, penalty=penalty)
 
 
@@ -30,12 +30,8 @@ def phased(*phases: tuple[int, float]) -> Localized:
 
 
 def plan_of(algorithm: AlgorithmSpec, rounds: int = 12, **changes: Any) -> Plan:
-    """Make a plan; the localized algorithm needs phased sampling of half of the records."""
-    if isinstance(algorithm, Localized):
-        terms = {"records": 64, "batch": 32, "sigma": 1.0, "epsilon": 1.0, "delta": 1e-6}
-        silos = [{"name": name, "weight": 0.5, **terms} for name in ("s0", "s1")]
-        changes = {"sampling": "phased", "silos": silos, **changes}
-    return make_plan(rounds=rounds, algorithm=algorithm, **changes)
+    """Make a plan for silos with records enough for several phases."""
+    return make_plan(rounds=rounds, records=64, algorithm=algorithm, **changes)
 
 
 def random_gradients(size: float, seed: int = 1) -> Map:
@@ -140,7 +136,7 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
     plan = plan_of(algorithm, domain=domain, ridge=0.1)
     settings, gradient = accelerated.settings(plan), random_gradients(size)
     state = accelerated.init(np.zeros(3))
-    for round in range(plan.rounds):
+    for round in range(plan.steps):
         asked = accelerated.query(settings, state, round)
         assert domain.contains(asked)
         state = accelerated.step(settings, domain.project, state, gradient(asked), round)
@@ -186,7 +182,7 @@ def test_a_stage_is_a_run_of_its_own_from_where_the_last_one_ended() -> None:
 
 
 def test_stages_have_paces_of_their_own_but_none_below_twice_the_smoothness() -> None:
-    spec = MultiStage(smoothness=3.0, stages=(Stage(rounds=5, pace=1.0), Stage(rounds=7, pace=50.0)), penalty=0.5)
+    spec = MultiStage(smoothness=3.0, stages=(Restart(rounds=5, pace=1.0), Restart(rounds=7, pace=50.0)), penalty=0.5)
     np.testing.assert_array_equal(accelerated.settings(plan_of(spec, ridge=0.5)).pace, [8.0, 50.0])
 
 
@@ -296,7 +292,7 @@ def test_a_survey_s_smoothness_can_quicken_the_pace_and_never_slows_it(algorithm
         np.testing.assert_array_equal(accelerated.settings(plan, found).pace, own.pace)
 
 
-def test_the_pace_is_what_the_certificates_ask_for_with_and_without_strong_convexity() -> None:
+def test_the_pace_is_what_the_bounds_ask_for_with_and_without_strong_convexity() -> None:
     def pace(smoothness: float | None = None, ridge: float = 0.0, **spec: float) -> float:
         plan = plan_of(Accelerated.model_validate({"smoothness": 4.0, **spec}), ridge=ridge)
         return float(accelerated.settings(plan, smoothness).pace[0])

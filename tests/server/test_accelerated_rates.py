@@ -1,4 +1,4 @@
-"""How fast acceleration is, on functions known exactly: at the theory's rates, and never above the certificates."""
+"""How fast acceleration is, on functions known exactly: at the theory's rates, and never above the bounds."""
 
 import math
 from itertools import accumulate
@@ -6,8 +6,8 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from ringfence.planning import certificates
-from ringfence.protocol.algorithms import Accelerated, MultiStage, Stage
+from ringfence.planning import loss_bounds
+from ringfence.protocol.algorithms import Accelerated, MultiStage, Restart
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms import accelerated
@@ -73,8 +73,8 @@ def test_on_nesterov_s_worst_function_the_gap_falls_with_the_square_of_the_round
     assert all(gap >= 3 / (32 * (rounds + 1) ** 2) for gap, rounds in zip(gaps, LENGTHS, strict=True))
 
 
-def staged(planned: certificates.Multistage, paces: list[float], convexity: float) -> Plan:
-    stages = [Stage(rounds=stage.rounds, pace=pace) for stage, pace in zip(planned.stages, paces, strict=True)]
+def staged(planned: loss_bounds.MultiStageBound, paces: list[float], convexity: float) -> Plan:
+    stages = [Restart(rounds=stage.rounds, pace=pace) for stage, pace in zip(planned.stages, paces, strict=True)]
     return make_plan(
         rounds=sum(stage.rounds for stage in stages),
         ridge=convexity,
@@ -88,7 +88,7 @@ def test_every_planned_stage_at_least_halves_the_gap_so_that_it_falls_exponentia
     function = spread(convexity, 40)
     start = float(function.gap(np.zeros(40)))
     stage = math.ceil(4 * math.sqrt(2 * condition))
-    planned = certificates.multistage_plan(
+    planned = loss_bounds.multistage_plan(
         smoothness=1.0, strong_convexity=convexity, gap=start, rounds=8 * stage, variance=0.0
     )
     assert [one.rounds for one in planned.stages] == [stage] * 8
@@ -97,18 +97,18 @@ def test_every_planned_stage_at_least_halves_the_gap_so_that_it_falls_exponentia
     ends = [place * stage for place in range(9)]
     gaps = [float(function.gap(states[end].model)) for end in ends]
     assert all(ratio <= 0.5 for ratio in ratios(gaps))
-    assert gaps[-1] <= planned.certificate
+    assert gaps[-1] <= planned.bound
     # e^(−c·R/√κ): halving once a stage is c = 0.12; about 0.45 is what stages with the algorithm's own μ reach.
     assert slope([float(end) for end in ends], np.log(gaps).tolist()) * math.sqrt(condition) <= -0.4
 
 
-def test_a_single_strongly_convex_run_without_noise_is_below_its_certificate_in_every_round() -> None:
+def test_a_single_strongly_convex_run_without_noise_is_below_its_bound_in_every_round() -> None:
     for convexity in (0.1, 0.001):
         function = spread(convexity, 20)
         plan = make_plan(rounds=300, ridge=convexity, algorithm=Accelerated(smoothness=1 - convexity))
         states = descend(plan, function.without_ridge(convexity), np.zeros(20))
         for rounds in range(1, 301):
-            bound = certificates.accelerated_strong(
+            bound = loss_bounds.accelerated_strong(
                 smoothness=1.0,
                 strong_convexity=convexity,
                 distance=float(np.linalg.norm(function.best)),
@@ -123,12 +123,12 @@ def test_a_single_strongly_convex_run_without_noise_is_below_its_certificate_in_
 
 @pytest.mark.parametrize("variance", [0.01, 1.0])
 @pytest.mark.parametrize("rounds", [5, 20, 100, 400])
-def test_a_single_strongly_convex_run_with_noise_is_below_its_certificate(rounds: int, variance: float) -> None:
+def test_a_single_strongly_convex_run_with_noise_is_below_its_bound(rounds: int, variance: float) -> None:
     function, convexity = spread(0.05, 10), 0.05
     plan = make_plan(rounds=rounds, ridge=convexity, algorithm=Accelerated(smoothness=1 - convexity))
     noisy = with_noise(function.without_ridge(convexity), variance, seed=2)
     states = descend(plan, noisy, np.zeros((200, 10)))
-    bound = certificates.accelerated_strong(
+    bound = loss_bounds.accelerated_strong(
         smoothness=1.0,
         strong_convexity=convexity,
         distance=float(np.linalg.norm(function.best)),
@@ -140,23 +140,23 @@ def test_a_single_strongly_convex_run_with_noise_is_below_its_certificate(rounds
 
 @pytest.mark.parametrize("variance", [0.01, 1.0])
 @pytest.mark.parametrize("rounds", [5, 20, 100, 400])
-def test_a_run_without_strong_convexity_with_noise_is_below_its_certificate(rounds: int, variance: float) -> None:
+def test_a_run_without_strong_convexity_with_noise_is_below_its_bound(rounds: int, variance: float) -> None:
     function = spread(1e-3, 10)
     shape = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
-    pace = certificates.accelerated_pace(smoothness=1.0, **shape)  # type: ignore[arg-type]
+    pace = loss_bounds.accelerated_pace(smoothness=1.0, **shape)  # type: ignore[arg-type]
     plan = make_plan(rounds=rounds, algorithm=Accelerated(smoothness=1.0, pace=pace))
     states = descend(plan, with_noise(function.gradient, variance, seed=3), np.zeros((200, 10)))
-    bound = certificates.accelerated_best(smoothness=1.0, **shape)  # type: ignore[arg-type]
+    bound = loss_bounds.accelerated_best(smoothness=1.0, **shape)  # type: ignore[arg-type]
     assert mean_below(function.gap(states[-1].model), bound)
 
 
-def test_a_penalised_run_with_noise_is_below_its_certificate() -> None:
+def test_a_penalised_run_with_noise_is_below_its_bound() -> None:
     function, rounds, variance = spread(1e-3, 10), 100, 1.0
     shape = {"distance": float(np.linalg.norm(function.best)), "rounds": rounds, "variance": variance}
-    penalty = certificates.regularised_penalty(**shape)  # type: ignore[arg-type]
+    penalty = loss_bounds.regularised_penalty(**shape)  # type: ignore[arg-type]
     plan = make_plan(rounds=rounds, algorithm=Accelerated(smoothness=1.0, penalty=penalty))
     states = descend(plan, with_noise(function.gradient, variance, seed=4), np.zeros((200, 10)))
-    bound = certificates.regularised(smoothness=1.0, **shape)  # type: ignore[arg-type]
+    bound = loss_bounds.regularised(smoothness=1.0, **shape)  # type: ignore[arg-type]
     assert mean_below(function.gap(states[-1].model), bound)
 
 
@@ -164,19 +164,19 @@ VARIANCE, STAGES, CONVEXITY = 0.25, 5, 0.05
 FAR = spread(CONVEXITY, 10, size=3.0)
 
 
-def planned_stages() -> tuple[certificates.Multistage, float]:
+def planned_stages() -> tuple[loss_bounds.MultiStageBound, float]:
     """Plan five stages, each of just the paper's length, and return them with the gap at the start."""
     start = float(FAR.gap(np.zeros(10)))
     shortest, noise = 4 * math.sqrt(2 / CONVEXITY), 128 * VARIANCE / (3 * CONVEXITY * start)
     rounds = sum(math.ceil(max(shortest, noise * 2 ** (k + 1))) for k in range(1, STAGES + 1))
-    planned = certificates.multistage_plan(
+    planned = loss_bounds.multistage_plan(
         smoothness=1.0, strong_convexity=CONVEXITY, gap=start, rounds=rounds, variance=VARIANCE
     )
     assert len(planned.stages) == STAGES
     return planned, start
 
 
-def gaps_after_stages(planned: certificates.Multistage, paces: list[float], inner: float) -> list[FloatArray]:
+def gaps_after_stages(planned: loss_bounds.MultiStageBound, paces: list[float], inner: float) -> list[FloatArray]:
     """Return the gaps of 20 noisy runs after every stage; `inner` is the μ that the recursion knows of."""
     plan = staged(planned, paces, CONVEXITY)
     settings = accelerated.settings(plan)._replace(ridge=inner)
@@ -190,7 +190,7 @@ def test_with_the_corrected_pace_every_stage_halves_the_gap_under_noise(inner: f
     planned, start = planned_stages()
     gaps = gaps_after_stages(planned, [stage.pace for stage in planned.stages], inner)
     assert all(mean_below(gap, start * 0.5**k) for k, gap in enumerate(gaps, start=1))
-    assert mean_below(gaps[-1], planned.certificate)
+    assert mean_below(gaps[-1], planned.bound)
 
 
 def test_with_the_pace_as_the_paper_prints_it_the_gap_stays_where_the_noise_puts_it() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.messages import Reason, RoundRequest
+from ringfence.protocol.messages import RefusalReason, RoundRequest
 from ringfence.server.conduct import Quorum, conduct, replay
 from ringfence.server.transcript import Answered, read
 from tests.server.local import Local, Silos
@@ -94,7 +94,7 @@ def test_silos_that_have_not_approved_stop_the_run_at_once_and_it_goes_on_when_t
     plan = three()
 
     def unapproved(request: RoundRequest) -> dict[str, bytes]:
-        return {name: refuse(request, name, Reason.NOT_APPROVED).to_bytes() for name in NAMES}
+        return {name: refuse(request, name, RefusalReason.NOT_APPROVED).to_bytes() for name in NAMES}
 
     exchange = Local(unapproved)
     with pytest.raises(TrainingError, match="'s0' refuses: not-approved"):
@@ -110,7 +110,7 @@ def test_a_quorum_of_zero_gives_the_model_so_far_when_everybody_has_left(tmp_pat
     def leaving(request: RoundRequest) -> dict[str, bytes]:
         if request.round < 2:
             return dict(answering(*NAMES)(request))
-        return {name: refuse(request, name, Reason.REVOKED).to_bytes() for name in NAMES}
+        return {name: refuse(request, name, RefusalReason.REVOKED).to_bytes() for name in NAMES}
 
     with pytest.raises(TrainingError, match="revoked"):
         conduct(plan, Local(leaving), tmp_path, seconds=9.0)
@@ -123,7 +123,7 @@ def test_a_quorum_of_zero_gives_the_model_so_far_when_everybody_has_left(tmp_pat
 def test_a_round_that_every_silo_lost_in_a_crash_is_passed_over(tmp_path: Path) -> None:
     def silos(request: RoundRequest) -> dict[str, bytes]:
         if request.round == 1:
-            return {name: refuse(request, name, Reason.ROUND_LOST).to_bytes() for name in NAMES}
+            return {name: refuse(request, name, RefusalReason.ROUND_LOST).to_bytes() for name in NAMES}
         return dict(answering(*NAMES)(request))
 
     exchange = Local(silos)
@@ -139,7 +139,7 @@ def test_a_silo_that_cannot_write_its_ledger_now_is_asked_again_where_it_is_need
         nonlocal tries
         tries += 1
         if tries < 3:
-            return {"s0": refuse(request, "s0", Reason.UNAVAILABLE).to_bytes()}
+            return {"s0": refuse(request, "s0", RefusalReason.UNAVAILABLE).to_bytes()}
         return dict(answering("s0")(request))
 
     trained = conduct(make_plan((1.0,), rounds=2), Local(silos), tmp_path, seconds=0.05)

@@ -6,33 +6,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Stage
-from ringfence.protocol.messages import Answer, Reason, RoundRequest, unpack
+from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Restart
+from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest, unpack
 from ringfence.protocol.plan import Plan
-from ringfence.server.rounds import Outcome, Session, run
+from ringfence.protocol.questions import Curvature
+from ringfence.server.rounds import RoundOutcome, Session, run
 from tests.server.quadratics import make_plan, quadratics, refuse, update
 
 NAMES = ("s0", "s1", "s2")
-TERMS = {"records": 64, "batch": 64, "sigma": 1.0, "epsilon": 1.0, "delta": 1e-6, "survey_sigma": 0.1}
 PLANS: dict[str, dict[str, Any]] = {
     "minibatch-sgd": {"algorithm": MinibatchSGD(step=0.3, momentum=0.5, growth=1.1)},
     "accelerated": {"algorithm": Accelerated(smoothness=3.0, penalty=0.1, average="tail")},
     "multi-stage": {
-        "algorithm": MultiStage(smoothness=3.0, stages=(Stage(rounds=5, pace=0.0), Stage(rounds=7, pace=9.0))),
+        "algorithm": MultiStage(smoothness=3.0, stages=(Restart(rounds=5, pace=0.0), Restart(rounds=7, pace=9.0))),
         "ridge": 0.1,
     },
     "localized": {
         "algorithm": Localized(smoothness=3.0, phases=(Phase(rounds=8, penalty=0.3), Phase(rounds=4, penalty=4.0))),
-        "sampling": "phased",
     },
 }
 
 
 def plan_of(kind: str, **changes: Any) -> Plan:
-    batch = 32 if kind == "localized" else 64
-    silos = [{**TERMS, "name": name, "weight": 1 / 3, "batch": batch} for name in NAMES]
     domain = {"name": "ball", "radius": 2.0}
-    return make_plan(rounds=12, silos=silos, survey={}, domain=domain, **{**PLANS[kind], **changes})
+    shape = {"rounds": 12, "records": 64, "survey": Curvature(), "survey_sigmas": [0.1] * 3, "domain": domain}
+    return make_plan([1 / 3] * 3, **{**shape, **PLANS[kind], **changes})
 
 
 def answers(request: RoundRequest) -> dict[str, Answer]:
@@ -46,7 +44,7 @@ def answers(request: RoundRequest) -> dict[str, Answer]:
         name: update(request, name, unpack(request.weights) + random.normal(size=2)) for name in NAMES
     }
     if request.round % 4 == 1:
-        given["s1"] = refuse(request, "s1", Reason.UNAVAILABLE)
+        given["s1"] = refuse(request, "s1", RefusalReason.UNAVAILABLE)
     return given
 
 
@@ -67,16 +65,16 @@ def test_two_sessions_that_receive_the_same_answers_are_equal_bit_for_bit(
         assert_alike(here, there)
         given = answers(here.request())
         shuffled: Mapping[str, Answer] = {name: given[name] for name in reversed(given)}
-        outcomes: list[Outcome] = [here.receive(given), there.receive(shuffled)]
+        outcomes: list[RoundOutcome] = [here.receive(given), there.receive(shuffled)]
         assert outcomes[0] == outcomes[1]
     assert there.finished
     one, other = here.result(), there.result()
     assert one.weights.tobytes() == other.weights.tobytes()
     assert one.history == other.history
-    assert one.findings is not None
-    assert other.findings is not None
-    assert one.findings.statistic.tobytes() == other.findings.statistic.tobytes()
-    assert (one.findings.noise, one.findings.weight) == (other.findings.noise, other.findings.weight)
+    assert one.findings.keys() == other.findings.keys() == {"curvature"}
+    mine, theirs = one.findings["curvature"], other.findings["curvature"]
+    assert mine.statistic.tobytes() == theirs.statistic.tobytes()
+    assert (mine.noise, mine.weight) == (theirs.noise, theirs.weight)
 
 
 @pytest.mark.parametrize("kind", PLANS)
@@ -113,7 +111,7 @@ def test_a_silo_that_left_is_not_among_those_asked_in_the_next_round() -> None:
     session = Session(plan_of("accelerated"), np.random.default_rng(5))
     for round in range(4):
         request = session.request()
-        given = {**answers(request), **({"s1": refuse(request, "s1", Reason.REVOKED)} if round == 1 else {})}
+        given = {**answers(request), **({"s1": refuse(request, "s1", RefusalReason.REVOKED)} if round == 1 else {})}
         assert session.asked() == (["s0", "s1", "s2"] if round < 2 else ["s0", "s2"])
         session.receive(given)
 

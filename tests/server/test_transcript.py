@@ -5,18 +5,20 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ringfence.errors import OutputError, TrainingError, TranscriptError
+from ringfence.errors import OutputError, PlanError, TrainingError, TranscriptError
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import canonical_json
 from ringfence.server.conduct import Quorum, conduct, replay
-from ringfence.server.rounds import Session, Trained
-from ringfence.server.transcript import NAME, Answered, Asked, Closed, Header, Transcript, from_line, read, to_line
+from ringfence.server.rounds import RunResult, Session
+from ringfence.server.transcript import NAME, Answered, Asked, Closed, RunHeader, Transcript, from_line, read, to_line
 from tests.server.local import Local
 from tests.server.test_session import NAMES, PLANS, answers, plan_of
 
@@ -27,7 +29,7 @@ def silos(request: RoundRequest) -> dict[str, bytes]:
     return {name: answer.to_bytes() for name, answer in answers(request).items()}
 
 
-def go(plan: Plan, exchange: Local, folder: Path) -> Trained:
+def go(plan: Plan, exchange: Local, folder: Path) -> RunResult:
     return conduct(plan, exchange, folder, seconds=0.01, quorum=PASS, patience=1)
 
 
@@ -35,20 +37,20 @@ def lines(folder: Path) -> list[bytes]:
     return (folder / NAME).read_bytes().splitlines(keepends=True)
 
 
-def uninterrupted(plan: Plan, seed: int) -> Trained:
+def uninterrupted(plan: Plan, seed: int) -> RunResult:
     session = Session(plan, np.random.default_rng(seed))
     while not session.finished:
         session.receive(answers(session.request()))
     return session.result()
 
 
-def assert_same(one: Trained, other: Trained) -> None:
+def assert_same(one: RunResult, other: RunResult) -> None:
     assert one.weights.tobytes() == other.weights.tobytes()
     assert one.history == other.history
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, bytes, Trained]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, bytes, RunResult]:
     """A plan, the transcript of its whole run, and the model."""
     folder = tmp_path_factory.mktemp("finished")
     plan = plan_of("accelerated", participation={"silos": 2})
@@ -85,7 +87,7 @@ def test_a_run_stopped_after_every_other_answer_is_bit_for_bit_the_run_that_was_
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_transcript_cut_at_any_byte_goes_on_to_the_same_model_and_asks_no_finished_round_again(
-    finished: tuple[Plan, bytes, Trained], folders: Iterator[Path], data: st.DataObject
+    finished: tuple[Plan, bytes, RunResult], folders: Iterator[Path], data: st.DataObject
 ) -> None:
     plan, content, trained = finished
     folder = next(folders)
@@ -97,13 +99,13 @@ def test_a_transcript_cut_at_any_byte_goes_on_to_the_same_model_and_asks_no_fini
     exchange = Local(silos)
     assert_same(go(plan, exchange, folder), trained)
     assert all(round >= closed - 1 for round in exchange.rounds())
-    assert all(isinstance(from_line(line), Header | Asked | Answered | Closed) for line in lines(folder))
+    assert all(isinstance(from_line(line), RunHeader | Asked | Answered | Closed) for line in lines(folder))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_an_open_round_scrambled_by_a_loss_of_power_is_asked_again_and_gives_the_same_model(
-    finished: tuple[Plan, bytes, Trained], folders: Iterator[Path], data: st.DataObject
+    finished: tuple[Plan, bytes, RunResult], folders: Iterator[Path], data: st.DataObject
 ) -> None:
     """Of what was written after the last sync, the disk may hold any part."""
     plan, content, trained = finished
@@ -122,7 +124,7 @@ def test_an_open_round_scrambled_by_a_loss_of_power_is_asked_again_and_gives_the
 
 
 def test_damage_before_a_closed_round_is_refused_and_nothing_is_written(
-    finished: tuple[Plan, bytes, Trained], tmp_path: Path
+    finished: tuple[Plan, bytes, RunResult], tmp_path: Path
 ) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
@@ -145,7 +147,7 @@ def test_a_file_that_is_not_a_transcript_is_not_overwritten(tmp_path: Path, cont
 @pytest.mark.parametrize("length", [0, 1, 9, 10, 60, 500])
 def test_a_torn_header_begins_anew_since_nobody_was_asked_before_it_was_synced(tmp_path: Path, length: int) -> None:
     plan = plan_of("accelerated")
-    (tmp_path / NAME).write_bytes(to_line(Header(plan=plan, seed=1))[:length])
+    (tmp_path / NAME).write_bytes(to_line(RunHeader(plan=plan, seed=1))[:length])
     assert_same(go(plan, Local(silos), tmp_path), replay(tmp_path))
 
 
@@ -157,13 +159,13 @@ def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 def test_two_servers_do_not_conduct_one_run_and_the_second_may_when_the_first_is_gone(tmp_path: Path) -> None:
     plan = plan_of("accelerated")
-    with Transcript.open(tmp_path, plan), pytest.raises(TranscriptError, match="Another process is conducting"):
+    with Transcript.open(tmp_path, plan), pytest.raises(TranscriptError, match="Another process is writing"):
         go(plan, Local(silos), tmp_path)
     go(plan, Local(silos), tmp_path)
 
 
 def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed_to_another_model(
-    finished: tuple[Plan, bytes, Trained], tmp_path: Path
+    finished: tuple[Plan, bytes, RunResult], tmp_path: Path
 ) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
@@ -183,7 +185,89 @@ def test_a_transcript_that_another_version_wrote_is_refused_rather_than_replayed
         go(plan, Local(silos), tmp_path)
 
 
-def test_entries_out_of_order_are_refused(finished: tuple[Plan, bytes, Trained], tmp_path: Path) -> None:
+# What other versions wrote
+
+
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+TERMS = {"records": 64, "batch": 64, "sigma": 1.0, "survey_sigma": 0.1, "epsilon": 1.0, "delta": 1e-6, "weight": 1 / 3}
+PLAN_OF_0_1_0: dict[str, Any] = {
+    "format": 1,
+    "run": "test",
+    "data": {"columns": dict.fromkeys(("y", "x0", "x1"), NUMBER), "target": "y", "intercept": 0.0},
+    "loss": {"name": "squared"},
+    "clip": 1.0,
+    "domain": {"name": "ball", "radius": 2.0},
+    "sampling": "full",
+    "rounds": 12,
+    "algorithm": {"name": "accelerated", "smoothness": 3.0, "penalty": 0.1, "average": "tail"},
+    "survey": {"statistic": "curvature", "margin": 2.0},
+    "silos": [{"name": name, **TERMS} for name in NAMES],
+}
+"""What `plan_of("accelerated")` makes, as version 0.1.0 knew it."""
+
+
+def plan_of_0_1_0() -> Plan:
+    plan = Plan.parse(canonical_json(PLAN_OF_0_1_0), error=PlanError)
+    assert json.loads(plan.content)["format"] == 1
+    return plan
+
+
+def header_line(**fields: Any) -> bytes:
+    """Write a header with any fields as a line with a right check."""
+    content = canonical_json({"kind": "run", "seed": 7, "time": "2026-11-16T15:32:34.873+00:00", **fields})
+    return b'{"check":"' + hashlib.sha256(content).hexdigest()[:32].encode() + b'","entry":' + content + b"}\n"
+
+
+def test_a_run_that_0_1_0_began_goes_on_under_its_own_header_to_the_model_of_today_s_plan(tmp_path: Path) -> None:
+    plan, today = plan_of_0_1_0(), plan_of("accelerated")
+    line = header_line(format=1, plan=json.loads(plan.content))
+    (tmp_path / NAME).write_bytes(line)
+    with pytest.raises(KeyboardInterrupt):
+        go(plan, Local(silos, stop_after=7), tmp_path)
+    trained = go(plan, Local(silos), tmp_path)
+    assert lines(tmp_path)[0] == line
+    assert_same(trained, replay(tmp_path))
+    assert_same(trained, uninterrupted(today, 7))
+    header, _ = read(tmp_path)
+    assert (header.format, header.plan.digest()) == (1, plan.digest())
+
+
+def test_a_plan_of_0_1_0_that_runs_for_the_first_time_stands_in_a_header_of_today_by_its_own_bytes(
+    tmp_path: Path,
+) -> None:
+    plan = plan_of_0_1_0()
+    go(plan, Local(silos), tmp_path)
+    entry = json.loads(lines(tmp_path)[0])["entry"]
+    assert (entry["format"], entry["plan"].encode()) == (2, plan.content)
+    assert read(tmp_path)[0].plan.digest() == plan.digest()
+
+
+def test_a_transcript_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(tmp_path: Path) -> None:
+    plan = plan_of("accelerated")
+    content = header_line(format=3, plan={"questions": "of another kind"}) + b"lines of another kind\n"
+    (tmp_path / NAME).write_bytes(content)
+    newer = "This transcript has format 3, and this version of Ringfence reads formats up to 2: install a newer version"
+    with pytest.raises(TranscriptError, match=newer):
+        go(plan, Local(silos), tmp_path)
+    with pytest.raises(TranscriptError, match=newer):
+        replay(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == content
+
+
+def test_a_header_that_is_no_header_of_any_format_is_refused(tmp_path: Path) -> None:
+    plan = plan_of("accelerated").content.decode()
+    for fields in (
+        {"format": 2},
+        {"format": 0, "plan": plan},
+        {"format": "3", "plan": plan},
+        {"format": 2, "plan": "{}"},
+    ):
+        (tmp_path / NAME).write_bytes(header_line(**fields))
+        with pytest.raises(TranscriptError, match="cannot read"):
+            read(tmp_path)
+
+
+def test_entries_out_of_order_are_refused(finished: tuple[Plan, bytes, RunResult], tmp_path: Path) -> None:
     plan, content, _ = finished
     whole = content.splitlines(keepends=True)
     for order in ([0, 2, 1], [0, 1, 1], [0, 1, 2, 0]):
@@ -253,7 +337,7 @@ def test_a_disk_that_cannot_be_written_stops_the_run_with_a_sentence_and_the_run
         return real(file, content)
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OutputError, match=r"No space left on device.*same command again"):
+    with pytest.raises(OutputError, match=r"No space left on device.*do the same again"):
         go(plan, Local(silos), tmp_path)
     monkeypatch.undo()
     assert_same(go(plan, Local(silos), tmp_path), replay(tmp_path))

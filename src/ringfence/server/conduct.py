@@ -1,7 +1,8 @@
 """The server of a deployed run: it asks, waits no longer than told, writes everything down, and can be killed.
 
-All that a run is stands in its transcript. `Run` is what the entries say, read in order; the live server changes it
-by writing an entry and then reading that entry, so a resumed run and one that was never interrupted are the same.
+All that a run is stands in its transcript. `ConductedRun` is what the entries say, read in order; the live server
+changes it by writing an entry and then reading that entry, so a resumed run and one that was never interrupted are the
+same.
 """
 
 import hashlib
@@ -16,15 +17,14 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.errors import MessageError, TrainingError, TranscriptError
-from ringfence.protocol.messages import Answer, Reason, Refusal, SealedUpdate, parse_answer
+from ringfence.protocol.messages import Answer, Refusal, RefusalReason, parse_answer
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import survey_length
-from ringfence.server.rounds import Outcome, Session, Trained
-from ringfence.server.shuffled import Collect, Totals
-from ringfence.server.transcript import Answered, Asked, Closed, Entry, Header, Mixed, Transcript, read
+from ringfence.server.channels import Collect, Totals
+from ringfence.server.rounds import RoundOutcome, RunResult, Session, collected
+from ringfence.server.transcript import Answered, Asked, Closed, Entry, Mixed, RunHeader, Transcript, read
 
 Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
-"""What `deployment.seam.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
+"""What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
 
 SHORT = 0.1
 """Seconds that a silo which was silent for long is waited for at least."""
@@ -59,15 +59,15 @@ class Quorum:
         return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
 
 
-class Run:
+class ConductedRun:
     """What a transcript says, read in order."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: RunHeader) -> None:
         self.session = Session(header.plan, np.random.default_rng(header.seed))
         self.is_open = False
         self.answers: dict[str, Answer | None] = {}
         self.totals: Totals | None = None
-        self.outcome: Outcome | None = None
+        self.outcome: RoundOutcome | None = None
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account; TranscriptError if it cannot follow those before."""
@@ -110,10 +110,10 @@ class Run:
             )
 
 
-def replay(folder: Path) -> Trained:
+def replay(folder: Path) -> RunResult:
     """Return the model that a finished run's transcript gives, without asking anybody anything."""
     header, entries = read(folder)
-    run = Run(header)
+    run = ConductedRun(header)
     for entry in entries:
         run.apply(entry)
     if not run.session.finished:
@@ -129,9 +129,9 @@ def conduct(
     seconds: float = 60.0,
     quorum: Quorum = Quorum(),  # noqa: B008 (frozen)
     patience: int = 3,
-    watch: Callable[[Outcome], None] = lambda outcome: None,
+    watch: Callable[[RoundOutcome], None] = lambda outcome: None,
     collect: Collect | None = None,
-) -> Trained:
+) -> RunResult:
     """Begin the plan's run in the folder, or go on with it, and return the model.
 
     A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
@@ -140,33 +140,31 @@ def conduct(
     answers again. `watch` sees every round that is over, those of earlier calls included. A plan that trusts a
     shuffler needs `collect`, and at least its own quorum.
     """
-    if (collect is None) != (plan.shuffle is None):
+    if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
         raise TrainingError(
             "A plan that trusts a shuffler needs one, and no other plan does: give the shuffler's address, or another "
             "plan."
         )
-    if plan.shuffle is not None:
-        quorum = Quorum(max(quorum.count, plan.shuffle.quorum), quorum.share)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("A round needs a positive number of seconds, and the patience is 0 or more tries.")
     with Transcript.open(folder, plan) as transcript:
-        run = Run(transcript.header)
+        run = ConductedRun(transcript.header)
         for entry in transcript.entries():
             run.apply(entry)
             if isinstance(entry, Closed) and run.outcome is not None:
                 watch(run.outcome)
-        server = _Server(run, transcript, exchange, seconds, quorum, patience, collect)
+        server = _Conductor(run, transcript, exchange, seconds, quorum, patience, collect)
         while not run.session.finished:
             watch(server.round())
         return run.session.result()
 
 
-class _Server:
+class _Conductor:
     """Conducts one round after the other."""
 
     def __init__(
         self,
-        run: Run,
+        run: ConductedRun,
         transcript: Transcript,
         exchange: Send,
         seconds: float,
@@ -188,7 +186,7 @@ class _Server:
         self._heard: set[str] = set()
         self._problem: Exception | None = None
 
-    def round(self) -> Outcome:
+    def round(self) -> RoundOutcome:
         """Conduct the open round to its end."""
         run, session = self._run, self._run.session
         self._heard = set()
@@ -202,10 +200,11 @@ class _Server:
                 raise TrainingError(self._stuck(tries))
             tries += 1
             self._ask(reachable, self._seconds, pause=True)
-        if self._collect is not None and run.totals is None:
-            self._mix(self._collect)
+        is_collected = session.stage.channel.is_collected
+        if is_collected and run.totals is None:
+            self._collect_totals()
         with self._lock:  # what comes later is too late
-            unmixed = self._collect is not None and run.totals is None
+            unmixed = is_collected and run.totals is None
             answered = () if unmixed else tuple(name for name in session.asked() if run.has_update(name))
             self._write(Closed(round=session.round, answered=answered))
         assert run.outcome is not None  # noqa: S101 (the round was closed)
@@ -213,28 +212,32 @@ class _Server:
             self._missed[name] = 0
         return run.outcome
 
-    def _mix(self, collect: Collect) -> None:
-        """Have the shuffler mix what the silos sent, and write down what it lets out.
+    def _collect_totals(self) -> None:
+        """Have the third party let out what the silos sent, and write it down.
 
-        Where so many silos have lost the round that the rest are below the plan's quorum, it never will: the round is
-        passed without a step.
+        Where so many silos have lost the round that the rest are below the channel's quorum, it never will: the round
+        is passed without a step.
         """
         run, round = self._run, self._run.session.round
-        shuffle = run.session.plan.shuffle
-        if shuffle is None or run.updates() < shuffle.quorum:
+        if run.updates() < run.session.stage.channel.least_answers():
             return
         with self._lock:
-            sealed = [answer for answer in run.answers.values() if isinstance(answer, SealedUpdate)]
-        totals = collect(round, sealed) if sealed else None
-        if totals is None and sealed:
+            answers = dict(run.answers)
+        totals = collected(run.session, answers, self._collect)
+        if totals is None:
             raise TrainingError(
-                f"The shuffler has not let out round {round}: fewer than {self._quorum.of(len(run.session.asked()))} "
+                f"The shuffler has not let out round {round}: fewer than {self._needed(len(run.session.asked()))} "
                 "silos' messages have reached it. Nothing is lost: run the same command again, which goes on with "
                 "this round."
             )
-        if totals is not None:
-            with self._lock:
-                self._write(Mixed.of(round, totals))
+        with self._lock:
+            self._write(Mixed.of(round, totals))
+
+    def _needed(self, asked: int) -> int:
+        """Return how many updates the open round needs that asks so many silos."""
+        least = self._run.session.stage.channel.least_answers()
+        quorum = Quorum(max(self._quorum.count, least), self._quorum.share) if least > 1 else self._quorum
+        return quorum.of(asked)
 
     def _first_try(self) -> None:
         asked = self._run.session.asked()
@@ -258,7 +261,7 @@ class _Server:
         standing = {name: _standing(run.answers.get(name)) for name in asked if not run.has_update(name)}
         # Who lost this very round can never answer it: the others must do.
         able = len(asked) - sum(1 for what in standing.values() if what == "never this round")
-        if run.updates() >= self._quorum.of(able):
+        if run.updates() >= self._needed(able):
             return None
         return [name for name, what in standing.items() if what == "perhaps"]
 
@@ -294,7 +297,7 @@ class _Server:
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
         often = "1 try" if tries == 1 else f"{tries} tries"
         return (
-            f"Round {run.session.round} has {run.updates()} of the {self._quorum.of(len(asked))} updates it needs, "
+            f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, "
             f"after {often} of at most {self._seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
             "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
             "answers)."
@@ -303,7 +306,7 @@ class _Server:
 
 def _standing(answer: Answer | None) -> str:
     """Say whether a silo that has given no update in this round may still give one, if it is asked again."""
-    if not isinstance(answer, Refusal) or answer.reason is Reason.UNAVAILABLE:
+    if not isinstance(answer, Refusal) or answer.reason is RefusalReason.UNAVAILABLE:
         return "perhaps"
     return "never" if answer.reason.is_final else "never this round"
 
@@ -324,13 +327,11 @@ def _parse(content: bytes) -> Answer | None:
 
 def _longest_answer(plan: Plan) -> int:
     """Return how long an honest answer can be: what is longer is not kept, or a hostile silo could fill the disk."""
-    content = 8 * max(plan.dimension, survey_length(plan))
-    if plan.shuffle is not None:
-        content = plan.shuffle.envelope_bytes(plan.numbers)
+    content = max(stage.channel.longest_answer(plan, stage) for stage in plan.stages)
     return 4 * (content // 3 + 1) + 4096
 
 
-def rounds_answered(plan: Plan, history: Iterable[Outcome]) -> dict[str, int]:
+def rounds_answered(plan: Plan, history: Iterable[RoundOutcome]) -> dict[str, int]:
     """Return how many rounds each silo's updates were used in."""
     counts = Counter(name for outcome in history for name in outcome.answered)
     return {terms.name: counts[terms.name] for terms in plan.silos}

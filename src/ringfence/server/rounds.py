@@ -2,29 +2,27 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, SealedUpdate, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import survey_length
-from ringfence.server.algorithms import algorithm_of
-from ringfence.server.shuffled import Collect, Totals, mean_gradient
-from ringfence.server.survey import Findings, findings, smoothness
+from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate
+from ringfence.protocol.plan import Place, Plan, Stage
+from ringfence.server.channels import Collect, Totals, receiving
+from ringfence.server.learned import Answers, Findings, Learned
+from ringfence.server.questions import using
 
 Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
 """Send a request to the named silos and return what came back; a silo that did not answer is left out."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RoundOutcome:
     """What happened in a round: who answered, who refused and why, whose answer was not usable.
 
-    `update_norm` is the length of the averaged answers, None if there were none. `weights` is where the round asked
-    for gradients, None in a survey; whoever watches the rounds gets it, and a run's history does not keep it.
+    `update_norm` is the length of the averaged answers, None if there were none. `weights` is where a training round
+    asked, None in others; whoever watches the rounds gets it, and a run's history does not keep it.
     """
 
     round: int
@@ -36,12 +34,12 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """The learned weights, the history of the rounds, and what a survey found, if there was one."""
+class RunResult:
+    """The learned weights, the history of the rounds, and the statistics that were asked for, by question."""
 
     weights: FloatArray
-    history: tuple[Outcome, ...]
-    findings: Findings | None = None
+    history: tuple[RoundOutcome, ...]
+    findings: Mapping[str, Findings] = field(default_factory=dict)
 
 
 class Session:
@@ -56,59 +54,61 @@ class Session:
     def __init__(self, plan: Plan, choices: np.random.Generator) -> None:
         self.plan = plan
         self.round = 0
-        self.findings: Findings | None = None
         self._digest = plan.digest()
         self._choices = choices
-        self._algorithm = algorithm_of(plan)
-        self._settings: Any = self._algorithm.settings(plan)
-        self._state: Any = self._algorithm.init(np.zeros(plan.dimension))
+        self._learned = Learned.nothing(plan)
         self._gone: set[str] = set()
         self._asked: list[str] | None = None
-        self._history: list[Outcome] = []
+        self._history: list[RoundOutcome] = []
 
     @property
     def finished(self) -> bool:
         """Whether all rounds are over."""
-        return self.round >= self.plan.exchanges
+        return self.round >= self.plan.rounds
+
+    @property
+    def stage(self) -> Stage:
+        """The stage that the round belongs to."""
+        return self._place.stage
 
     def asked(self) -> list[str]:
         """Return the silos that this round is asked of; the same ones until it is over."""
         if self._asked is None:
-            self._asked = _asked(self.plan, self._gone, self._choices, everybody=self._surveys)
+            self._asked = _asked(self.plan, self.stage, self._gone, self._choices)
         return self._asked
 
     def request(self) -> RoundRequest:
         """Return what they are asked."""
-        start = np.zeros(self.plan.dimension)
-        weights = start if self._surveys else self._algorithm.query(self._settings, self._state, self._step)
-        return RoundRequest.at(self._digest, self.round, weights)
+        return RoundRequest.at(self._digest, self.round, self._argument())
 
     def can_use(self, silo: str, answer: Answer | None) -> bool:
         """Tell whether this round can use that answer of the silo."""
-        if self.plan.shuffle is not None:
-            return isinstance(answer, SealedUpdate) and _belongs(answer, self.request(), silo)
-        return self._vector(silo, answer) is not None
+        request, channel = self.request(), self.stage.channel
+        return (
+            answer is not None
+            and _belongs(answer, request, silo)
+            and receiving(channel).is_usable(channel, self.plan, self._place.number, request, answer)
+        )
 
-    def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> Outcome:
+    def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> RoundOutcome:
         """Use what came back, and go on to the next round; None stands for bytes that were no message of ours.
 
-        Through a shuffler the silos' answers say only who took part, and `totals` what came of it.
+        Where answers go through a third party they say only who took part, and `totals` what came of it.
         """
         request, asked = self.request(), self.asked()
-        updates = tuple(name for name in asked if self.can_use(name, answers.get(name)))
+        used = {
+            name: answer for name in asked if (answer := answers.get(name)) is not None and self.can_use(name, answer)
+        }
         refusals = {
             name: answer.reason
             for name in asked
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        weights = None if self._surveys else unpack(request.weights)
-        mean = self._mean({name: answers.get(name) for name in updates}, totals)
-        if mean is None:
-            updates = ()
-        else:
-            self._use(mean, updates)
-        outcome = Outcome(
+        weights = self._argument() if self.stage.question.trains else None
+        mean = self._receive(used, totals)
+        updates = () if mean is None else tuple(used)
+        outcome = RoundOutcome(
             self.round,
             updates,
             {name: reason.value for name, reason in refusals.items()},
@@ -121,43 +121,42 @@ class Session:
         self.round += 1
         return outcome
 
-    def result(self) -> Trained:
-        """Return the model; TrainingError if nobody answered a round of gradients, or the survey where that is all."""
-        first = self.plan.preliminaries if self.plan.rounds else 0
-        if not any(outcome.answered for outcome in self._history[first:]):
+    def result(self) -> RunResult:
+        """Return the model; TrainingError if nobody answered a training round, or any where there is no such round."""
+        training = self.plan.steps > 0
+        if not any(
+            outcome.answered and (self.plan.place(outcome.round).stage.question.trains or not training)
+            for outcome in self._history
+        ):
             reasons = sorted({reason for outcome in self._history for reason in outcome.refused.values()})
             raise TrainingError(
-                f"No silo answered any of the {self.plan.rounds or self.plan.exchanges} rounds "
+                f"No silo answered any of the {self.plan.steps or self.plan.rounds} rounds "
                 f"({', '.join(reasons) or 'no answer came back'}), so there is no model. Check that every silo "
                 "approved this plan."
             )
-        return Trained(self._algorithm.output(self._settings, self._state), tuple(self._history), self.findings)
+        return RunResult(self._learned.model(), tuple(self._history), self._learned.findings)
 
     @property
-    def _surveys(self) -> bool:
-        return self.round < self.plan.preliminaries
+    def _place(self) -> Place:
+        return self.plan.place(self.round)
 
     @property
     def _step(self) -> int:
-        return self.round - self.plan.preliminaries
+        """How many rounds of training stages came before."""
+        before = self.plan.stages[: self._place.number]
+        return sum(stage.rounds for stage in before if stage.question.trains) + self._place.round
 
-    def _vector(self, silo: str, answer: Answer | None) -> FloatArray | None:
-        length = survey_length(self.plan) if self._surveys else self.plan.dimension
-        return _usable(length, self.request(), silo, answer)
+    def _argument(self) -> FloatArray:
+        question = self.stage.question
+        return using(question).argument(question, self._learned, self._step)
 
-    def _mean(self, updates: Mapping[str, Answer | None], totals: Totals | None) -> FloatArray | None:
-        if self.plan.shuffle is not None:
-            return None if totals is None else mean_gradient(self.plan, self.plan.shuffle, totals)
-        vectors = {name: self._vector(name, answer) for name, answer in updates.items()}
-        return mean_update(self.plan, {name: v for name, v in vectors.items() if v is not None}) if vectors else None
-
-    def _use(self, mean: FloatArray, answered: Sequence[str]) -> None:
-        if self._surveys:
-            self.findings = findings(self.plan, mean, answered)
-            self._settings = self._algorithm.settings(self.plan, smoothness(self.plan, self.findings))
-        else:
-            project = self.plan.domain.project
-            self._state = self._algorithm.step(self._settings, project, self._state, mean, self._step)
+    def _receive(self, used: Mapping[str, Answer], totals: Totals | None) -> FloatArray | None:
+        (stage, number, round), step = self._place, self._step
+        mean = receiving(stage.channel).mean(stage.channel, self.plan, number, used, totals)
+        if mean is not None:
+            answers = Answers(number, round, step, tuple(used), mean)
+            self._learned = using(stage.question).receive(stage.question, self._learned, answers)
+        return mean
 
 
 def run(
@@ -165,58 +164,35 @@ def run(
     ask: Ask,
     *,
     choices: np.random.Generator | None = None,
-    watch: Callable[[Outcome], None] = lambda outcome: None,
+    watch: Callable[[RoundOutcome], None] = lambda outcome: None,
     collect: Collect | None = None,
-) -> Trained:
-    """Run the plan's algorithm over all its rounds, with a server that asks, and a shuffler to collect from if any."""
+) -> RunResult:
+    """Run all rounds of the plan, with a server that asks, and a third party to collect from if a channel has one."""
     session = Session(plan, choices or np.random.default_rng())
     while not session.finished:
         asked = session.asked()
         answers = ask(session.request(), asked) if asked else {}
-        sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
-        watch(session.receive(answers, collect(session.round, sealed) if collect and sealed else None))
+        watch(session.receive(answers, collected(session, answers, collect)))
     return session.result()
 
 
-def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:
-    """Average the updates by the silos' public weights: (N/M)·Σ p_i·g_i over the M that answered.
-
-    With equal weights this is the plain mean. With others it is unbiased when every silo is equally likely to
-    be among those that answer.
-    """
-    share = len(plan.silos) / len(updates)
-    weights = {terms.name: terms.weight for terms in plan.silos}
-    total: FloatArray = np.sum([share * weights[name] * vector for name, vector in updates.items()], axis=0)
-    return total
+def collected(session: Session, answers: Mapping[str, Answer | None], collect: Collect | None) -> Totals | None:
+    """Have the third party let out what the round's answers come to, if there is one."""
+    sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
+    if collect is None or not sealed or not session.stage.channel.is_collected:
+        return None
+    return collect(session.round, sealed)
 
 
-def _asked(plan: Plan, gone: set[str], choices: np.random.Generator, *, everybody: bool) -> list[str]:
+def _asked(plan: Plan, stage: Stage, gone: set[str], choices: np.random.Generator) -> list[str]:
     names = [terms.name for terms in plan.silos if terms.name not in gone]
-    if everybody:
-        return names
-    if plan.participation.silos is not None:
-        chosen = choices.choice(len(names), size=min(plan.participation.silos, len(names)), replace=False)
+    if stage.participation.silos is not None:
+        chosen = choices.choice(len(names), size=min(stage.participation.silos, len(names)), replace=False)
         return [names[i] for i in sorted(chosen)]
-    if plan.participation.probability is not None:
-        return [name for name in names if choices.random() < plan.participation.probability]
+    if stage.participation.probability is not None:
+        return [name for name in names if choices.random() < stage.participation.probability]
     return names
-
-
-_LARGEST = 1e100
-"""No honest number is larger, and a step from it cannot overflow; NaN and infinity fail the comparison too."""
 
 
 def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
     return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)
-
-
-def _usable(length: int, request: RoundRequest, silo: str, answer: Answer | None) -> FloatArray | None:
-    """Return the silo's vector if it is an update of this round in the right shape; silos may be hostile too."""
-    if not isinstance(answer, NoisyUpdate):
-        return None
-    if not _belongs(answer, request, silo):
-        return None
-    vector = unpack(answer.vector)
-    if vector.shape != (length,) or not np.all(np.abs(vector) <= _LARGEST):
-        return None
-    return vector

@@ -17,23 +17,27 @@ scrambled, after the last closed round, is found and dropped; damage further up 
 """
 
 import base64
-import fcntl
 import hashlib
-import os
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, Self, TypeAlias
+from typing import Annotated, BinaryIO, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ringfence.errors import OutputError, TranscriptError
-from ringfence.protocol.plan import Plan, SiloName
-from ringfence.protocol.public import Base64, Digest, Public
-from ringfence.server.shuffled import Totals
+from ringfence.protocol.plan import EmbeddedPlan, Plan
+from ringfence.protocol.public import Base64, Digest, Public, SiloName, format_of
+from ringfence.server.channels import Totals
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.kind import Kind
+from ringfence.storage.lines import Lines
 
 NAME = "transcript.jsonl"
+
+_KIND = Kind("transcript", TranscriptError, unwritable=OutputError)
 
 _Round: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -42,12 +46,14 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Header(Public):
-    """The first entry."""
+class RunHeader(Public):
+    """The first entry. In format 1 the plan was an object; today it is its own bytes as text."""
+
+    newest_format: ClassVar[int] = 2
 
     kind: Literal["run"] = "run"
-    format: Literal[1] = 1
-    plan: Plan
+    format: Literal[1, 2] = 2
+    plan: EmbeddedPlan
     seed: int = Field(ge=0, lt=2**53)
     time: str = Field(default_factory=_now)
 
@@ -82,7 +88,7 @@ class Answered(Public):
 
 
 class Mixed(Public):
-    """The totals that the round's batch adds up to (`server.shuffled`)."""
+    """The totals that the round's batch adds up to (`server.channels.shuffler`)."""
 
     kind: Literal["mixed"] = "mixed"
     round: _Round
@@ -107,7 +113,7 @@ class Closed(Public):
 
 Entry: TypeAlias = Asked | Answered | Mixed | Closed
 
-_ENTRY: TypeAdapter[Header | Entry] = TypeAdapter(Annotated[Header | Entry, Field(discriminator="kind")])
+_ENTRY: TypeAdapter[RunHeader | Entry] = TypeAdapter(Annotated[RunHeader | Entry, Field(discriminator="kind")])
 
 _BEFORE, _BETWEEN, _AFTER = b'{"check":"', b'","entry":', b"}\n"
 _CHECK = 32
@@ -117,65 +123,53 @@ def _check(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:_CHECK].encode()
 
 
-def to_line(entry: Header | Entry) -> bytes:
+def to_line(entry: RunHeader | Entry) -> bytes:
     """Write an entry as a line."""
     content = entry.canonical()
     return _BEFORE + _check(content) + _BETWEEN + content + _AFTER
 
 
-def from_line(line: bytes) -> Header | Entry | None:
+def from_line(line: bytes) -> RunHeader | Entry | None:
     """Read a line, or return None if it is torn; TranscriptError if it is whole and yet means nothing to us."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
     if line != _BEFORE + _check(content) + _BETWEEN + content + _AFTER:
         return None
-    try:
+    with suppress(ValidationError):
         return _ENTRY.validate_json(content)
-    except ValidationError:
-        raise TranscriptError(
-            "The transcript holds an entry that this version of Ringfence cannot read: go on with the version that "
-            "wrote it."
-        ) from None
+    require_known_format("transcript", format_of(content), RunHeader.newest_format, TranscriptError)
+    raise TranscriptError(
+        "The transcript holds an entry that this version of Ringfence cannot read: go on with the version that wrote "
+        "it."
+    )
 
 
 class Transcript:
     """A run's transcript, open for writing by this process alone."""
 
-    def __init__(self, path: Path, file: int, header: Header) -> None:
-        self.path = path
+    def __init__(self, lines: Lines, header: RunHeader) -> None:
+        self.path = lines.path
         self.header = header
-        self._file = file
+        self._lines = lines
 
     @classmethod
     def open(cls, folder: Path, plan: Plan) -> Self:
         """Open the folder's transcript of this plan, or begin one; drop what a crash left torn at its end."""
-        path = folder / NAME
+        lines = Lines(folder / NAME, _KIND)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as problem:
-            raise OutputError(
-                f"{path} cannot be opened ({problem.strerror}): name a folder that this user may write to."
-            ) from None
-        try:
-            _lock(file, folder)
-            header, end = _survey(path)
-            if header is not None and header.plan.digest() != plan.digest():
+            header, end = _survey(lines.path)
+            if header is None:
+                header = RunHeader(plan=plan, seed=secrets.randbelow(2**53))
+            elif header.plan.digest() != plan.digest():
                 raise TranscriptError(
                     f"The folder {folder} holds a run of another plan, {header.plan.digest()[:12]}: name another "
                     "folder, or give that plan."
                 )
-            transcript = cls(path, file, header or Header(plan=plan, seed=secrets.randbelow(2**53)))
-            if end < os.fstat(file).st_size:
-                os.ftruncate(file, end)
-            if header is None:
-                transcript._write(transcript.header)
-                transcript.sync()
-                _sync_folder(folder)
-            return transcript
+            lines.recover(end, to_line(header))
         except BaseException:
-            os.close(file)
+            lines.close()
             raise
+        return cls(lines, header)
 
     def entries(self) -> Iterator[Entry]:
         """Read what stands in it, after the header."""
@@ -183,22 +177,11 @@ class Transcript:
 
     def append(self, entry: Entry) -> None:
         """Write an entry; a closed round is on the disk, with all before it, when this returns."""
-        self._write(entry)
-        if isinstance(entry, Closed):
-            self.sync()
-
-    def sync(self) -> None:
-        """Have the disk hold what was written."""
-        try:
-            os.fsync(self._file)
-        except OSError as problem:
-            raise self._unwritable(problem) from None
+        self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
 
     def close(self) -> None:
         """Close the file, and let another process go on with the run; closing twice is fine."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._lines.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,22 +189,8 @@ class Transcript:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _write(self, entry: Header | Entry) -> None:
-        line = memoryview(to_line(entry))
-        try:
-            while line:
-                line = line[os.write(self._file, line) :]
-        except OSError as problem:
-            raise self._unwritable(problem) from None
 
-    def _unwritable(self, problem: OSError) -> OutputError:
-        return OutputError(
-            f"The transcript {self.path} could not be written ({problem.strerror}). Make room or correct the folder's "
-            "permissions, then run the same command again: it goes on from what was written."
-        )
-
-
-def read(folder: Path) -> tuple[Header, Iterator[Entry]]:
+def read(folder: Path) -> tuple[RunHeader, Iterator[Entry]]:
     """Read a folder's transcript without the right to write to it; a torn end is left out."""
     path = folder / NAME
     if not path.is_file():
@@ -232,25 +201,7 @@ def read(folder: Path) -> tuple[Header, Iterator[Entry]]:
     return header, _entries(path)
 
 
-def _lock(file: int, folder: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise TranscriptError(
-            f"Another process is conducting the run in {folder}: wait for it or end it; two would only disturb "
-            "each other."
-        ) from None
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _survey(path: Path) -> tuple[Header | None, int]:
+def _survey(path: Path) -> tuple[RunHeader | None, int]:
     """Return the header and where the part that can be trusted ends; TranscriptError if the file is damaged."""
     with path.open("rb") as file:
         first = file.readline()
@@ -258,7 +209,7 @@ def _survey(path: Path) -> tuple[Header | None, int]:
         if header is None:
             _require_ours(path, first)
             return None, 0
-        if not isinstance(header, Header):
+        if not isinstance(header, RunHeader):
             raise TranscriptError(f"{path} does not begin with its header: it is damaged. Restore it or begin anew.")
         round, end = 0, file.tell()
         for line in file:
@@ -266,7 +217,7 @@ def _survey(path: Path) -> tuple[Header | None, int]:
             if entry is None:
                 _require_an_end(path, file, round)
                 break
-            if isinstance(entry, Header):
+            if isinstance(entry, RunHeader):
                 raise TranscriptError(f"{path} has two headers: it is damaged. Restore it or begin anew.")
             round = entry.round + isinstance(entry, Closed)
             end += len(line)
@@ -285,7 +236,7 @@ def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
     """Refuse a torn line that a later round follows: its round had been synced, so this was no crash of ours."""
     for line in rest:
         later = from_line(line)
-        if later is not None and (isinstance(later, Header) or later.round > open_round):
+        if later is not None and (isinstance(later, RunHeader) or later.round > open_round):
             raise TranscriptError(
                 f"{path} is damaged in round {open_round}, and rounds after it are there: restore it from a backup, "
                 "or begin anew in another folder."
@@ -298,5 +249,5 @@ def _entries(path: Path) -> Iterator[Entry]:
             entry = from_line(line)
             if entry is None:
                 return
-            if not isinstance(entry, Header):
+            if not isinstance(entry, RunHeader):
                 yield entry

@@ -12,18 +12,14 @@ The closed form holds for every closed convex set, because the quadratic it mini
 directions. Ridge and penalty hold no record, so their gradients are added here.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage
+from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage, tail_begins
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
-
-TAIL = 0.25
-"""Share of the rounds whose points the "tail" average takes; at least one round."""
 
 _AVERAGES = {"weighted": 0.0, "last": 1.0, "tail": 2.0}
 
@@ -56,35 +52,20 @@ class State(NamedTuple):
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
-    """Read the settings from a plan; `smoothness` is a smaller bound on β than the plan's, if one is known.
-
-    With no strong convexity υ ≥ 2β, with some υ ≥ β of the whole objective (the certificates' conditions); the
-    paper's stages have υ ≥ 2β in any case.
-    """
+    """Read the settings from a plan; `smoothness` is a smaller bound on β than the plan's, if one is known."""
     spec = plan.algorithm
     if not isinstance(spec, Accelerated | MultiStage | Localized):
         raise TypeError(f"{spec.name} is not an accelerated algorithm")
     smoothness = min(spec.smoothness, spec.smoothness if smoothness is None else smoothness)
-    if isinstance(spec, Accelerated):
-        stages = [(plan.rounds, spec.pace, spec.penalty, 0.0)]
-    elif isinstance(spec, MultiStage):
-        stages = [(stage.rounds, stage.pace, spec.penalty, 0.0) for stage in spec.stages]
-    else:
-        stages = [(phase.rounds, 0.0, phase.penalty, 1.0) for phase in spec.phases]
-
-    def pace(least: float, penalty: float) -> float:
-        convexity = plan.ridge + penalty
-        factor = 2.0 if convexity == 0 or isinstance(spec, MultiStage) else 1.0
-        return max(least, factor * (smoothness + convexity))
-
+    runs = spec.recursions(plan.steps, plan.ridge, smoothness)
     return Settings(
-        stage=np.repeat(np.arange(len(stages)), [rounds for rounds, *_ in stages]),
-        pace=np.array([pace(least, penalty) for _, least, penalty, _ in stages]),
-        penalty=np.array([penalty for _, _, penalty, _ in stages]),
-        recentre=np.array([recentre for *_, recentre in stages]),
+        stage=np.repeat(np.arange(len(runs)), [run.rounds for run in runs]),
+        pace=np.array([run.pace for run in runs]),
+        penalty=np.array([run.penalty for run in runs]),
+        recentre=np.array([1.0 * run.recentres for run in runs]),
         ridge=plan.ridge,
         average=_AVERAGES[spec.average],
-        tail=math.floor((1.0 - TAIL) * plan.rounds),
+        tail=tail_begins(plan.steps),
     )
 
 

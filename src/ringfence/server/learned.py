@@ -1,0 +1,55 @@
+"""What the server has made of the answers so far: a frozen value that each question's answers replace."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms import algorithm_of
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A statistic that was asked for: the answering silos' average of it, the standard deviation of the noise in each
+    of its numbers, and the weight of the silos that answered, of 1 in all."""
+
+    statistic: FloatArray
+    noise: float
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The algorithm's settings and state, and the statistics found, by the question's name."""
+
+    plan: Plan
+    settings: Any
+    state: Any
+    findings: Mapping[str, Findings] = field(default_factory=dict)
+
+    @classmethod
+    def nothing(cls, plan: Plan) -> Self:
+        """Return what is known before the first round."""
+        algorithm = algorithm_of(plan)
+        return cls(plan, algorithm.settings(plan), algorithm.init(np.zeros(plan.dimension)))
+
+    def model(self) -> FloatArray:
+        """Return the model's weights."""
+        return algorithm_of(self.plan).output(self.settings, self.state)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What came of one round: the stage's number, the round within the stage, who answered, and their mean answer.
+
+    `step` counts the rounds of all training stages before this one.
+    """
+
+    stage: int
+    round: int
+    step: int
+    silos: Sequence[str]
+    mean: FloatArray

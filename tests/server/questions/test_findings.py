@@ -1,0 +1,90 @@
+"""Statistics that silos were asked for: how noisy they are, and what a run makes of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from ringfence.errors import TrainingError
+from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, MinibatchSGD
+from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest
+from ringfence.protocol.questions import Moments
+from ringfence.server.rounds import Session, run
+from tests.server.quadratics import Journal, refuse, update
+from tests.server.surveyed import FALSE_ALARM, answers_at, curved, found, surveyed, surveying
+
+# The average and its noise
+
+
+def test_the_findings_are_the_silos_average_by_their_public_weights() -> None:
+    plan = surveyed()
+    everybody = found(plan, answers_at(plan, (1.0, 0.5, 0.2)))
+    np.testing.assert_allclose(everybody.statistic, [0.1 * 1.0 + 0.3 * 0.5 + 0.6 * 0.2])
+    assert everybody.weight == pytest.approx(1.0)
+
+
+def test_where_some_silos_did_not_answer_the_average_is_that_of_the_others() -> None:
+    plan = surveyed()
+    answers = answers_at(plan, (1.0, 0.5, 0.2))
+    two = found(plan, {name: answers[name] for name in ("s0", "s2")})
+    np.testing.assert_allclose(two.statistic, [(0.1 * 1.0 + 0.6 * 0.2) / 0.7])
+    assert two.weight == pytest.approx(0.7)
+    alone = found(plan, {"s1": answers["s1"]})
+    np.testing.assert_allclose(alone.statistic, [0.5])
+    assert alone.noise == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("names", [("s0", "s1", "s2"), ("s0", "s2"), ("s1",)], ids=str)
+def test_the_findings_noise_is_that_of_the_average(names: tuple[str, ...]) -> None:
+    plan, random = surveyed(Moments()), np.random.default_rng(1)
+    sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
+    draws = 20_000
+    average = found(plan, {name: sigma[name] * random.normal(size=draws) for name in names})
+    # Σ of squares over the variance is chi-squared.
+    low, high = (float(chi2.ppf(share, draws)) for share in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
+    assert low < float(np.sum(average.statistic**2)) / average.noise**2 < high
+
+
+# In a run
+
+
+@pytest.mark.parametrize("algorithm", [MinibatchSGD(step=0.5), Accelerated(smoothness=2.0)], ids=lambda a: a.name)
+def test_a_plan_of_a_survey_alone_returns_its_findings(algorithm: AlgorithmSpec) -> None:
+    plan = surveyed(Moments(), rounds=0, algorithm=algorithm)
+    session = Session(plan, np.random.default_rng(1))
+    before = session.finished
+    assert session.asked() == ["s0", "s1", "s2"]
+    request = session.request()
+    session.receive({name: update(request, name, np.arange(6.0) * i) for i, name in enumerate(session.asked())})
+    assert (before, session.finished) == (False, True)
+    trained = session.result()
+    assert trained.findings.keys() == {"moments"}
+    np.testing.assert_allclose(trained.findings["moments"].statistic, (0.3 + 2 * 0.6) * np.arange(6.0))
+    np.testing.assert_allclose(trained.findings["moments"].noise, math.hypot(0.1 * 0.3, 0.3 * 0.05, 0.6 * 0.1))
+    assert [outcome.answered for outcome in trained.history] == [("s0", "s1", "s2")]
+
+
+def test_the_survey_is_round_0_and_asks_everybody_at_the_start() -> None:
+    plan = surveyed(rounds=4, participation={"silos": 1}, algorithm=Accelerated(smoothness=2.0))
+    journal = Journal(curved(0.4))
+    trained = run(plan, journal, choices=np.random.default_rng(1))
+    assert [request.round for request in journal.requests] == [0, 1, 2, 3, 4]
+    assert [len(asked) for asked in journal.asked] == [3, 1, 1, 1, 1]
+    np.testing.assert_array_equal(journal.queries[:2], np.zeros((2, 2)))
+    assert trained.findings.keys() == {"curvature"}
+
+
+def test_an_answered_survey_without_an_answered_round_is_no_model() -> None:
+    def silent(request: RoundRequest, asked: Sequence[str]) -> Mapping[str, Answer]:
+        return {name: refuse(request, name, RefusalReason.UNAVAILABLE) for name in asked}
+
+    ask = surveying(lambda request, name: update(request, name, np.array([0.4])), silent)
+    with pytest.raises(TrainingError, match=r"any of the 5 rounds \(unavailable\)"):
+        run(surveyed(algorithm=Accelerated(smoothness=2.0)), ask)
+
+
+def test_a_survey_alone_that_nobody_answers_is_an_error() -> None:
+    with pytest.raises(TrainingError, match="No silo answered"):
+        run(surveyed(Moments(), rounds=0), lambda request, asked: {})
