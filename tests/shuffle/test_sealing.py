@@ -20,8 +20,8 @@ from ringfence.shuffle.sealing import (
     seal_messages,
     sign,
     verify,
+    verifying_key,
 )
-from ringfence.silo.sealed import public_key as verifying_key
 
 PLAN, OTHER = "a" * 64, "b" * 64
 

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from ringfence.errors import MessageError
-from ringfence.protocol.shuffle import LABEL_BYTES, Shuffle
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.channels.shuffler import LABEL_BYTES
 from ringfence.shuffle.shares import add_up, split
 
 FALSE_ALARM = 1e-6
 
 
-def shuffle_with(**shape: Any) -> Shuffle:
+def shuffle_with(**shape: Any) -> ShufflerChannel:
     said = {"levels": 4, "coins": 20, "quorum": 2, "slack": 1e-9, "shares": 3, "block": 2, "width": 2, **shape}
-    return Shuffle(**said, server_key="0" * 64, shuffler_key="1" * 64)
+    return ShufflerChannel(**said, server_key="0" * 64, shuffler_key="1" * 64)
 
 
 shapes = st.builds(
@@ -31,7 +32,7 @@ shapes = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(shuffle=shapes, silos=st.integers(1, 4), numbers=st.integers(1, 15), data=st.data())
 def test_whatever_the_silos_numbers_are_their_shares_add_up_in_any_order(
-    shuffle: Shuffle, silos: int, numbers: int, data: st.DataObject
+    shuffle: ShufflerChannel, silos: int, numbers: int, data: st.DataObject
 ) -> None:
     largest = 256**shuffle.width // silos - 1
     held = [data.draw(st.lists(st.integers(0, largest), min_size=numbers, max_size=numbers)) for _ in range(silos)]

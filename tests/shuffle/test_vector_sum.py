@@ -13,22 +13,21 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 
-from ringfence.planning import accountant
-from ringfence.planning.charges import task_event
-from ringfence.planning.events import Event, as_seen_alone
-from ringfence.planning.shuffling import Noise, shares_needed
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.plan import Plan, SiloTerms, shuffle_sigma
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import task_event
+from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.shuffled_sums import CoinNoise, shares_needed
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
-from ringfence.protocol.shuffle import Shuffle
 from ringfence.shuffle.vector_sum import count_bits, decode, encode, to_bits
 from ringfence.silo import mechanism
+from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.records import Records
-from tests.shuffle.mixed import shuffle_of
+from tests.shuffle.shuffled_federation import plan_through, shuffle_of
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6
@@ -77,7 +76,7 @@ def test_the_sum_is_unbiased_and_has_the_variance_it_promises(sizes: tuple[int, 
     ratio = errors.var(axis=0) / variance * repetitions
     assert np.all(ratio < chi2.isf(FALSE_ALARM / 2 / errors.shape[1], repetitions))
     assert np.all(ratio > chi2.ppf(FALSE_ALARM / 2 / errors.shape[1], repetitions))
-    promised = Noise(LEVELS, COINS).deviation(vectors=sum(sizes), clip=CLIP, roundings=len(sizes))
+    promised = CoinNoise(LEVELS, COINS).deviation(vectors=sum(sizes), clip=CLIP, roundings=len(sizes))
     assert np.all(variance <= promised**2 * (1 + 1e-12))
     assert np.all(variance > 0.8 * promised**2), "the promise is not far off either"
 
@@ -173,7 +172,7 @@ def small_plan(features: int, batches: tuple[int, ...], levels: int, coins: int,
     }
     schema = parse_schema({"columns": columns, "intercept": intercept}, target="ill")
     assert schema.width == features
-    shuffle = Shuffle(
+    shuffle = ShufflerChannel(
         levels=levels,
         coins=coins,
         quorum=len(batches),
@@ -184,33 +183,8 @@ def small_plan(features: int, batches: tuple[int, ...], levels: int, coins: int,
         server_key="0" * 64,
         shuffler_key="1" * 64,
     )
-    terms = [
-        SiloTerms(
-            name=f"silo-{number}",
-            records=batch,
-            batch=batch,
-            sigma=shuffle_sigma(shuffle, clip, batch),
-            epsilon=9.0,
-            delta=0.01,
-            weight=batch / sum(batches),
-            alone_epsilon=9.0,
-            key="2" * 64,
-        )
-        for number, batch in enumerate(batches)
-    ]
-    return Plan(
-        run="exact",
-        data=schema,
-        loss=Logistic(),
-        clip=clip,
-        domain=WholeSpace(),
-        sampling="full",
-        rounds=1,
-        algorithm=MinibatchSGD(step=0.1),
-        trust="shuffler",
-        shuffle=shuffle,
-        silos=tuple(terms),
-    )
+    sizes = {f"silo-{number}": batch for number, batch in enumerate(batches)}
+    return plan_through(shuffle, schema, sizes, dict.fromkeys(sizes, "2" * 64), clip=clip)
 
 
 def distribution(plan: Plan, terms: SiloTerms, records: Records) -> list[Floats]:
@@ -223,10 +197,9 @@ def distribution(plan: Plan, terms: SiloTerms, records: Records) -> list[Floats]
     length = work.batch * (shuffle.levels + shuffle.coins) + 1
     found = [np.zeros(length) for _ in range(plan.dimension)]
     for coin, step in itertools.product(range(trials + 1), range(GRID)):
-        draws = Draws(
-            np.ones(work.batch), np.full(plan.dimension, float(coin)), np.full(plan.dimension, (step + 0.5) / GRID)
-        )
-        numbers = mechanism.counts(plan, shuffle, work, np.zeros(plan.dimension), records, draws)
+        coins = Coins(np.full(plan.dimension, coin), np.full(plan.dimension, (step + 0.5) / GRID))
+        draws = Draws(np.ones(work.batch), coins)
+        numbers = mechanism.release(plan, work, np.zeros(plan.dimension), records, draws)
         assert numbers[-1] == work.batch
         for coordinate in range(plan.dimension):
             found[coordinate][numbers[coordinate]] += math.comb(trials, coin) / 2**trials / GRID
@@ -254,14 +227,13 @@ class Worlds:
     shuffled: list[list[Floats]]
     alone: list[list[Floats]]
 
-    def events(self, view: str) -> list[tuple[Event, int]]:
+    def events(self, observer: Observer) -> list[tuple[Event, int]]:
         terms = self.plan.silos[0]
-        charged: list[tuple[Event, int]] = [(task_event(self.plan, terms, task(self.plan, terms, 0, 0)), 1)]
-        return charged if view == "shuffled" else as_seen_alone(charged)
+        return seen_by(observer, [(task_event(self.plan, terms, task(self.plan, terms, 0, 0)), 1)])
 
-    def exact_delta(self, view: str, epsilon: float) -> float:
+    def exact_delta(self, observer: Observer, epsilon: float) -> float:
         """The largest exact δ at ε over all pairs of neighbours."""
-        worlds = self.shuffled if view == "shuffled" else self.alone
+        worlds = self.shuffled if observer == "server" else self.alone
         return max(divergence(one, other, epsilon) for one, other in itertools.permutations(worlds, 2))
 
 
@@ -288,19 +260,19 @@ def worlds(request: pytest.FixtureRequest) -> Worlds:
     return Worlds(plan, shuffled, alone)
 
 
-@pytest.mark.parametrize("view", ["shuffled", "alone"])
-def test_what_leaves_is_as_private_as_the_plan_s_own_event_says(worlds: Worlds, view: str) -> None:
+@pytest.mark.parametrize("observer", ["server", "anyone"])
+def test_what_leaves_is_as_private_as_the_plan_s_own_event_says(worlds: Worlds, observer: Observer) -> None:
     """Exact divergences over every rounding and coin: never above the claim, and not far below it."""
-    events = worlds.events(view)
+    events = worlds.events(observer)
     claimed = accountant.epsilon(events, AT)
     assert 0 < claimed < 5
     for epsilon in (0.0, 0.1, claimed / 2, claimed, 1.5 * claimed):
-        assert worlds.exact_delta(view, epsilon) <= accountant.delta(events, epsilon)
-    assert worlds.exact_delta(view, claimed) <= AT
-    assert worlds.exact_delta(view, claimed / 2) > AT, "a claim of half as much would be false"
+        assert worlds.exact_delta(observer, epsilon) <= accountant.delta(events, epsilon)
+    assert worlds.exact_delta(observer, claimed) <= AT
+    assert worlds.exact_delta(observer, claimed / 2) > AT, "a claim of half as much would be false"
 
 
 def test_the_silo_s_own_coins_do_not_keep_the_shuffled_claim(worlds: Worlds) -> None:
-    claimed = accountant.epsilon(worlds.events("shuffled"), AT)
-    assert claimed < accountant.epsilon(worlds.events("alone"), AT)
-    assert worlds.exact_delta("alone", claimed) > AT
+    claimed = accountant.epsilon(worlds.events("server"), AT)
+    assert claimed < accountant.epsilon(worlds.events("anyone"), AT)
+    assert worlds.exact_delta("anyone", claimed) > AT

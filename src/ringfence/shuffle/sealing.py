@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol.shuffle import SEALED_EXTRA
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 
 __all__ = [
     "SEALED_EXTRA",
@@ -35,6 +35,7 @@ __all__ = [
     "seal_messages",
     "sign",
     "verify",
+    "verifying_key",
 ]
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
@@ -81,6 +82,11 @@ def cut(content: bytes, size: int) -> list[bytes]:
 def sign(private: bytes, content: bytes) -> str:
     """Return a silo's Ed25519 signature in hexadecimal."""
     return Ed25519PrivateKey.from_private_bytes(private).sign(content).hex()
+
+
+def verifying_key(private: bytes) -> str:
+    """Return, in hexadecimal, the key that others check the holder's signatures with."""
+    return Ed25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw().hex()
 
 
 def verify(public: str, content: bytes, signature: str) -> bool:

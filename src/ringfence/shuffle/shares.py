@@ -4,7 +4,7 @@ P_vec asks for every bit to be shuffled by itself; sealed one by one, that is mi
 silo's counts are cut into shares that are uniformly random, except that they add up to the counts modulo 256^width
 (split and mix; Ishai, Kushilevitz, Ostrovsky & Sahai 2006). All silos' shares, shuffled together, look like random
 numbers with the right total: nothing else can be learned from them, up to a statistical distance that
-`planning.shuffling.mixing_distance` bounds and that the number of shares makes as small as one likes.
+`accounting.shuffled_sums.mixing_distance` bounds and that the number of shares makes as small as one likes.
 
 Numbers are cut into blocks, each shared by itself; a message is the number of its block and one share of it, filled up
 to the same length as all others.
@@ -17,22 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import MessageError
-from ringfence.protocol.shuffle import LABEL_BYTES, Shuffle
+from ringfence.protocol.channels.shuffler import LABEL_BYTES, ShufflerChannel
 
 Numbers = NDArray[np.int64]
 
 
-def split(shuffle: Shuffle, numbers: Numbers) -> list[bytes]:
+def split(channel: ShufflerChannel, numbers: Numbers) -> list[bytes]:
     """Cut the numbers into messages, in an order that says nothing once they are shuffled."""
-    blocks = shuffle.blocks(len(numbers))
-    padded = np.zeros((blocks, 1, shuffle.block), dtype=np.uint64)
+    blocks = channel.blocks(len(numbers))
+    padded = np.zeros((blocks, 1, channel.block), dtype=np.uint64)
     padded.reshape(-1)[: len(numbers)] = numbers
-    random = np.frombuffer(os.urandom(8 * blocks * (shuffle.shares - 1) * shuffle.block), dtype="<u8")
-    shares = random.reshape(blocks, shuffle.shares - 1, shuffle.block)
+    random = np.frombuffer(os.urandom(8 * blocks * (channel.shares - 1) * channel.block), dtype="<u8")
+    shares = random.reshape(blocks, channel.shares - 1, channel.block)
     rest = padded - shares.sum(axis=1, keepdims=True, dtype=np.uint64)  # modulo 2⁶⁴, of which 256^width is a divisor
     shares = np.concatenate([shares, rest], axis=1)
     content = (
-        shares.astype("<u8").view(np.uint8).reshape(blocks, shuffle.shares, shuffle.block, 8)[..., : shuffle.width]
+        shares.astype("<u8").view(np.uint8).reshape(blocks, channel.shares, channel.block, 8)[..., : channel.width]
     )
     return [
         block.to_bytes(LABEL_BYTES, "little") + share.tobytes()
@@ -41,21 +41,21 @@ def split(shuffle: Shuffle, numbers: Numbers) -> list[bytes]:
     ]
 
 
-def add_up(shuffle: Shuffle, messages: list[bytes], *, silos: int, numbers: int) -> Numbers:
+def add_up(channel: ShufflerChannel, messages: list[bytes], *, silos: int, numbers: int) -> Numbers:
     """Return the totals over all silos; MessageError if a message is missing, too many, or not of this form."""
-    if any(len(message) != shuffle.message_bytes for message in messages):
+    if any(len(message) != channel.message_bytes for message in messages):
         raise MessageError("A shuffled message does not have the plan's length: the batch is not used.")
-    blocks = shuffle.blocks(numbers)
+    blocks = channel.blocks(numbers)
     labels = [int.from_bytes(message[:LABEL_BYTES], "little") for message in messages]
-    if Counter(labels) != dict.fromkeys(range(blocks), silos * shuffle.shares):
+    if Counter(labels) != dict.fromkeys(range(blocks), silos * channel.shares):
         raise MessageError(
-            f"The batch does not hold {shuffle.shares} shares of each block from each of {silos} silos: it is not used."
+            f"The batch does not hold {channel.shares} shares of each block from each of {silos} silos: it is not used."
         )
     content = np.frombuffer(b"".join(message[LABEL_BYTES:] for message in messages), dtype=np.uint8)
-    wide = np.zeros((len(messages), shuffle.block, 8), dtype=np.uint8)
-    wide[..., : shuffle.width] = content.reshape(len(messages), shuffle.block, shuffle.width)
-    totals = np.zeros((blocks, shuffle.block), dtype=np.uint64)
-    np.add.at(totals, np.array(labels), wide.view("<u8").reshape(len(messages), shuffle.block))
-    if shuffle.width < 8:
-        totals &= np.uint64(256**shuffle.width - 1)
+    wide = np.zeros((len(messages), channel.block, 8), dtype=np.uint8)
+    wide[..., : channel.width] = content.reshape(len(messages), channel.block, channel.width)
+    totals = np.zeros((blocks, channel.block), dtype=np.uint64)
+    np.add.at(totals, np.array(labels), wide.view("<u8").reshape(len(messages), channel.block))
+    if channel.width < 8:
+        totals &= np.uint64(256**channel.width - 1)
     return totals.reshape(-1)[:numbers].astype(np.int64)

@@ -6,14 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.shuffle import Keys
-from ringfence.server.shuffled import Collect, Totals, read_batch
+from ringfence.server.channels import Collect, Totals
+from ringfence.server.channels.shuffler import read_batch
 from ringfence.shuffle import sealing
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
-from ringfence.silo.sealed import public_key
+from ringfence.shuffle.sealing import verifying_key
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,26 +26,23 @@ class LocalShuffler:
     silos: dict[str, bytes]
 
     @property
-    def keys(self) -> Keys:
+    def keys(self) -> PublicKeys:
         """What a plan pins."""
-        return Keys(
+        return PublicKeys(
             server=sealing.public_key(self.server),
             shuffler=self.shuffler.public_key,
-            silos={name: public_key(key) for name, key in self.silos.items()},
+            silos={name: verifying_key(key) for name, key in self.silos.items()},
         )
 
     def collect(self, plan: Plan) -> Collect:
         """Return what a server of this process collects the plan's rounds with."""
-        shuffle = plan.shuffle
-        if shuffle is None:
-            return lambda round, updates: None
         self.shuffler.add(plan)
 
         def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
             for update in updates:
                 self.shuffler.deposit(update.to_bytes())
             batch = self.shuffler.release(plan.digest(), round)
-            return read_batch(plan, shuffle, self.server, round, batch) if isinstance(batch, bytes) else None
+            return read_batch(plan, self.server, round, batch) if isinstance(batch, bytes) else None
 
         return collect
 

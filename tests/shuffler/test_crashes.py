@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.shuffle.shuffler import Receipt, Shuffler, Waiting
-from tests.shuffle.crashing_shuffler import IN_DEPOSIT, IN_RELEASE
-from tests.shuffle.depositors import Depositors, make_shuffler, on_the_disk
+from ringfence.shuffler.shuffler import Receipt, Shuffler, Waiting
+from tests.shuffler.crashing_shuffler import IN_DEPOSIT, IN_RELEASE
+from tests.shuffler.depositors import Depositors, make_shuffler, on_the_disk
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def start(folder: Path, point: str, updates: list[bytes]) -> "subprocess.Popen[bytes]":
     file = folder.with_name("updates")
     file.write_bytes(b"\n".join(updates))
-    command = [sys.executable, "-m", "tests.shuffle.crashing_shuffler", str(folder), point, str(file)]
+    command = [sys.executable, "-m", "tests.shuffler.crashing_shuffler", str(folder), point, str(file)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 

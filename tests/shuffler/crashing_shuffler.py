@@ -1,4 +1,4 @@
-"""A shuffler that kills itself at a chosen point: python -m tests.shuffle.crashing_shuffler FOLDER POINT UPDATES
+"""A shuffler that kills itself at a chosen point: python -m tests.shuffler.crashing_shuffler FOLDER POINT UPDATES
 
 It deposits the updates in the file, one to a line, and releases round 0; the trap is set for the last deposit or for
 the release. What it would answer is printed, a line each.
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.protocol.messages import SealedUpdate
-from ringfence.shuffle import shuffler as shuffler_module
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
+from ringfence.shuffler import shuffler as shuffler_module
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
 
 IN_DEPOSIT = ["before-store", "in-store", "after-store"]
 IN_RELEASE = ["before-mix", "before-fix", "in-fix", "before-forgetting", "before-send"]

@@ -6,7 +6,6 @@ sealed needs no trust in who carries it. Off this machine the service speaks TLS
 
 import ipaddress
 import json
-import socket
 import ssl
 from collections.abc import Callable
 from contextlib import closing
@@ -16,9 +15,9 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import ShufflerError
-from ringfence.serving import RECEIVE_SECONDS, Scope, Service, read_body, reply, run, shows_token
-from ringfence.shuffle.shuffler import SECONDS, Reason, Shuffler, Waiting
-from ringfence.shuffle.store import Store
+from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
+from ringfence.shuffler.store import Store
+from ringfence.transport.serving import RECEIVE_SECONDS, Scope, Service, listen, read_body, reply, run, shows_token
 
 SMALL_DEPOSIT = 2**20
 """Bodies up to this many bytes are read whatever they are; longer ones only if a served plan needs them."""
@@ -54,13 +53,13 @@ def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECE
         if isinstance(content, int):
             return service.fixed(content)
         outcome = await run_in_threadpool(shuffler.deposit, content)
-        return _refusal(outcome) if isinstance(outcome, Reason) else _document(200, {"receipt": outcome.value})
+        return _refusal(outcome) if isinstance(outcome, ShufflerRefusal) else _document(200, {"receipt": outcome.value})
 
     @service.routes.get("/batch/{plan}/{round}")
     async def batch(plan: str, round: int) -> Response:
         """Return a round's batch, or how many silos it waits for."""
         outcome = await run_in_threadpool(shuffler.release, plan, round)
-        if isinstance(outcome, Reason):
+        if isinstance(outcome, ShufflerRefusal):
             return _refusal(outcome)
         if isinstance(outcome, Waiting):
             return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
@@ -93,7 +92,7 @@ def serve(
     _check_transport(host, certificate, private_key)
     with Store(folder) as store, store.alone():
         service = application(Shuffler(store, seconds=seconds), store.token(), receive_seconds=receive_seconds)
-        with closing(_listen(host, port)) as listening:
+        with closing(listen(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
             run(
@@ -110,7 +109,7 @@ def _document(status: int, content: dict[str, str]) -> Response:
     return reply(status, json.dumps(content, separators=(",", ":")).encode())
 
 
-def _refusal(reason: Reason) -> Response:
+def _refusal(reason: ShufflerRefusal) -> Response:
     return _document(_REFUSED, {"refused": reason.value, "error": reason.explanation})
 
 
@@ -137,11 +136,3 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except (OSError, OverflowError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else "there is no such port"
-        raise ShufflerError(f"The shuffler cannot be served at {host}, port {port}: {reason}.") from None

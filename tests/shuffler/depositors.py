@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.losses import Logistic
-from ringfence.protocol.messages import SealedUpdate
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, shuffle_sigma
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.protocol.messages import Batch, SealedUpdate
+from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
-from ringfence.protocol.shuffle import SEALED_EXTRA, Batch, Shuffle
-from ringfence.shuffle.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
-from ringfence.silo.sealed import public_key as verifying_key
+from ringfence.shuffle.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign, verifying_key
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
+from tests.shuffle.shuffled_federation import numbers_of, plan_through, shuffle_of
 
 
 @dataclass(frozen=True)
@@ -32,13 +30,12 @@ class Depositors:
         return list(self.keys)
 
     @property
-    def shuffle(self) -> Shuffle:
-        assert self.plan.shuffle is not None
-        return self.plan.shuffle
+    def shuffle(self) -> ShufflerChannel:
+        return shuffle_of(self.plan)
 
     def plain(self, silo: str) -> list[bytes]:
         """Return the right number of messages of the right size, all different and known by their silo."""
-        count = self.shuffle.messages(self.plan.numbers)
+        count = self.shuffle.messages(numbers_of(self.plan))
         size = self.shuffle.message_bytes
         return [(f"{silo} {number} ".encode() + os.urandom(size))[:size] for number in range(count)]
 
@@ -73,41 +70,16 @@ def depositors(
     schema = parse_schema({"columns": columns}, target="ill")
     keys = {f"hospital-{index:03}": new_key() for index in range(silos)}
     server = new_key()
-    shuffle = Shuffle(
-        **{"levels": 4, "coins": 20, "shares": 2, "block": 16, "width": 4} | shape,
+    numbers: dict[str, Any] = {"levels": 4, "coins": 20, "shares": 2, "block": 16, "width": 4} | shape
+    shuffle = ShufflerChannel(
+        **numbers,
         quorum=quorum,
         slack=1e-9,
         server_key=public_key(server),
         shuffler_key=shuffler_key,
     )
-    terms = [
-        SiloTerms(
-            name=name,
-            records=100,
-            batch=100,
-            sigma=shuffle_sigma(shuffle, 1.0, 100),
-            epsilon=1.0,
-            delta=1e-6,
-            weight=1 / silos,
-            alone_epsilon=9.0,
-            key=verifying_key(key),
-        )
-        for name, key in keys.items()
-    ]
-    plan = Plan(
-        run="mixed",
-        data=schema,
-        loss=Logistic(),
-        clip=1.0,
-        domain=WholeSpace(),
-        sampling="full",
-        rounds=rounds,
-        algorithm=MinibatchSGD(step=0.1),
-        participation=Participation(silos=asked),
-        trust="shuffler",
-        shuffle=shuffle,
-        silos=tuple(terms),
-    )
+    public = {name: verifying_key(key) for name, key in keys.items()}
+    plan = plan_through(shuffle, schema, dict.fromkeys(keys, 100), public, rounds=rounds, asked=asked)
     return Depositors(plan, keys, server)
 
 

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from ringfence.errors import MessageError, PlanError, ShufflerError
-from ringfence.protocol.messages import SIZE_LIMIT, SealedUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.shuffle import SEALED_EXTRA, Batch
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA, ShufflerChannel
+from ringfence.protocol.messages import SIZE_LIMIT, Batch, SealedUpdate
+from ringfence.protocol.plan import Plan, Stage
 from ringfence.shuffle.sealing import cut, open_envelope, public_key, verify
-from ringfence.shuffle.store import Round, Store
+from ringfence.shuffler.store import Store, StoredRound
 
 PLANS_LIMIT = 1000
 BATCH_LIMIT = 2**29
@@ -44,7 +44,7 @@ class Receipt(StrEnum):
     ALREADY_THERE = "already-there"
 
 
-class Reason(StrEnum):
+class ShufflerRefusal(StrEnum):
     """Why a deposit is not taken, or a batch not there. Nothing was stored, and nothing lost."""
 
     MALFORMED = "malformed"
@@ -64,15 +64,19 @@ class Reason(StrEnum):
 
 
 _EXPLANATIONS = {
-    Reason.MALFORMED: "This is not a sealed update; send what the silo answered, byte for byte.",
-    Reason.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
-    Reason.UNKNOWN_SILO: "The plan has no silo of this name.",
-    Reason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    Reason.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
-    Reason.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
-    Reason.NOT_FOR_US: "The envelope does not open: it was sealed to another key, or for another plan, round or silo.",
-    Reason.ROUND_RELEASED: "The round's batch is fixed; nothing is added to it any more.",
-    Reason.SECOND_DEPOSIT: "This silo has deposited other messages in this round already; the first ones count.",
+    ShufflerRefusal.MALFORMED: "This is not a sealed update; send what the silo answered, byte for byte.",
+    ShufflerRefusal.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
+    ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
+    ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    ShufflerRefusal.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
+    ShufflerRefusal.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
+    ShufflerRefusal.NOT_FOR_US: (
+        "The envelope does not open: it was sealed to another key, or for another plan, round or silo."
+    ),
+    ShufflerRefusal.ROUND_RELEASED: "The round's batch is fixed; nothing is added to it any more.",
+    ShufflerRefusal.SECOND_DEPOSIT: (
+        "This silo has deposited other messages in this round already; the first ones count."
+    ),
 }
 
 
@@ -112,7 +116,7 @@ class Shuffler:
 
     def add(self, plan: Plan) -> None:
         """Serve the plan from now on; PlanError if it does not travel through this shuffler. Again is fine."""
-        if plan.shuffle is None or plan.shuffle.shuffler_key != self.public_key:
+        if {channel.shuffler_key for _, channel in _shuffled(plan)} != {self.public_key}:
             raise PlanError(
                 f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
                 "and names that key."
@@ -126,9 +130,9 @@ class Shuffler:
         with self._store.transaction():
             if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
                 raise ShufflerError(f"There are {PLANS_LIMIT} plans here already; set up another folder for more.")
-            self._store.add_plan(plan.digest(), plan.canonical(), longest)
+            self._store.add_plan(plan.digest(), plan.content, longest)
 
-    def deposit(self, content: bytes) -> Receipt | Reason:
+    def deposit(self, content: bytes) -> Receipt | ShufflerRefusal:
         """Take a silo's sealed update; a receipt means that its messages will be in the round's batch.
 
         The same update again gets a receipt again, and counts once.
@@ -136,51 +140,55 @@ class Shuffler:
         try:
             update = SealedUpdate.from_bytes(content)
         except MessageError:
-            return Reason.MALFORMED
+            return ShufflerRefusal.MALFORMED
         plan = self._plan(update.plan)
-        if plan is None or plan.shuffle is None:
-            return Reason.UNKNOWN_PLAN
+        if plan is None:
+            return ShufflerRefusal.UNKNOWN_PLAN
         terms = plan.terms(update.silo)
         if terms is None or terms.key is None:
-            return Reason.UNKNOWN_SILO
-        if update.round >= plan.exchanges:
-            return Reason.ROUND_OUT_OF_RANGE
+            return ShufflerRefusal.UNKNOWN_SILO
+        place = _place(plan, update.round)
+        if place is None:
+            return ShufflerRefusal.ROUND_OUT_OF_RANGE
         signed = SealedUpdate.signed_bytes(update.plan, update.round, update.silo, update.envelope)
         if not verify(terms.key, signed, update.signature):
-            return Reason.BAD_SIGNATURE
+            return ShufflerRefusal.BAD_SIGNATURE
         envelope = base64.b64decode(update.envelope)
-        if len(envelope) != plan.shuffle.envelope_bytes(plan.numbers):
-            return Reason.WRONG_SIZE
+        stage, channel = place
+        if len(envelope) != channel.envelope_bytes(channel.numbers(plan, stage)):
+            return ShufflerRefusal.WRONG_SIZE
         try:
             messages = open_envelope(self._store.key, update.plan, update.round, update.silo, envelope)
         except MessageError:
-            return Reason.NOT_FOR_US
-        return self._keep(update, signed, cut(messages, plan.shuffle.message_bytes + SEALED_EXTRA))
+            return ShufflerRefusal.NOT_FOR_US
+        return self._keep(update, signed, cut(messages, channel.message_bytes + SEALED_EXTRA))
 
-    def _keep(self, update: SealedUpdate, signed: bytes, messages: list[bytes]) -> Receipt | Reason:
+    def _keep(self, update: SealedUpdate, signed: bytes, messages: list[bytes]) -> Receipt | ShufflerRefusal:
         with self._store.transaction():
             found = self._store.round(update.plan, update.round)
             if found is not None and found.batch is not None:
-                return Reason.ROUND_RELEASED
+                return ShufflerRefusal.ROUND_RELEASED
             number = self._store.open_round(update.plan, update.round) if found is None else found.number
             before = self._store.deposited(number, update.silo, signed)
             if before is not None:
-                return Receipt.ALREADY_THERE if before else Reason.SECOND_DEPOSIT
+                return Receipt.ALREADY_THERE if before else ShufflerRefusal.SECOND_DEPOSIT
             self._store.add_deposit(number, update.silo, signed, messages)
         return Receipt.STORED
 
-    def release(self, plan: str, round: int) -> bytes | Waiting | Reason:
+    def release(self, plan: str, round: int) -> bytes | Waiting | ShufflerRefusal:
         """Return the round's batch, always the same bytes; or say how many silos it waits for.
 
         It is fixed when all silos that a round asks have deposited, or when at least the plan's quorum have and
         `seconds` have passed since the first. Below the quorum nothing leaves, and later deposits are welcome.
         """
         served = self._plan(plan)
-        if served is None or served.shuffle is None:
-            return Reason.UNKNOWN_PLAN
-        if not 0 <= round < served.exchanges:
-            return Reason.ROUND_OUT_OF_RANGE
-        waiting = Waiting(0, served.shuffle.quorum, asked(served))
+        if served is None:
+            return ShufflerRefusal.UNKNOWN_PLAN
+        place = _place(served, round)
+        if place is None:
+            return ShufflerRefusal.ROUND_OUT_OF_RANGE
+        # More silos than a round asks are not waited for.
+        waiting = Waiting(0, place[1].quorum, place[0].participation.silos or len(served.silos))
         with self._store.transaction():
             found = self._store.round(plan, round)
             if found is None:
@@ -195,7 +203,7 @@ class Shuffler:
         self._store.forget_traces()
         return batch
 
-    def _mixed(self, found: Round) -> bytes:
+    def _mixed(self, found: StoredRound) -> bytes:
         messages = self._store.pooled(found.number)
         random.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
         joined = base64.b64encode(b"".join(messages)).decode()
@@ -221,7 +229,7 @@ class Shuffler:
             "plan": plan.digest(),
             "run": plan.run,
             "silos": len(plan.silos),
-            "quorum": plan.shuffle.quorum if plan.shuffle else 0,
+            "quorum": max((channel.quorum for _, channel in _shuffled(plan)), default=0),
             "rounds": rounds,
         }
 
@@ -235,11 +243,20 @@ class Shuffler:
         return self._plans[digest]
 
 
-def asked(plan: Plan) -> int:
-    """Return how many silos a round asks: more than that are not waited for."""
-    return plan.participation.silos or len(plan.silos)
+def _shuffled(plan: Plan) -> list[tuple[Stage, ShufflerChannel]]:
+    """Return the plan's stages whose answers travel through a shuffler."""
+    return [(stage, stage.channel) for stage in plan.stages if isinstance(stage.channel, ShufflerChannel)]
+
+
+def _place(plan: Plan, round: int) -> tuple[Stage, ShufflerChannel] | None:
+    """Return the stage of a round whose answers travel through a shuffler; None if the plan has no such round."""
+    if not 0 <= round < plan.rounds:
+        return None
+    stage = plan.place(round).stage
+    return (stage, stage.channel) if isinstance(stage.channel, ShufflerChannel) else None
 
 
 def longest_deposit(plan: Plan) -> int:
     """Return the most bytes that a silo's sealed update can have; 0 if the plan has none."""
-    return 0 if plan.shuffle is None else _FRAME + 4 * -(-plan.shuffle.envelope_bytes(plan.numbers) // 3)
+    envelopes = (channel.envelope_bytes(channel.numbers(plan, stage)) for stage, channel in _shuffled(plan))
+    return max((_FRAME + 4 * -(-envelope // 3) for envelope in envelopes), default=0)

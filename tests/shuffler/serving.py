@@ -1,4 +1,4 @@
-"""A shuffler in a process of its own: python -m tests.shuffle.serving FOLDER SECONDS [CERTIFICATE PRIVATE_KEY]"""
+"""A shuffler in a process of its own: python -m tests.shuffler.serving FOLDER SECONDS [CERTIFICATE PRIVATE_KEY]"""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ringfence.deployment.shuffling import ShufflerClient
-from ringfence.shuffle import service
+from ringfence.deployment.shuffler_client import ShufflerClient
+from ringfence.shuffler import service
 
 ROOT = Path(__file__).parents[2]
 RECEIVE_SECONDS = 1.5
@@ -21,7 +21,7 @@ class Served:
     def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
         self.printed = folder.parent / f"printed-{time.monotonic_ns()}"
-        command = [sys.executable, "-m", "tests.shuffle.serving", str(folder), *options]
+        command = [sys.executable, "-m", "tests.shuffler.serving", str(folder), *options]
         with self.printed.open("wb") as printed:
             self.process = subprocess.Popen(
                 command, stdout=printed, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}

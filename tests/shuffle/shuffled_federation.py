@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.planning.mixing import Mixing
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.algorithms import MinibatchSGD
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.domain import WholeSpace
+from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.losses import Logistic
 from ringfence.protocol.messages import Answer, RoundRequest, SealedUpdate
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.questions import Gradient
+from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.protocol.shuffle import Keys, Shuffle
 from ringfence.shuffle import sealing, shares
-from ringfence.shuffle.local import LocalShuffler, local_shuffler
 from ringfence.shuffle.vector_sum import Counts
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
@@ -26,9 +33,16 @@ NAMES = ("clinic", "north", "west")
 DELTA = 1e-6
 
 
-def shuffle_of(plan: Plan) -> Shuffle:
-    assert plan.shuffle is not None
-    return plan.shuffle
+def shuffle_of(plan: Plan) -> ShufflerChannel:
+    """Return the shuffler's channel, through which the answers of the plan's last stage go."""
+    channel = plan.stages[-1].channel
+    assert isinstance(channel, ShufflerChannel)
+    return channel
+
+
+def numbers_of(plan: Plan) -> int:
+    """Return how many numbers a silo's shares carry."""
+    return shuffle_of(plan).numbers(plan, plan.stages[-1])
 
 
 def schema_of(features: int) -> Schema:
@@ -45,9 +59,9 @@ def records_of(schema: Schema, count: int, seed: int) -> Records:
     return Records(schema, features, np.where(features[:, 0] > 0, 1.0, -1.0))
 
 
-def make_mixed(
+def make_shuffled_plan(
     schema: Schema,
-    keys: Keys,
+    keys: PublicKeys,
     sizes: Mapping[str, int],
     *,
     quorum: int | None = None,
@@ -57,7 +71,41 @@ def make_mixed(
     """Make a plan for silos of these sizes; whatever else is said goes to the planner."""
     epsilon, delta = said.pop("epsilon", 1.0), said.pop("delta", DELTA)
     members = [Member(name, records, epsilon, delta) for name, records in sizes.items()]
-    return make_plan(schema, members, shuffler=Mixing(keys, quorum, bits), **{"rounds": 3, **said})
+    request = PlanRequest(trust="shuffler", keys=keys, quorum=quorum, bits=bits, **{"rounds": 3, **said})
+    return make_plan(schema, members, request)
+
+
+def plan_through(
+    channel: ShufflerChannel,
+    schema: Schema,
+    sizes: Mapping[str, int],
+    keys: Mapping[str, str],
+    *,
+    clip: float = 1.0,
+    rounds: int = 1,
+    asked: int | None = None,
+) -> Plan:
+    """Make a plan of this very channel, by no planner: what it promises is not what it costs."""
+    silos = tuple(
+        SiloTerms(
+            name=name,
+            records=records,
+            weight=records / sum(sizes.values()),
+            guarantees=tuple(Guarantee(epsilon=9.0, delta=DELTA, against=each) for each in channel.observers),
+            stages=(StageTerms(batch=records, sigma=channel.sigma(clip, records)),),
+            key=keys[name],
+        )
+        for name, records in sizes.items()
+    )
+    stage = Stage(
+        question=Gradient(clip=clip),
+        rounds=rounds,
+        sampling=Full(),
+        channel=channel,
+        participation=Participation(silos=asked),
+    )
+    training = Training(loss=Logistic(), domain=WholeSpace(), algorithm=MinibatchSGD(step=0.1))
+    return Plan(run="mixed", data=schema, training=training, stages=(stage,), silos=silos)
 
 
 @dataclass(frozen=True)
@@ -95,7 +143,7 @@ def federation(folder: Path, *, records: int = 40, features: int = 3, **said: An
     """Three silos of so many records each, with a budget that covers any one plan."""
     schema = schema_of(features)
     with local_shuffler(NAMES) as local, ExitStack() as opened:
-        plan = make_mixed(schema, local.keys, dict.fromkeys(NAMES, records), **said)
+        plan = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, records), **said)
         held = {name: records_of(schema, records, seed) for seed, name in enumerate(NAMES)}
         gates = {}
         for name in NAMES:
@@ -115,4 +163,4 @@ def opened_by_both(local: LocalShuffler, plan: Plan, answer: SealedUpdate) -> Co
     joined = sealing.open_envelope(store.key, answer.plan, answer.round, answer.silo, envelope)
     sealed = sealing.cut(joined, shuffle.message_bytes + sealing.SEALED_EXTRA)
     messages = sealing.open_messages(local.server, answer.plan, answer.round, sealed)
-    return shares.add_up(shuffle, messages, silos=1, numbers=plan.numbers)
+    return shares.add_up(shuffle, messages, silos=1, numbers=numbers_of(plan))

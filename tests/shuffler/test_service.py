@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
 from ringfence.cli import shuffler as commands
-from ringfence.deployment.shuffling import ShufflerClient
+from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import DoorError, PlanError, ShufflerError
-from ringfence.shuffle.service import SMALL_DEPOSIT, serve
-from ringfence.shuffle.shuffler import Reason, Shuffler
-from ringfence.shuffle.store import Store
-from tests.shuffle.depositors import Depositors, depositors, make_shuffler
-from tests.shuffle.serving import Served, serving
+from ringfence.shuffler.service import SMALL_DEPOSIT, serve
+from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
+from ringfence.shuffler.store import Store
+from tests.shuffler.depositors import Depositors, depositors, make_shuffler
+from tests.shuffler.serving import Served, serving
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_a_refusal_comes_with_its_reason_and_names_nobody(caller: Caller, served
     forged = silos.update(silos.names[0], key=silos.keys[silos.names[1]])
     status, body, _ = caller.send("POST", "/deposit", forged)
     assert status == 422
-    assert json.loads(body) == {"refused": "bad-signature", "error": Reason.BAD_SIGNATURE.explanation}
+    assert json.loads(body) == {"refused": "bad-signature", "error": ShufflerRefusal.BAD_SIGNATURE.explanation}
     with pytest.raises(DoorError, match="not one by the key that the plan has for this silo"):
         served.client().deposit(forged)
     with pytest.raises(DoorError, match="no plan with this digest"):
@@ -211,7 +211,7 @@ def test_a_client_with_a_wrong_token_is_told_at_once(served: Served) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{", b"\xff\xfe", b"[" * 100_000], ids=range(5))
 def test_what_is_not_an_update_gets_the_same_sentence_whatever_it_is(caller: Caller, body: bytes) -> None:
-    expected = {"refused": "malformed", "error": Reason.MALFORMED.explanation}
+    expected = {"refused": "malformed", "error": ShufflerRefusal.MALFORMED.explanation}
     status, content, _ = caller.send("POST", "/deposit", body)
     assert (status, json.loads(content)) == (422, expected)
 
@@ -382,7 +382,7 @@ def test_an_operator_sets_up_adds_a_plan_and_looks(tmp_path: Path) -> None:
     assert status["plans"] == []
     assert "No plan is served" in run("status", folder)
     silos = depositors(status["public_key"])
-    file.write_bytes(silos.plan.canonical())
+    file.write_bytes(silos.plan.content)
     assert silos.plan.digest() in run("add", folder, file)
     assert json.loads(run("add", folder, file, "--json")) == {"added": silos.plan.digest()}
     assert "Nothing was deposited yet" in run("status", folder)
@@ -403,7 +403,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> 
         run("init", folder)
     with pytest.raises(PlanError, match="could not be read"):
         run("add", folder, tmp_path / "none.json")
-    (tmp_path / "other.json").write_bytes(depositors("ab" * 32).plan.canonical())
+    (tmp_path / "other.json").write_bytes(depositors("ab" * 32).plan.content)
     with pytest.raises(PlanError, match="not for this shuffler"):
         run("add", folder, tmp_path / "other.json")
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ShufflerError, match="cannot be served at"):
@@ -413,9 +413,9 @@ def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> 
 
 
 def test_the_client_loads_the_standard_library_and_our_errors_alone() -> None:
-    code = "import sys; import ringfence.deployment.shuffling; print(*sys.modules)"
+    code = "import sys; import ringfence.deployment.shuffler_client; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("ringfence.")}
-    carriers = {"ringfence.deployment.door", "ringfence.deployment.shuffling"}
-    assert ours == {"ringfence.errors", "ringfence.toml_files", "ringfence.deployment", *carriers}
+    carriers = {"ringfence.deployment.shuffler_client", "ringfence.transport.client"}
+    assert ours == {"ringfence.errors", "ringfence.deployment", "ringfence.transport", *carriers}
     assert not {"numpy", "scipy", "pydantic", "cryptography", "sqlite3"} & set(loaded)

@@ -7,15 +7,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ringfence.errors import PlanError, ShufflerError
-from ringfence.shuffle import shuffler as shuffler_module
+from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol.plan import Plan, Stage
+from ringfence.protocol.questions import Moments
 from ringfence.shuffle.sealing import new_key, open_messages, public_key, seal_envelope
-from ringfence.shuffle.shuffler import Reason, Receipt, Shuffler, Waiting
-from tests.shuffle.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
+from ringfence.shuffler import shuffler as shuffler_module
+from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
+from tests.shuffler.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
+from tests.support import rebuilt
 
 Setting = tuple[Shuffler, Depositors]
 
@@ -85,7 +90,7 @@ def test_before_the_deadline_it_waits_for_all_and_after_it_for_the_quorum(settin
     with Shuffler.open(folder, seconds=0.0) as late:
         document, messages = silos.read(release(late, silos))
     assert (document.silos, len(messages)) == (2, 4)
-    assert shuffler.deposit(silos.update(silos.names[2])) is Reason.ROUND_RELEASED
+    assert shuffler.deposit(silos.update(silos.names[2])) is ShufflerRefusal.ROUND_RELEASED
 
 
 def test_the_deadline_counts_from_the_round_s_first_deposit_across_restarts(setting: Setting, folder: Path) -> None:
@@ -123,7 +128,7 @@ def test_there_is_no_batch_of_a_plan_or_round_that_is_not_served(
     setting: Setting, plan: str | None, round: int
 ) -> None:
     shuffler, silos = setting
-    expected = Reason.ROUND_OUT_OF_RANGE if plan is None else Reason.UNKNOWN_PLAN
+    expected = ShufflerRefusal.ROUND_OUT_OF_RANGE if plan is None else ShufflerRefusal.UNKNOWN_PLAN
     assert shuffler.release(silos.plan.digest() if plan is None else plan, round) is expected
 
 
@@ -149,8 +154,8 @@ def test_a_silo_that_sends_twice_keeps_its_first_messages(setting: Setting) -> N
     name = silos.names[0]
     first = silos.sealed(name)
     assert shuffler.deposit(silos.update(name, 0, first)) is Receipt.STORED
-    assert shuffler.deposit(silos.update(name)) is Reason.SECOND_DEPOSIT
-    assert shuffler.deposit(silos.update(name, 0, first)) is Reason.SECOND_DEPOSIT, "sealed anew: other bytes"
+    assert shuffler.deposit(silos.update(name)) is ShufflerRefusal.SECOND_DEPOSIT
+    assert shuffler.deposit(silos.update(name, 0, first)) is ShufflerRefusal.SECOND_DEPOSIT, "sealed anew: other bytes"
     for other in silos.names[1:]:
         shuffler.deposit(silos.update(other))
     messages = silos.read(release(shuffler, silos))[1]
@@ -158,7 +163,7 @@ def test_a_silo_that_sends_twice_keeps_its_first_messages(setting: Setting) -> N
     assert set(first) <= set(messages)
 
 
-def refused_updates(silos: Depositors, shuffler_key: str) -> dict[str, tuple[bytes, Reason]]:
+def refused_updates(silos: Depositors, shuffler_key: str) -> dict[str, tuple[bytes, ShufflerRefusal]]:
     """Everything that can be wrong with an update, and nothing else wrong with it."""
     north, south, _ = silos.names
     good = silos.update(north)
@@ -172,31 +177,31 @@ def refused_updates(silos: Depositors, shuffler_key: str) -> dict[str, tuple[byt
     flipped[100] ^= 1
     other = depositors(shuffler_key)
     return {
-        "nothing": (b"", Reason.MALFORMED),
-        "not JSON": (good[:-1], Reason.MALFORMED),
-        "a field more": (json.dumps(document | {"note": "x"}).encode(), Reason.MALFORMED),
-        "another kind": (json.dumps(document | {"kind": "update"}).encode(), Reason.MALFORMED),
-        "not base64": (json.dumps(document | {"envelope": "?"}).encode(), Reason.MALFORMED),
-        "too long": (b" " * (64 * 2**20) + good, Reason.MALFORMED),
-        "a plan that was not added": (other.update(other.names[0]), Reason.UNKNOWN_PLAN),
-        "a silo outside the plan": (silos.update(north, silo="stranger"), Reason.UNKNOWN_SILO),
-        "a round after the last": (silos.update(north, 3), Reason.ROUND_OUT_OF_RANGE),
-        "signed by another silo": (silos.update(north, key=silos.keys[south]), Reason.BAD_SIGNATURE),
-        "a signature of nothing": (silos.update(north, signature="0" * 128), Reason.BAD_SIGNATURE),
-        "passed off as another silo": (json.dumps(document | {"silo": south}).encode(), Reason.BAD_SIGNATURE),
-        "replayed in another round": (json.dumps(document | {"round": 1}).encode(), Reason.BAD_SIGNATURE),
-        "a message too few": (silos.update(north, 0, sealed[1:]), Reason.WRONG_SIZE),
-        "a message too many": (silos.update(north, 0, [*sealed, sealed[0]]), Reason.WRONG_SIZE),
-        "a byte too many": (silos.update(north, 0, [*sealed, b"x"]), Reason.WRONG_SIZE),
-        "no envelope": (silos.update(north, envelope=b"x"), Reason.WRONG_SIZE),
+        "nothing": (b"", ShufflerRefusal.MALFORMED),
+        "not JSON": (good[:-1], ShufflerRefusal.MALFORMED),
+        "a field more": (json.dumps(document | {"note": "x"}).encode(), ShufflerRefusal.MALFORMED),
+        "another kind": (json.dumps(document | {"kind": "update"}).encode(), ShufflerRefusal.MALFORMED),
+        "not base64": (json.dumps(document | {"envelope": "?"}).encode(), ShufflerRefusal.MALFORMED),
+        "too long": (b" " * (64 * 2**20) + good, ShufflerRefusal.MALFORMED),
+        "a plan that was not added": (other.update(other.names[0]), ShufflerRefusal.UNKNOWN_PLAN),
+        "a silo outside the plan": (silos.update(north, silo="stranger"), ShufflerRefusal.UNKNOWN_SILO),
+        "a round after the last": (silos.update(north, 3), ShufflerRefusal.ROUND_OUT_OF_RANGE),
+        "signed by another silo": (silos.update(north, key=silos.keys[south]), ShufflerRefusal.BAD_SIGNATURE),
+        "a signature of nothing": (silos.update(north, signature="0" * 128), ShufflerRefusal.BAD_SIGNATURE),
+        "passed off as another silo": (json.dumps(document | {"silo": south}).encode(), ShufflerRefusal.BAD_SIGNATURE),
+        "replayed in another round": (json.dumps(document | {"round": 1}).encode(), ShufflerRefusal.BAD_SIGNATURE),
+        "a message too few": (silos.update(north, 0, sealed[1:]), ShufflerRefusal.WRONG_SIZE),
+        "a message too many": (silos.update(north, 0, [*sealed, sealed[0]]), ShufflerRefusal.WRONG_SIZE),
+        "a byte too many": (silos.update(north, 0, [*sealed, b"x"]), ShufflerRefusal.WRONG_SIZE),
+        "no envelope": (silos.update(north, envelope=b"x"), ShufflerRefusal.WRONG_SIZE),
         "sealed to another key": (
             silos.update(north, envelope=envelope(key=public_key(new_key()))),
-            Reason.NOT_FOR_US,
+            ShufflerRefusal.NOT_FOR_US,
         ),
-        "sealed for another plan": (silos.update(north, envelope=envelope(plan="0" * 64)), Reason.NOT_FOR_US),
-        "sealed for another round": (silos.update(north, envelope=envelope(round=1)), Reason.NOT_FOR_US),
-        "another silo's envelope": (silos.update(north, envelope=envelope(silo=south)), Reason.NOT_FOR_US),
-        "changed on the way": (silos.update(north, envelope=bytes(flipped)), Reason.NOT_FOR_US),
+        "sealed for another plan": (silos.update(north, envelope=envelope(plan="0" * 64)), ShufflerRefusal.NOT_FOR_US),
+        "sealed for another round": (silos.update(north, envelope=envelope(round=1)), ShufflerRefusal.NOT_FOR_US),
+        "another silo's envelope": (silos.update(north, envelope=envelope(silo=south)), ShufflerRefusal.NOT_FOR_US),
+        "changed on the way": (silos.update(north, envelope=bytes(flipped)), ShufflerRefusal.NOT_FOR_US),
     }
 
 
@@ -212,8 +217,8 @@ def test_every_wrong_update_is_refused_for_its_own_reason_and_leaves_no_trace(se
 
 
 def test_every_reason_has_its_own_sentence() -> None:
-    sentences = {reason.explanation for reason in Reason}
-    assert len(sentences) == len(Reason)
+    sentences = {reason.explanation for reason in ShufflerRefusal}
+    assert len(sentences) == len(ShufflerRefusal)
     assert all(sentence.endswith(".") and len(sentence) > 20 for sentence in sentences)
 
 
@@ -224,7 +229,7 @@ def test_a_silo_cannot_hand_in_what_another_silo_sealed(setting: Setting) -> Non
     theirs = silos.update(north)
     copied = silos.update(south, envelope=base64.b64decode(json.loads(theirs)["envelope"]))
     assert shuffler.deposit(theirs) is Receipt.STORED
-    assert shuffler.deposit(copied) is Reason.NOT_FOR_US
+    assert shuffler.deposit(copied) is ShufflerRefusal.NOT_FOR_US
 
 
 # -- plans --
@@ -233,7 +238,7 @@ def test_a_silo_cannot_hand_in_what_another_silo_sealed(setting: Setting) -> Non
 def test_a_plan_is_added_once_however_often_and_serves_at_once(setting: Setting, folder: Path) -> None:
     shuffler, silos = setting
     second = depositors(shuffler.public_key)
-    assert shuffler.deposit(second.update(second.names[0])) is Reason.UNKNOWN_PLAN
+    assert shuffler.deposit(second.update(second.names[0])) is ShufflerRefusal.UNKNOWN_PLAN
     with Shuffler.open(folder) as operator:
         for _ in range(3):
             operator.add(second.plan)
@@ -244,16 +249,33 @@ def test_a_plan_is_added_once_however_often_and_serves_at_once(setting: Setting,
 
 def test_a_plan_for_another_shuffler_or_for_none_is_not_added(setting: Setting) -> None:
     shuffler, silos = setting
-    plain = silos.plan.model_copy(
-        update={
-            "trust": "nobody",
-            "shuffle": None,
-            "silos": tuple(t.model_copy(update={"key": None, "alone_epsilon": None}) for t in silos.plan.silos),
-        }
-    )
-    for plan in (depositors(public_key(new_key())).plan, plain):
+    alone = [t.model_copy(update={"key": None, "guarantees": t.guarantees[1:]}) for t in silos.plan.silos]
+    (stage,) = silos.plan.stages
+    plain = rebuilt(silos.plan, stages=(stage.model_copy(update={"channel": OwnNoise()}),), silos=tuple(alone))
+    elsewhere = silos.shuffle.model_copy(update={"shuffler_key": public_key(new_key())})
+    twice = preceded(silos.plan, stage.model_copy(update={"channel": elsewhere}))
+    for plan in (depositors(public_key(new_key())).plan, plain, twice):
         with pytest.raises(PlanError, match=f"not for this shuffler, whose key is {shuffler.public_key}"):
             shuffler.add(plan)
+
+
+def preceded(plan: Plan, stage: Stage) -> Plan:
+    """Return the plan with one more stage before it, in which silos add the same noise."""
+    silos = tuple(terms.model_copy(update={"stages": (*terms.stages, *terms.stages)}) for terms in plan.silos)
+    return rebuilt(plan, stages=(stage, *plan.stages), silos=silos)
+
+
+def test_rounds_of_stages_that_do_not_go_through_the_shuffler_are_none_of_its_business(setting: Setting) -> None:
+    shuffler, silos = setting
+    (stage,) = silos.plan.stages
+    asked = stage.model_copy(update={"question": Moments(), "rounds": 2, "channel": OwnNoise()})
+    silos = replace(silos, plan=preceded(silos.plan, asked))
+    shuffler.add(silos.plan)
+    taken = [[shuffler.deposit(silos.update(name, round)) for name in silos.names] for round in range(6)]
+    out, stored = [ShufflerRefusal.ROUND_OUT_OF_RANGE] * 3, [Receipt.STORED] * 3
+    assert taken == [out, out, stored, stored, stored, out]
+    assert shuffler.release(silos.plan.digest(), 1) is ShufflerRefusal.ROUND_OUT_OF_RANGE
+    assert silos.read(release(shuffler, silos, 2))[0].round == 2
 
 
 def test_a_plan_whose_messages_are_too_long_to_carry_or_to_mix_is_not_added(setting: Setting) -> None:

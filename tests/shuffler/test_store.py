@@ -14,10 +14,10 @@ import pytest
 from scipy.stats import binom
 
 from ringfence.errors import ShufflerError
-from ringfence.protocol.shuffle import SEALED_EXTRA
-from ringfence.shuffle.shuffler import Receipt, Shuffler
-from ringfence.shuffle.store import Store
-from tests.shuffle.depositors import Depositors, make_shuffler, on_the_disk, release
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.shuffler.shuffler import Receipt, Shuffler
+from ringfence.shuffler.store import Store
+from tests.shuffler.depositors import Depositors, make_shuffler, on_the_disk, release
 
 Setting = tuple[Shuffler, Depositors]
 

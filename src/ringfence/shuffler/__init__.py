@@ -1,0 +1,1 @@
+"""The shuffler: a party of its own that mixes what it cannot read, keeps it on the disk, and serves it over HTTP."""

@@ -1,0 +1,214 @@
+"""What a shuffler keeps on its disk: served plans, messages that wait for their round's batch, and batches.
+
+    shuffler.key     X25519 private key that opens envelopes
+    shuffler.token   what the server must show
+    shuffler.db      this file's tables
+    shuffler.lock    held by the one process that serves the folder
+
+What the database promises:
+
+- A deposit that was stored, and a batch that was fixed, are on the disk before `transaction` ends; a process that is
+  killed leaves all of a transaction or nothing.
+- Nothing in it ties a message to a silo. Who has deposited stands there under a keyed hash, whose key is not in the
+  database; messages stand in the order of 16 random bytes that each was given; there is one time per round and none
+  per deposit. When a batch is fixed both are deleted, overwritten, and the write-ahead log is emptied.
+
+While a round is open, the disk is as secret as the process itself, which sees deposits come in: the write-ahead log
+has them in their order. And as for a silo's ledger, an old copy of the database must never be put back: it would mix a
+second batch for a round that already has one.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from ringfence.errors import ShufflerError
+from ringfence.shuffle.sealing import new_key
+from ringfence.storage.database import Database
+from ringfence.storage.kind import Kind
+from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
+
+_KIND = Kind(
+    "database",
+    ShufflerError,
+    if_damaged="Nothing is released from it; set a new folder up, and let the silos agree on a plan with its key.",
+)
+_APPLICATION = 0x52464E43  # tells our database from others', and a finished one from one whose making was cut off
+
+_TABLES = """
+CREATE TABLE plans (digest TEXT PRIMARY KEY, content BLOB NOT NULL, longest INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE rounds (
+    number INTEGER PRIMARY KEY,
+    plan TEXT NOT NULL REFERENCES plans,
+    round INTEGER NOT NULL,
+    opened REAL NOT NULL,
+    silos INTEGER NOT NULL DEFAULT 0,
+    batch BLOB,
+    UNIQUE (plan, round)
+) STRICT;
+CREATE TABLE deposits (
+    number INTEGER NOT NULL REFERENCES rounds,
+    silo BLOB NOT NULL,
+    content BLOB NOT NULL,
+    PRIMARY KEY (number, silo)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE pool (
+    number INTEGER NOT NULL REFERENCES rounds,
+    place BLOB NOT NULL,
+    message BLOB NOT NULL,
+    PRIMARY KEY (number, place)
+) STRICT, WITHOUT ROWID;
+"""
+
+_EMPTY_LOG = "wal_checkpoint(TRUNCATE)"
+_PRAGMAS = ("secure_delete = ON", "foreign_keys = ON", _EMPTY_LOG)  # the last: a killed process could not
+
+
+@dataclass(frozen=True)
+class StoredRound:
+    """A round in which something was deposited: how many silos have, since when, and its batch if that is fixed."""
+
+    number: int
+    plan: str
+    round: int
+    opened: float
+    silos: int
+    batch: bytes | None
+
+
+class Store:
+    """A shuffler's folder. Its database may be used by several processes and threads, one transaction at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "shuffler.db"
+        if not os.path.isfile(folder / "shuffler.key"):
+            raise ShufflerError(
+                f"{folder} is not a shuffler's folder that this user may read: `ringfence shuffler init` makes one."
+            )
+        self.key = read_key(folder / "shuffler.key", ShufflerError)
+        self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
+        self._database = Database(self.path, _KIND, application=_APPLICATION, pragmas=_PRAGMAS)
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Set a folder up, closed to other users; nothing that exists is overwritten."""
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ShufflerError(f"{folder} exists already and is not an empty folder; a shuffler's is made once, anew.")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.chmod(0o700)
+            write_private(folder / "shuffler.key", new_key().hex().encode())
+            write_token(folder / "shuffler.token")
+        except OSError as problem:
+            raise ShufflerError(f"The folder {folder} cannot be set up: {problem.strerror}.") from None
+        Database(folder / "shuffler.db", _KIND, application=_APPLICATION, tables=_TABLES).close()
+        return cls(folder)
+
+    def close(self) -> None:
+        """Close the database; closing twice is fine."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def token(self) -> str:
+        """Return the secret that the server must show."""
+        return read_token(self.folder / "shuffler.token", ShufflerError)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Hold the folder for one serving process; the system lets go of it however that ends."""
+        return served_alone(self.folder / "shuffler.lock", ShufflerError)
+
+    # -- one transaction --
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """See one state of the database and change it: all of it, synced, when the block ends, or nothing."""
+        return self._database.transaction()
+
+    def add_plan(self, digest: str, content: bytes, longest: int) -> None:
+        """Keep a plan whose deposits are at most so long; one that is there already stays as it is."""
+        self._database.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
+
+    def plan(self, digest: str) -> bytes | None:
+        """Return a served plan's bytes."""
+        row = self._database.execute("SELECT content FROM plans WHERE digest = ?", (digest,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def count_plans(self) -> int:
+        """Return how many plans are served."""
+        return int(self._database.execute("SELECT count(*) FROM plans").fetchone()[0])
+
+    def plans(self) -> list[bytes]:
+        """Return all served plans' bytes."""
+        return [bytes(content) for (content,) in self._database.execute("SELECT content FROM plans ORDER BY digest")]
+
+    def longest_deposit(self) -> int:
+        """Return how long a deposit of any served plan can be."""
+        return int(self._database.execute("SELECT coalesce(max(longest), 0) FROM plans").fetchone()[0])
+
+    def rounds(self, plan: str) -> list[StoredRound]:
+        """Return the plan's rounds in which something was deposited, without their batches' content."""
+        query = (
+            "SELECT number, plan, round, opened, silos, CASE WHEN batch IS NULL THEN NULL ELSE x'' END "
+            "FROM rounds WHERE plan = ? ORDER BY round"
+        )
+        return [StoredRound(*row) for row in self._database.execute(query, (plan,))]
+
+    def round(self, plan: str, round: int) -> StoredRound | None:
+        """Return what is known of a round; nothing, if nothing was deposited."""
+        query = "SELECT number, plan, round, opened, silos, batch FROM rounds WHERE plan = ? AND round = ?"
+        row = self._database.execute(query, (plan, round)).fetchone()
+        return None if row is None else StoredRound(*row)
+
+    def open_round(self, plan: str, round: int) -> int:
+        """Begin a round now, and return its number."""
+        insert = "INSERT INTO rounds (plan, round, opened) VALUES (?, ?, ?)"
+        number = self._database.execute(insert, (plan, round, time.time())).lastrowid
+        if number is None:
+            raise self._database.damaged("it gives a new round no number")
+        return number
+
+    def deposited(self, number: int, silo: str, content: bytes) -> bool | None:
+        """Tell whether the silo's deposit in the round is this content; None if it has made none."""
+        query = "SELECT content FROM deposits WHERE number = ? AND silo = ?"
+        row = self._database.execute(query, (number, self._hash(number, silo))).fetchone()
+        return None if row is None else hmac.compare_digest(row[0], self._hash(number, silo, content))
+
+    def add_deposit(self, number: int, silo: str, content: bytes, messages: Sequence[bytes]) -> None:
+        """Note that the silo has deposited this content, and put its messages among the others."""
+        row = (number, self._hash(number, silo), self._hash(number, silo, content))
+        self._database.execute("INSERT INTO deposits VALUES (?, ?, ?)", row)
+        self._database.execute("UPDATE rounds SET silos = silos + 1 WHERE number = ?", (number,))
+        rows = ((number, secrets.token_bytes(16), message) for message in messages)
+        self._database.executemany("INSERT INTO pool VALUES (?, ?, ?)", rows)
+
+    def pooled(self, number: int) -> list[bytes]:
+        """Return the round's messages, in the order of their random places."""
+        query = "SELECT message FROM pool WHERE number = ? ORDER BY place"
+        return [bytes(message) for (message,) in self._database.execute(query, (number,))]
+
+    def fix(self, number: int, batch: bytes) -> None:
+        """Make this the round's batch for good, and forget what it came from."""
+        self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
+        self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
+        self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
+
+    def forget_traces(self) -> None:
+        """Empty the write-ahead log, where deleted rows still stand; while another process reads, it stays for now."""
+        self._database.pragma(_EMPTY_LOG)
+
+    def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:
+        """Return a name for the silo, or for its deposit, that only the key's holder can compute."""
+        named = hashlib.sha256(silo.encode()).digest() + hashlib.sha256(content).digest()
+        return hmac.digest(self._hash_key, number.to_bytes(8, "big") + named, "sha256")
