@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import task_event
 from ringfence.deployment.door import Door
 from ringfence.errors import DoorError
-from ringfence.planning import accountant
-from ringfence.planning.charges import task_event
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import load_schema
 from ringfence.silo.decisions import approve_plan
-from ringfence.silo.house import House, Settings
+from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger import Budget, Ledger
 
 RINGFENCE = [sys.executable, "-m", "ringfence"]
@@ -53,20 +54,22 @@ categories = ["no", "yes"]
 class Silo:
     """A silo's folder, and its agent if that is running."""
 
-    house: House
+    silo_folder: SiloFolder
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
     def name(self) -> str:
-        return self.house.name
+        return self.silo_folder.name
 
     @property
     def door(self) -> Door:
-        return Door(f"unix:{self.house.socket_path}", patience=0)
+        return Door(f"unix:{self.silo_folder.socket_path}", patience=0)
 
     def start(self) -> None:
         """Start the agent; `wait` until it serves."""
-        self.process = subprocess.Popen([*RINGFENCE, "silo", "serve", str(self.house.folder)], stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(
+            [*RINGFENCE, "silo", "serve", str(self.silo_folder.path)], stdout=subprocess.PIPE
+        )
 
     def wait(self) -> None:
         assert self.process is not None
@@ -96,7 +99,7 @@ class Silo:
 
     def released(self, plan: Plan) -> dict[int, bytes]:
         """Return the answers that stand in the ledger."""
-        with Ledger.open(self.house.ledger_path) as ledger:
+        with Ledger.open(self.silo_folder.ledger_path) as ledger:
             rounds = ledger.account().plans[plan.digest()].rounds
             return {number: round.answer for number, round in rounds.items() if round.answer is not None}
 
@@ -106,13 +109,17 @@ class Silo:
         vectors = {(update.round, update.vector) for update in updates}
         rounds = {round for round, _ in vectors}
         assert len(vectors) == len(rounds), "a round was answered with two different vectors"
-        with Ledger.open(self.house.ledger_path) as ledger:
+        with Ledger.open(self.silo_folder.ledger_path) as ledger:
             approved = ledger.account().plans[plan.digest()]
         assert rounds <= set(approved.rounds)
         terms = plan.terms(self.name)
         assert terms is not None
         events = [(task_event(plan, terms, task(plan, terms, round, 0)), 1) for round in rounds]
-        assert accountant.epsilon(events, DELTA) <= accountant.epsilon(approved.charged(), DELTA) <= terms.epsilon
+        assert (
+            accountant.epsilon(events, DELTA)
+            <= accountant.epsilon(approved.charged(), DELTA)
+            <= terms.guarantee.epsilon
+        )
 
 
 class Federation:
@@ -134,8 +141,8 @@ class Federation:
             for _ in range(RECORDS):
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
                 rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
-        settings = Settings(name=name, data_file=str(data), schema_file=str(schema), target="ill")
-        return Silo(House.create(self.folder / name, settings, Budget(budget, DELTA)))
+        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema), target="ill")
+        return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA)))
 
     def start(self) -> None:
         """Start all agents at once."""
@@ -151,10 +158,10 @@ class Federation:
     def plan(self, rounds: int, *, approved: bool = True, **wishes: Any) -> Plan:
         """Make a plan that asks all silos, approve it everywhere, and write it down."""
         members = [Member(name, RECORDS, 1.0, DELTA) for name in self.silos]
-        plan = make_plan(self.schema, members, rounds=rounds, **{"survey": False, **wishes})
-        (self.folder / f"{plan.run}.json").write_bytes(plan.canonical())
+        plan = make_plan(self.schema, members, PlanRequest(rounds=rounds, **{"survey": False, **wishes}))
+        (self.folder / f"{plan.run}.json").write_bytes(plan.content)
         for silo in self.silos.values() if approved else ():
-            approve_plan(silo.house, plan)
+            approve_plan(silo.silo_folder, plan)
         return plan
 
 
@@ -247,7 +254,7 @@ def server(federation: Federation, plan: Plan, run: Path, doors: list[str], *opt
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
-def until(happened: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(happened: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something that must happen."""
     deadline = time.monotonic() + seconds
     while not happened():

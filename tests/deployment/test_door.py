@@ -55,11 +55,18 @@ def test_an_agent_that_goes_away_in_the_middle_is_asked_again(broken: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("status", "says"),
-    [("400 X", "not a round's request"), ("401 X", "token"), ("413 X", "longer"), ("500 X", "do not fit together")],
+    ("status", "body", "says"),
+    [
+        ("400 X", b'{"error":"This is not a round\'s request."}', r"status 400.*not a round's request"),
+        ("413 X", b'{"error":"Too\\nlong."}', r"Too\?long"),
+        ("202 X", b"{}", "do not fit together"),
+        ("500 X", b"<html>", "do not fit together"),
+    ],
 )
-def test_a_refusal_of_the_request_itself_is_told_at_once(status: str, says: str) -> None:
-    with peer(reply(b"{}", status)) as address, pytest.raises(DoorError, match=says):
+def test_a_refusal_of_the_request_itself_is_told_at_once_in_the_agent_s_words(
+    status: str, body: bytes, says: str
+) -> None:
+    with peer(reply(body, status)) as address, pytest.raises(DoorError, match=says):
         Door(address).ask(b"ask")
 
 
@@ -107,5 +114,9 @@ def test_a_courier_loads_the_standard_library_and_our_errors_alone() -> None:
     code = "import sys; import ringfence.deployment.door; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     ours = {name for name in loaded if name.startswith("ringfence.")}
-    assert ours == {"ringfence.errors", "ringfence.toml_files", "ringfence.deployment", "ringfence.deployment.door"}
-    assert not {"numpy", "scipy", "pydantic", "opendp", "sqlite3"} & set(loaded)
+    rooms = {f"ringfence.{name}" for name in ("deployment", "storage", "transport")}
+    parts = {
+        f"ringfence.{name}" for name in ("deployment.door", "storage.formats", "storage.toml_files", "transport.client")
+    }
+    assert ours == {"ringfence.errors", *rooms, *parts}
+    assert not {"numpy", "scipy", "pydantic", "opendp", "sqlite3", "tomli_w"} & set(loaded)

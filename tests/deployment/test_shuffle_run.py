@@ -11,23 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.deployment.mixing import make_key
+from ringfence.deployment.batch_collector import make_key
 from ringfence.errors import MessageError
 from ringfence.model import Model
-from ringfence.planning.mixing import Mixing
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate, parse_answer, unpack
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.shuffle import Keys
 from ringfence.server.conduct import replay
 from ringfence.server.transcript import Mixed, read
 from ringfence.shuffle import sealing
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
+from ringfence.shuffle.sealing import verifying_key
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import load_records
-from ringfence.silo.sealed import public_key
 from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, server, until
 
 NAMES = ("north", "south", "west")
@@ -68,15 +68,16 @@ class Deployment:
     agents: Federation
     shuffler: ShufflerProcess
     key: Path
-    keys: Keys
+    keys: PublicKeys
 
     def plan(self, *, quorum: int | None = None) -> Plan:
         """Make a plan, have all silos approve it and the shuffler serve it, and write it down."""
         members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
-        plan = make_plan(self.agents.schema, members, rounds=ROUNDS, shuffler=Mixing(self.keys, quorum))
-        (self.agents.folder / f"{plan.run}.json").write_bytes(plan.canonical())
+        asked = PlanRequest(rounds=ROUNDS, trust="shuffler", keys=self.keys, quorum=quorum)
+        plan = make_plan(self.agents.schema, members, asked)
+        (self.agents.folder / f"{plan.run}.json").write_bytes(plan.content)
         for silo in self.agents.silos.values():
-            approve_plan(silo.house, plan)
+            approve_plan(silo.silo_folder, plan)
         with Shuffler.open(self.shuffler.folder) as shuffler:
             shuffler.add(plan)
         return plan
@@ -99,13 +100,12 @@ class Deployment:
             assert len(sealed) == len({round for round, _ in sealed}), "a round was answered twice, and differently"
             released = silo.released(plan)
             assert {round: released[round] for round, _ in sealed} == dict(sealed)
-            terms = plan.terms(name)
-            assert terms is not None
-            assert terms.alone_epsilon is not None
-            with Ledger.open(silo.house.ledger_path) as ledger:
+            with Ledger.open(silo.silo_folder.ledger_path) as ledger:
                 account = ledger.account()
             assert account.plans[plan.digest()].rounds.keys() >= {round for round, _ in sealed}
-            assert 0 < account.spent() < account.spent_alone()
+            server, anyone = account.spent()
+            assert (server.against, anyone.against) == ("server", "anyone")
+            assert 0 < server.epsilon < anyone.epsilon
 
     def released(self, plan: Plan) -> list[int]:
         """The rounds that the shuffler has let out."""
@@ -122,7 +122,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
         shuffler_key = Shuffler(store).public_key
     shuffler = ShufflerProcess(folder / "shuffler")
     server_key = make_key(folder / "server.key")
-    silos = {name: public_key(silo.house.key()) for name, silo in agents.silos.items()}
+    silos = {name: verifying_key(silo.silo_folder.key()) for name, silo in agents.silos.items()}
     try:
         agents.start()
         shuffler.start()
@@ -130,7 +130,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
             agents,
             shuffler,
             folder / "server.key",
-            Keys(server=server_key, shuffler=shuffler_key, silos=silos),
+            PublicKeys(server=server_key, shuffler=shuffler_key, silos=silos),
         )
     finally:
         shuffler.kill()
@@ -153,11 +153,15 @@ def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_hav
 ) -> None:
     plan, run = deployment.plan(), tmp_path / "run"
     process = deployment.run(plan, run, wire, "--json")
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     report = json.loads(output)
     assert [sorted(entry["answered"]) for entry in report["rounds"]] == [sorted(NAMES)] * ROUNDS
-    assert report["silos"]["north"]["claimed"]["alone_epsilon"] > report["silos"]["north"]["claimed"]["epsilon"]
+    claimed = report["silos"]["north"]["claimed"]
+    assert [claim["against"] for claim in claimed] == ["server", "anyone"]
+    assert claimed[0]["epsilon"] < claimed[1]["epsilon"]
+    assert report["trust"] == "shuffler"
+    assert "as long as the shuffler does not work together with the server" in report["guarantees"]
     assert weights(run) == replay(run).weights.tobytes()
     assert deployment.accuracy(Model.load(run / "model.json")) > 0.75
     assert deployment.released(plan) == list(range(ROUNDS))
@@ -189,7 +193,7 @@ def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_not
     until(lambda: bool(struck))
     time.sleep(0.3)  # the server finds nobody there
     deployment.shuffler.start()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     assert len(struck) == 1
     assert weights(run) == replay(run).weights.tobytes()
@@ -208,11 +212,11 @@ def test_a_server_killed_in_the_middle_goes_on_with_the_batches_that_stand(
             process.kill()
 
     wire.meanwhile = strike
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
     wire.meanwhile = lambda seen: None
     process = deployment.run(plan, run, wire)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     assert weights(run) == replay(run).weights.tobytes()
     deployment.check_ledgers(plan, wire)
@@ -228,7 +232,7 @@ def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sent
     try:
         impatient = ["--seconds", "1.5", "--patience", "0"]
         process = deployment.run(all_needed, tmp_path / "all", wire, *impatient, "--quorum", "0")
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=240)
         assert (process.returncode, output) == (1, b"")
         assert b"Round 0 has 2 of the 3 updates it needs" in errors
         assert b"'west' did not answer" in errors
@@ -241,7 +245,7 @@ def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sent
         west.start()
         west.wait()
     process = deployment.run(all_needed, tmp_path / "all", wire)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     assert deployment.released(all_needed) == list(range(ROUNDS))
 
@@ -251,13 +255,13 @@ def test_a_plan_with_a_shuffler_is_not_run_without_one_nor_with_another_key(
 ) -> None:
     plan = deployment.plan()
     process = server(deployment.agents, plan, tmp_path / "run", wire.doors())
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 1
     assert b"give --shuffler, --shuffler-token and --key" in errors
     make_key(tmp_path / "other.key")
     other = Deployment(deployment.agents, deployment.shuffler, tmp_path / "other.key", deployment.keys)
     process = other.run(plan, tmp_path / "run", wire)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == 1
     assert b"is not the one that the silos of this plan seal to" in errors
     assert not wire.log, "and nobody was asked"

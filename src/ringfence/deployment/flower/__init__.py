@@ -1,1 +1,1 @@
-"""Flower as a second engine, which shows that the seam is thin. Its sites run code that the submitter ships."""
+"""Flower as a second engine, which shows how little an engine must do. Its sites run code that the submitter ships."""

@@ -1,39 +1,26 @@
 """Flower as an exchange: our own process starts the run through a SuperLink and talks to its relay."""
 
-import contextlib
 import os
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from ringfence.deployment.wire import Wire
 from ringfence.errors import DeploymentError
+from ringfence.storage.toml_files import toml_text
+from ringfence.transport.exchange import Arrived
+from ringfence.transport.relay import RelayLink
 
-_APP = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[project]
-name = "ringfence-courier"
-version = "1.0.0"
-dependencies = []
-
-[tool.flwr.app]
-publisher = "ringfence"
-
-[tool.flwr.app.components]
-serverapp = "courier_app.server:app"
-clientapp = "courier_app.client:app"
-
-[tool.flwr.app.config]
-wire = {wire}
-"""
+_APP = {
+    "publisher": "ringfence",
+    "components": {"serverapp": "courier_app.server:app", "clientapp": "courier_app.client:app"},
+}
+_PROJECT = {
+    "build-system": {"requires": ["hatchling"], "build-backend": "hatchling.build"},
+    "project": {"name": "ringfence-courier", "version": "1.0.0", "dependencies": []},
+}
 
 # Flower looks for an assignment to the name, and an import is none.
 _STUB = "from ringfence.deployment.flower import {0} as installed\n\napp = installed.app\n"
@@ -50,68 +37,25 @@ class FlowerExchange:
     def __init__(
         self, connection: str, *, patience: float = 120.0, tell: Callable[[str], None] = lambda sentence: None
     ) -> None:
-        self._connection, self._patience, self._tell = connection, patience, tell
-        self._wire: Wire | None = None
-        self._exchange = 0
-        self._cleanup = contextlib.ExitStack()
+        self._connection, self._patience = connection, patience
+        self._link = RelayLink(slack=45.0, tell=tell)  # the relay may ask new nodes for their names
 
     def __enter__(self) -> Self:
-        place = "/tmp" if len(tempfile.gettempdir()) > 70 else None  # noqa: S108 (a socket's address is short)
-        self._folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-", dir=place)))
-        self._listener = self._cleanup.enter_context(socket.socket(socket.AF_UNIX))
-        self._listener.bind(str(self._folder / "wire"))
-        self._listener.listen(4)
-        self._listener.settimeout(1.0)
+        self._link.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._hang_up()
-        self._cleanup.close()
+        self._link.__exit__()
 
-    def __call__(
-        self, request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
-    ) -> None:
+    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
         """Carry one request; see `Exchange`."""
-        missing = set(silos)
-        deadline = time.monotonic() + self._patience + seconds
-        while missing:
-            try:
-                self._carry(self._wire or self._start(), request, missing, arrived, seconds)
-                return
-            except OSError:
-                self._hang_up()
-                if time.monotonic() > deadline:
-                    raise DeploymentError(
-                        "Flower lost the run again and again. Look after its SuperLink, and continue the run."
-                    ) from None
-                self._tell("The engine lost the run: starting it again.")
+        self._link.exchange(request, set(silos), arrived, seconds, self._start)
 
-    def _carry(
-        self, wire: Wire, request: bytes, missing: set[str], arrived: Callable[[str, bytes], None], seconds: float
-    ) -> None:
-        self._exchange += 1
-        wire.send({"exchange": self._exchange, "sites": sorted(missing), "seconds": seconds}, request)
-        deadline = time.monotonic() + seconds + 45.0  # the relay keeps the time, and may ask new nodes for their names
-        while time.monotonic() < deadline:
-            frame = wire.receive(0.5)
-            if frame is None or frame[0].get("exchange") != self._exchange:
-                continue
-            if frame[0].get("done"):
-                return
-            if (site := frame[0]["site"]) in missing:
-                missing.discard(site)
-                arrived(site, frame[1])
-        raise ConnectionError("the relay went silent")
-
-    def _hang_up(self) -> None:
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
-
-    def _start(self) -> Wire:
-        app = self._folder / "app"
+    def _start(self) -> None:
+        app = self._link.folder / "app"
         (app / "courier_app").mkdir(parents=True, exist_ok=True)
-        (app / "pyproject.toml").write_text(_APP.format(wire=f'"{self._folder / "wire"}"'))
+        ours = {**_APP, "config": {"wire": self._link.path}}
+        (app / "pyproject.toml").write_text(toml_text({**_PROJECT, "tool": {"flwr": {"app": ours}}}))
         (app / "courier_app" / "__init__.py").write_text("")
         (app / "courier_app" / "client.py").write_text(_STUB.format("courier"))
         (app / "courier_app" / "server.py").write_text(_STUB.format("relay"))
@@ -127,15 +71,8 @@ class FlowerExchange:
                 raise DeploymentError(f"Flower did not take the run: {(done.stdout + done.stderr).strip()[-500:]}")
             time.sleep(1.0)
         while time.monotonic() < deadline:
-            with contextlib.suppress(TimeoutError):
-                connection, _ = self._listener.accept()
-                connection.settimeout(None)
-                self._wire = Wire(connection)
-                hello = self._wire.receive(60.0)
-                if hello is None:
-                    raise ConnectionError("the relay said nothing")
-                self._tell(f"The engine runs at {', '.join(hello[0]['sites']) or 'no silo yet'}.")
-                return self._wire
+            if self._link.accept():
+                return
         raise DeploymentError("Flower took the run and did not begin it. Look at the log of its SuperLink.")
 
 

@@ -1,6 +1,5 @@
 """The relay inside Flower's server: requests from the wire to the nodes, and answers back as they come."""
 
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,7 +8,7 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from ringfence.deployment.flower.courier import CONTENT, RECORD, SILO
-from ringfence.deployment.wire import Wire
+from ringfence.transport.relay import Errand, relay
 
 _POLL = 0.25
 _HELLO = 30.0
@@ -20,19 +19,9 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Serve exchanges until whoever submitted the run hangs up."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(context.run_config["wire"]))
-        wire = Wire(connection)
-        names: dict[int, str] = {}
-        _learn(grid, names)
-        wire.send({"sites": sorted(names.values())})
-        try:
-            while True:
-                frame = wire.receive(0.5)
-                if frame is not None:
-                    _exchange(grid, wire, names, *frame)
-        except ConnectionError:
-            return
+    names: dict[int, str] = {}
+    _learn(grid, names)
+    relay(str(context.run_config["wire"]), names.values(), lambda errand: _exchange(grid, names, errand))
 
 
 def _learn(grid: Grid, names: dict[int, str]) -> None:
@@ -44,18 +33,17 @@ def _learn(grid: Grid, names: dict[int, str]) -> None:
             names[node] = content[SILO]
 
 
-def _exchange(grid: Grid, wire: Wire, names: dict[int, str], head: dict[str, Any], request: bytes) -> None:
-    wanted = set(head["sites"])
-    deadline = time.monotonic() + float(head["seconds"])
+def _exchange(grid: Grid, names: dict[int, str], errand: Errand) -> None:
+    wanted = set(errand.sites)
+    deadline = time.monotonic() + errand.seconds
     if not wanted.issubset(names.values()):
         _learn(grid, names)
     alive = set(grid.get_node_ids())
     targets = [node for node, name in names.items() if name in wanted and node in alive]
-    sent = _send(grid, targets, MessageType.TRAIN, {CONTENT: request})
+    sent = _send(grid, targets, MessageType.TRAIN, {CONTENT: errand.request})
     for node, content in _answers(grid, sent, deadline):
         if isinstance(content.get(CONTENT), bytes) and content[CONTENT]:
-            wire.send({"exchange": head["exchange"], "site": names[node]}, content[CONTENT])
-    wire.send({"exchange": head["exchange"], "done": True})
+            errand.answer(names[node], content[CONTENT])
 
 
 def _send(grid: Grid, nodes: list[int], kind: str, content: Mapping[str, Any]) -> set[str]:

@@ -4,7 +4,6 @@ It holds no state of the training: `ringfence server run` does, in its own proce
 """
 
 import math
-import socket
 import threading
 import time
 from typing import Any
@@ -14,7 +13,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 
 from ringfence.deployment.nvflare.names import CONTENT, SECONDS, TASK
-from ringfence.deployment.wire import Wire
+from ringfence.transport.relay import Errand, relay
 
 
 class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
@@ -35,21 +34,17 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
 
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Serve exchanges until the other end hangs up or the engine aborts the job."""
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self._path)
-            wire = Wire(connection)
-            try:
-                wire.send({"sites": sorted(client.name for client in fl_ctx.get_engine().get_clients())})
-                while not abort_signal.triggered:
-                    frame = wire.receive(0.5)
-                    if frame is not None:
-                        self._exchange(wire, *frame, abort_signal, fl_ctx)
-            except ConnectionError:
-                self.log_info(fl_ctx, "the submitter hung up: the job is done")
+        sites = [client.name for client in fl_ctx.get_engine().get_clients()]
+        relay(
+            self._path,
+            sites,
+            lambda errand: self._exchange(errand, abort_signal, fl_ctx),
+            lambda: bool(abort_signal.triggered),
+        )
+        self.log_info(fl_ctx, "the submitter hung up: the job is done")
 
-    def _exchange(self, wire: Wire, head: dict[str, Any], request: bytes, abort_signal: Any, fl_ctx: Any) -> None:
-        number, sites, seconds = head["exchange"], list(head["sites"]), float(head["seconds"])
-        missing = set(sites)
+    def _exchange(self, errand: Errand, abort_signal: Any, fl_ctx: Any) -> None:
+        missing = set(errand.sites)
         complete = threading.Event()
 
         def received(client_task: ClientTask, fl_ctx: Any) -> None:
@@ -57,7 +52,7 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
             missing.discard(client_task.client.name)
             if isinstance(answer, bytes):
                 try:
-                    wire.send({"exchange": number, "site": client_task.client.name}, answer)
+                    errand.answer(client_task.client.name, answer)
                 except OSError:
                     complete.set()  # nobody listens any more; the loop notices
             client_task.result = None
@@ -65,16 +60,15 @@ class Relay(Controller):  # type: ignore[misc]  # nvflare ships no types
                 complete.set()
 
         content = Shareable()
-        content[CONTENT] = request
-        content[SECONDS] = seconds
+        content[CONTENT] = errand.request
+        content[SECONDS] = errand.seconds
         # Our own event ends the exchange; the engine's timeout, in whole seconds, only cleans up after it.
-        task = Task(name=TASK, data=content, timeout=math.ceil(seconds) + 1, result_received_cb=received)
-        self.broadcast(task, fl_ctx, targets=sites, min_responses=len(sites))
-        deadline = time.monotonic() + seconds
+        task = Task(name=TASK, data=content, timeout=math.ceil(errand.seconds) + 1, result_received_cb=received)
+        self.broadcast(task, fl_ctx, targets=errand.sites, min_responses=len(errand.sites))
+        deadline = time.monotonic() + errand.seconds
         while not (complete.is_set() or abort_signal.triggered) and time.monotonic() < deadline:
             complete.wait(min(0.5, max(0.0, deadline - time.monotonic())))
-            if wire.lost():
+            if errand.lost():
                 break
         if missing:
             self.cancel_task(task, completion_status=TaskCompletionStatus.CANCELLED, fl_ctx=fl_ctx)
-        wire.send({"exchange": number, "done": True})

@@ -14,7 +14,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from ringfence.deployment.door import Door
 from ringfence.deployment.nvflare.names import CONTENT, POINTER, SECONDS, TASK
 from ringfence.errors import DoorError
-from ringfence.toml_files import read_toml
+from ringfence.storage.toml_files import read_toml
 
 PATIENCE = 10.0
 """Seconds for which an agent that is being restarted is waited for."""

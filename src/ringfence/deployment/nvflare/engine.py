@@ -3,25 +3,26 @@
 import contextlib
 import json
 import logging
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from ringfence.deployment.nvflare.federation import user_of
 from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
 from ringfence.deployment.processes import interruptible
-from ringfence.deployment.wire import Wire
 from ringfence.errors import DeploymentError
+from ringfence.transport.exchange import Arrived
+from ringfence.transport.relay import RelayLink
 
 _POLL = 0.1
 """Seconds between a client's questions for work; 10 ms would cost most of a core at the server."""
 _SLOW = 3.0
 """Seconds after which a silo that has not answered is looked for."""
+_LOGIN = 5.0, 40.0
+"""Seconds that a login at the engine's server may take at first, and at most: twice as many after each that failed."""
 _AGAIN = 60.0
 """Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
 
@@ -41,101 +42,57 @@ class NvflareExchange:
         self._kit, self._user = kit, user_of(kit)
         self._patience, self._gather, self._tell = patience, gather, tell
         self._session: Any = None
+        self._login_seconds = _LOGIN[0]
         self._admin = threading.Lock()
-        self._wire: Wire | None = None
+        self._link = RelayLink(slack=5.0, tell=tell)
         self._job = ""
         self._returned = threading.Event()
         self._watch: threading.Thread | None = None
         self._taken_in: dict[str, float] = {}
-        self._exchange = 0
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             self._cleanup.enter_context(interruptible())
-        place = "/tmp" if len(tempfile.gettempdir()) > 70 else None  # noqa: S108 (a socket's address is short)
-        self._folder = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-", dir=place)))
-        self._listener = self._cleanup.enter_context(socket.socket(socket.AF_UNIX))
-        self._listener.bind(str(self._folder / "wire"))
-        self._listener.listen(4)
+        self._cleanup.enter_context(self._link)
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hang_up()
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()  # first: whoever ended us may not wait for the engine's goodbye
         if self._admin.acquire(timeout=15):
             self._drop_session()
             self._admin.release()
 
-    def __call__(
-        self, request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
-    ) -> None:
+    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
         """Carry one request; see `Exchange`."""
         missing = set(silos)
-        lost = 0
-        while missing:
+
+        def came_back(gone: float) -> bool:
+            if gone > _SLOW:
+                self._look_for(sorted(missing))
+            return self._returned.is_set()
+
+        while True:
             if self._returned.is_set():
                 self._tell("A silo came back: starting a new job that takes it in.")
-                self._hang_up()
-            try:
-                wire = self._wire or self._start(silos)
-                self._carry(wire, request, missing, arrived, seconds)
-            except OSError:  # the relay hung up: its job, or the engine's server, is gone
-                self._hang_up()
-                lost += 1
-                if lost > 5:
-                    raise DeploymentError(
-                        "The engine lost the job again and again; see log.txt in the server's kit. Continue the run "
-                        "when that is mended: answered rounds are not lost."
-                    ) from None
-                self._tell("The engine lost the job: submitting it again.")
-            else:
-                if not self._returned.is_set():
-                    break
+                self._link.hang_up()  # which ends the job
+            self._link.exchange(request, missing, arrived, seconds, lambda: self._start(silos), came_back)
+            if not (missing and self._returned.is_set()):
+                break
         if missing:
             self._look_for(sorted(missing))
 
-    def _carry(
-        self, wire: Wire, request: bytes, missing: set[str], arrived: Callable[[str, bytes], None], seconds: float
-    ) -> None:
-        """Carry the request to those who are missing, until time is up or one of them came back outside the job."""
-        self._exchange += 1
-        wire.send({"exchange": self._exchange, "sites": sorted(missing), "seconds": seconds}, request)
-        begun = time.monotonic()
-        while time.monotonic() < begun + seconds + 5.0:  # the relay keeps the time; this is for a relay that hangs
-            frame = wire.receive(0.5)
-            if frame is None:
-                if self._returned.is_set():
-                    return
-                if time.monotonic() > begun + _SLOW:
-                    self._look_for(sorted(missing))
-            elif frame[0].get("exchange") != self._exchange:
-                continue  # late, for an exchange that is over
-            elif frame[0].get("done"):
-                return
-            elif (site := frame[0]["site"]) in missing:
-                missing.discard(site)
-                arrived(site, frame[1])
-        raise ConnectionError("the relay went silent")
-
-    def _hang_up(self) -> None:
-        if self._wire is not None:
-            self._wire.close()  # which ends the job
-        self._wire = None
-        self._returned.clear()
-
-    def _start(self, silos: Sequence[str]) -> Wire:
-        """Submit the job, and return the wire to its relay."""
+    def _start(self, silos: Sequence[str]) -> None:
+        """Submit the job, and wait for its relay to call."""
         deadline = time.monotonic() + self._patience
         with self._admin:
             while True:
                 try:
                     self._wait_for(silos, min(deadline, time.monotonic() + self._gather))
                     self._job = self._connected().submit_job(str(self._write_job()))
-                    wire = self._accept(deadline)
+                    self._returned.clear()
+                    self._accept(deadline)
                 except DeploymentError:
                     raise
                 except Exception as problem:  # nvflare raises many kinds, all of which mean: not now
@@ -147,15 +104,16 @@ class NvflareExchange:
                         ) from None
                     time.sleep(0.5)
                 else:
-                    self._wire = wire
-                    return wire
+                    return
 
     def _connected(self) -> Any:
         if self._session is None:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
+            seconds, self._login_seconds = self._login_seconds, min(2 * self._login_seconds, _LOGIN[1])
             with _quiet():
-                self._session = new_secure_session(self._user, str(self._kit), timeout=5.0, auto_login_max_tries=1)
+                self._session = new_secure_session(self._user, str(self._kit), timeout=seconds, auto_login_max_tries=1)
+            self._login_seconds = _LOGIN[0]
         return self._session
 
     def _drop_session(self) -> None:
@@ -184,26 +142,14 @@ class NvflareExchange:
                 jobs.setdefault(row["client_name"], set()).add(row.get("job_id", ""))
         return jobs
 
-    def _accept(self, deadline: float) -> Wire:
-        self._listener.settimeout(1.0)
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except TimeoutError:
-                status = str(self._connected().get_job_meta(self._job).get("status", ""))
-                if status.startswith("FINISHED") or time.monotonic() > deadline:
-                    raise DeploymentError(
-                        f"The engine did not start the job ({status or 'no status'}): the sites or the engine's server "
-                        "refused it. See log.txt in their kits."
-                    ) from None
-                continue
-            connection.settimeout(None)
-            wire = Wire(connection)
-            frame = wire.receive(5.0)
-            if frame is None:
-                raise ConnectionError("the relay said nothing")
-            self._tell(f"The engine runs the job at {', '.join(frame[0]['sites'])}.")
-            return wire
+    def _accept(self, deadline: float) -> None:
+        while not self._link.accept():
+            status = str(self._connected().get_job_meta(self._job).get("status", ""))
+            if status.startswith("FINISHED") or time.monotonic() > deadline:
+                raise DeploymentError(
+                    f"The engine did not start the job ({status or 'no status'}): the sites or the engine's server "
+                    "refused it. See log.txt in their kits."
+                )
 
     def _look_for(self, silos: Sequence[str]) -> None:
         """See, in the background, whether one of these silos is connected but not part of the job."""
@@ -226,10 +172,10 @@ class NvflareExchange:
             self._returned.set()
 
     def _write_job(self) -> Path:
-        job = self._folder / "job"
+        job = self._link.folder / "job"
         config = job / "app" / "config"
         config.mkdir(parents=True, exist_ok=True)
-        for file, content in job_files(str(self._folder / "wire")).items():
+        for file, content in job_files(self._link.path).items():
             (job / file).write_text(json.dumps(content))
         return job
 

@@ -17,7 +17,8 @@ from typing import Any
 from ringfence.deployment.nvflare.federation import write_json
 from ringfence.deployment.nvflare.names import COURIER, POINTER
 from ringfence.errors import DeploymentError
-from ringfence.toml_files import read_toml
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.toml_files import read_toml, toml_text
 
 COURIER_FILE = "courier.toml"
 
@@ -52,7 +53,9 @@ def join(folder: Path, kit: Path) -> None:
         },
     )
     write_json(kit / "local" / "authorization.json", _AUTHORIZATION)
-    (kit / "local" / POINTER).write_text(f"courier = {json.dumps(str(folder / COURIER_FILE))}\n")
+    (kit / "local" / POINTER).write_text(
+        toml_text({"format": 1, "courier": str(folder / COURIER_FILE)}), encoding="utf-8"
+    )
     (kit / "startup" / "client.key").chmod(0o600)
     for part in ("startup", "local"):
         for file in (kit / part, *(kit / part).iterdir()):
@@ -148,7 +151,9 @@ def _faults_of_startup(kit: Path) -> list[str]:
 
 def _pointer(kit: Path) -> Path:
     try:
-        return Path(read_toml(kit / "local" / POINTER)["courier"])
+        content = read_toml(kit / "local" / POINTER)
+        require_known_format(f"kit ({kit})", content.get("format"), 1, DeploymentError)
+        return Path(content["courier"])
     except (OSError, ValueError, KeyError, TypeError):
         raise DeploymentError(f"{kit} belongs to no silo yet: run `ringfence silo join FOLDER {kit}` first.") from None
 

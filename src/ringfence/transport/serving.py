@@ -124,6 +124,15 @@ def complain(problem: Exception) -> None:
     print(f"ringfence: a request could not be answered: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the only log)
 
 
+def listen(host: str, port: int, what: str, error: type[RingfenceError]) -> socket.socket:
+    """Open a port, 0 for any that is free: what connects from now on waits until it is served."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "there is no such port"
+        raise error(f"The {what} cannot be served at {host}, port {port}: {reason}. Name another port.") from None
+
+
 def run(
     application: Application,
     listening: socket.socket,
@@ -157,7 +166,7 @@ def run(
         ssl_certfile=certificate,
         ssl_keyfile=private_key,
     )
-    _Server(config, ready).run(sockets=[listening])
+    _AnnouncingServer(config, ready).run(sockets=[listening])
 
 
 class _Connection(H11Protocol):
@@ -175,7 +184,7 @@ class _Connection(H11Protocol):
             self.transport.close()
 
 
-class _Server(uvicorn.Server):
+class _AnnouncingServer(uvicorn.Server):
     """A server that says when it is ready, and ends in peace when it is told to."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:

@@ -1,6 +1,7 @@
-"""Reading TOML that somebody else may have written: a schema, a list of keys, a silo's settings."""
+"""TOML: reading what somebody else may have written (a schema, a list of keys, a silo's settings), and writing."""
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +28,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def toml_text(content: Mapping[str, Any]) -> str:
+    """Write a document, whatever characters are in its names and strings."""
+    import tomli_w  # on first use: what only reads, as a courier does, needs the standard library alone
+
+    return tomli_w.dumps(content)

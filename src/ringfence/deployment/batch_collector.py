@@ -4,13 +4,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ringfence.deployment.shuffling import ShufflerClient
+from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import DeploymentError, DoorError, OutputError
-from ringfence.private_files import read_key, write_private
+from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
-from ringfence.server.shuffled import Collect, Totals, read_batch
+from ringfence.server.channels import Collect, Totals
+from ringfence.server.channels.shuffler import read_batch
 from ringfence.shuffle import sealing
+from ringfence.storage.private_files import read_key, write_private
 
 _PAUSE = 0.05
 
@@ -34,8 +36,9 @@ def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float
 
     What it hands in twice counts once, and what it fetches twice is the same, so a restart only repeats.
     """
-    shuffle, key = plan.shuffle, read_key(key_file, DeploymentError)
-    if shuffle is None or sealing.public_key(key) != shuffle.server_key:
+    key = read_key(key_file, DeploymentError)
+    channels = [stage.channel for stage in plan.stages if isinstance(stage.channel, ShufflerChannel)]
+    if {channel.server_key for channel in channels} != {sealing.public_key(key)}:
         raise DeploymentError(
             f"The key {key_file} is not the one that the silos of this plan seal to: its messages could not be read."
         )
@@ -47,7 +50,7 @@ def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float
             batch = _wait(client, plan.digest(), round, seconds)
             if batch is None and refused:
                 raise refused[0]
-        return None if batch is None else read_batch(plan, shuffle, key, round, batch)
+        return None if batch is None else read_batch(plan, key, round, batch)
 
     return collect
 

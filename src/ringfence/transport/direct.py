@@ -7,10 +7,11 @@ that hangs for ten rounds is asked for the current one when it comes back.
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
 from ringfence.errors import DoorError
+from ringfence.transport.exchange import Arrived
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
@@ -33,9 +34,7 @@ class DirectExchange:
         self._couriers = {name: _Courier(name, door, self._inbox) for name, door in doors.items()}
         self._problems: dict[str, str] = {}
 
-    def __call__(
-        self, request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
-    ) -> None:
+    def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
         """Carry the request to the silos' doors and their answers back."""
         deadline = time.monotonic() + seconds
         missing = {name for name in silos if name in self._couriers}

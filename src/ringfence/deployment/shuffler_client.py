@@ -1,0 +1,88 @@
+"""The server's way to the shuffler, with the standard library alone.
+
+It carries silos' sealed updates there and batches back, and can read neither. Handing in the same update again, or
+fetching the same batch again, is always safe: the one counts once, the other is the same bytes.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from ringfence.errors import DoorError
+from ringfence.transport.client import Client, over_network
+
+BATCH_LIMIT = 2**30
+"""Longest batch that is read."""
+
+_OK, _WAITING = 200, 202
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class ShufflerClient:
+    """The shuffler at an address: `https://HOST:PORT`, or `http://127.0.0.1:PORT` on this machine.
+
+    `certificate` is a file of the authorities, or of the shuffler's own certificate, that TLS trusts; without it, the
+    system's. While the shuffler cannot be reached it is tried again for `patience` seconds; an answer may take
+    `seconds`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        *,
+        certificate: Path | None = None,
+        patience: float = 30.0,
+        seconds: float = 600.0,
+    ) -> None:
+        self.address = address
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            parts, host, port = urlsplit(""), "", None
+        secret = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+        if not (secret and host and not parts.username) or parts.path not in ("", "/") or parts.query:
+            raise DoorError(
+                f"'{address}' is not a shuffler's address: give https://HOST:PORT, or http://127.0.0.1:PORT if it is "
+                "on this machine."
+            )
+        self._client = Client(
+            f"shuffler at {address}",
+            "ringfence shuffler serve",
+            over_network(host, port, _tls(certificate) if parts.scheme == "https" else None),
+            token,
+            limit=BATCH_LIMIT,
+            patience=patience,
+            seconds=seconds,
+        )
+
+    @classmethod
+    def read(cls, address: str, token_file: Path, *, certificate: Path | None = None, patience: float = 30.0) -> Self:
+        """Take the token from a file: a copy of the `shuffler.token` in the shuffler's folder."""
+        try:
+            token = token_file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise DoorError(f"{token_file} is not a shuffler's token that this user may read.") from None
+        return cls(address, token, certificate=certificate, patience=patience)
+
+    def deposit(self, update: bytes) -> None:
+        """Hand in a silo's sealed update; when this returns, the shuffler has it on its disk. DoorError if not."""
+        self._client.ask("POST", "/deposit", update)
+
+    def batch(self, plan: str, round: int) -> bytes | None:
+        """Return the batch of a round of the plan with that digest, or None if it waits for silos."""
+        status, content = self._client.ask("GET", f"/batch/{plan}/{round}", accept=(_OK, _WAITING))
+        return content if status == _OK else None
+
+    def is_open(self) -> bool:
+        """Tell whether the shuffler is there, and takes our token, without waiting for it."""
+        return self._client.is_open()
+
+
+def _tls(certificate: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=certificate)
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        raise DoorError(f"{certificate} is not a file of certificates, in PEM, that this user may read.") from None

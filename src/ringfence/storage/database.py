@@ -1,0 +1,175 @@
+"""One SQLite file, used durably.
+
+What it promises: what a transaction wrote is on the disk when it ends, all of it or nothing; several threads and
+processes may use one file, each transaction seeing all before it; and a file that is missing, damaged, moved or
+replaced is an error in its user's words, never a fresh start.
+"""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ringfence.errors import RingfenceError
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.kind import Kind
+
+_BUSY_SECONDS = 10.0
+_UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+
+class Database:
+    """An open file. Given `tables`, it is made first, for its owner alone; one that exists is never overwritten.
+
+    `application` is the number that tells a finished file of this kind from others, `newest_format` the newest format
+    of it that is read, and the one that is written; `pragmas` are more settings of SQLite's, for whoever deletes what
+    must not be found again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: Kind,
+        *,
+        application: int = 0,
+        newest_format: int = 1,
+        tables: str | None = None,
+        pragmas: Sequence[str] = (),
+    ) -> None:
+        self.path = path
+        self._kind = kind
+        self._lock = threading.RLock()
+        self._owner = os.getpid()
+        if tables is not None:
+            self._claim()
+        self._file = self._identity()
+        with self._errors_translated():
+            # mode=rw: a missing file is an error, not a fresh start that has forgotten what was done.
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=_BUSY_SECONDS,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+            try:
+                self._prepare(application, newest_format, tables, pragmas)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self, application: int, newest_format: int, tables: str | None, pragmas: Sequence[str]) -> None:
+        if tables is None:
+            if self.execute("PRAGMA application_id").fetchone() != (application,):
+                raise self.damaged("it is another program's, or was not finished")
+            # SQLite's user_version is the format; the files of version 0.1.0 have 0, and their format is 1.
+            (stated,) = self.execute("PRAGMA user_version").fetchone()
+            require_known_format(f"{self._kind.name} ({self.path})", stated, newest_format, self._kind.error)
+            if self.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise self.damaged("its pages contradict each other")
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", *pragmas):
+            self.pragma(pragma)
+        if tables is not None:
+            numbers = f"PRAGMA application_id = {application}; PRAGMA user_version = {newest_format};"
+            self._connection.executescript(f"BEGIN; {tables} {numbers} COMMIT;")
+
+    def _claim(self) -> None:
+        # O_EXCL: of two processes that make the same file, one fails here.
+        try:
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            raise self._kind.error(f"There is a {self._kind.name} at {self.path} already; open it instead.") from None
+        except OSError as problem:
+            raise self._kind.unwritable(
+                f"No {self._kind.name} can be made at {self.path}: {problem.strerror}."
+            ) from None
+
+    def _identity(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return None  # opening it says why
+        return found.st_dev, found.st_ino
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the file's write lock. What is written inside is synced when the block ends, or is undone."""
+        with self._lock, self._errors_translated():
+            if self._identity() != self._file:  # what is written now would not be found again
+                raise self.damaged("the file was moved or replaced while it was in use")
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """See one state of the file in several queries, whatever other processes write meanwhile."""
+        with self._lock, self._errors_translated():
+            if self._connection.in_transaction:
+                yield
+                return
+            self._connection.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        """Run a statement: only inside `transaction`, or to read inside `snapshot`."""
+        return self._connection.execute(statement, values)
+
+    def executemany(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run a statement once for each row: only inside `transaction`."""
+        self._connection.executemany(statement, rows)
+
+    def pragma(self, setting: str) -> None:
+        """Set how SQLite works on the file, or have it look after the file: outside of transactions."""
+        with self._lock, self._errors_translated():
+            self._connection.execute(f"PRAGMA {setting}").fetchone()
+
+    def damaged(self, finding: str) -> RingfenceError:
+        """Return the error that says why the file cannot be trusted, and what follows."""
+        return self._kind.damaged(
+            f"The {self._kind.name} {self.path} cannot be trusted: {finding}. {self._kind.if_damaged}"
+        )
+
+    @contextmanager
+    def _errors_translated(self) -> Iterator[None]:
+        if os.getpid() != self._owner:
+            raise self._kind.error(f"A {self._kind.name} cannot be used in a forked process: open it again there.")
+        try:
+            yield
+        except sqlite3.Error as problem:
+            raise self._translate(problem) from None
+        # SQLite's messages about a damaged file need not be text, nor need what stands in it be JSON.
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            raise self.damaged("its content is not readable") from None
+
+    def _translate(self, problem: sqlite3.Error) -> RingfenceError:
+        name, code = self._kind.name, getattr(problem, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_BUSY:
+            return self._kind.busy(
+                f"The {name} {self.path} is being written by another process; try again when it has finished."
+            )
+        if code in _UNWRITABLE:
+            return self._kind.unwritable(
+                f"The {name} {self.path} could not be written (disk full or write-protected?); nothing was "
+                "released. Make room and try again."
+            )
+        if code == sqlite3.SQLITE_CANTOPEN:
+            return self._kind.error(f"There is no {name} at {self.path} that this user may open.")
+        return self.damaged("SQLite cannot read it")

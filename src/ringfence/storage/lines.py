@@ -1,0 +1,75 @@
+"""A file of lines that only grows, and that a crash can at most tear at its end."""
+
+import os
+from pathlib import Path
+from typing import Self
+
+from ringfence.errors import RingfenceError
+from ringfence.storage.kind import Kind
+from ringfence.storage.private_files import lock_alone
+
+
+class Lines:
+    """A file of lines, open at its end for this process alone; the system lets go of it however the process ends."""
+
+    def __init__(self, path: Path, kind: Kind) -> None:
+        self.path = path
+        self._kind = kind
+        self._file = -1
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            alone = lock_alone(self._file)
+        except OSError as problem:
+            self.close()
+            raise kind.unwritable(
+                f"{path} cannot be opened ({problem.strerror}): name a place that this user may write to."
+            ) from None
+        if not alone:
+            self.close()
+            raise kind.busy(f"Another process is writing to {path}: wait for it, end it, or name another place.")
+
+    def recover(self, end: int, header: bytes) -> None:
+        """Cut off what stands after `end`, where a crash tore it; if that is everything, begin with the header."""
+        try:
+            if end < os.fstat(self._file).st_size:
+                os.ftruncate(self._file, end)
+            if end:
+                return
+            self.append(header)
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # or a loss of power might take the file's name
+            finally:
+                os.close(folder)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+
+    def append(self, lines: bytes, *, sync: bool = True) -> None:
+        """Add lines; synced, they and all before them are on the disk when this returns."""
+        rest = memoryview(lines)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            if sync:
+                os.fsync(self._file)
+        except OSError as problem:
+            raise self._unwritable(problem) from None
+
+    def close(self) -> None:
+        """Close the file, and let another process go on with it; closing twice is fine."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _unwritable(self, problem: OSError) -> RingfenceError:
+        return self._kind.unwritable(
+            f"The {self._kind.name} {self.path} could not be written ({problem.strerror}). Make room or correct the "
+            "folder's permissions, then do the same again: it goes on from what was written."
+        )

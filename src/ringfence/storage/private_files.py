@@ -1,0 +1,79 @@
+"""Files that only their owner may read: keys, tokens and settings of a silo, a shuffler or a server."""
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ringfence.errors import RingfenceError
+
+_TOKEN_LENGTH = 32
+
+
+def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
+    """Write a new file that only its owner may read, synced to the disk; one that exists is never overwritten."""
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+        opened.write(content + end)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def write_token(path: Path) -> None:
+    """Write a new secret that whoever asks must show."""
+    write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())
+
+
+def read_token(path: Path, error: type[RingfenceError]) -> str:
+    """Return the secret that stands in a file."""
+    token = _read(path, "token", error).decode("ascii", errors="replace").strip()
+    if len(token) < _TOKEN_LENGTH:
+        raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")
+    return token
+
+
+def read_key(path: Path, error: type[RingfenceError]) -> bytes:
+    """Return the 32 bytes of a private key that stands in a file in hexadecimal."""
+    try:
+        key = bytes.fromhex(_read(path, "key", error).decode("ascii", errors="replace").strip())
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise error(f"{path} is not a key of 32 bytes in hexadecimal; restore it.")
+    return key
+
+
+def _read(path: Path, what: str, error: type[RingfenceError]) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise error(f"The {what} {path} could not be read: {problem.strerror}.") from None
+
+
+@contextmanager
+def served_alone(lock: Path, error: type[RingfenceError], *, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock file's folder for the one process that serves it."""
+    try:
+        file = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise error(f"The folder {lock.parent} cannot be served: {problem.strerror}.") from None
+    try:
+        deadline = time.monotonic() + patience
+        while not lock_alone(file):
+            if time.monotonic() >= deadline:
+                raise error(f"Another process serves {lock.parent} already; stop it before you start another.")
+            time.sleep(0.05)
+        yield
+    finally:
+        os.close(file)
+
+
+def lock_alone(file: int) -> bool:
+    """Try to hold an open file for this process alone; the system lets go of it however the process ends."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

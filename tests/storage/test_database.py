@@ -1,0 +1,107 @@
+"""A SQLite file: which ones are opened, and how others are refused."""
+
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
+from ringfence.storage.database import Database
+from ringfence.storage.kind import Kind
+
+KIND = Kind("book", LedgerError, damaged=LedgerDamagedError, unwritable=LedgerWriteError, if_damaged="Find another.")
+TABLES = "CREATE TABLE pages (text TEXT);"
+OURS = 0x626F6F6B
+
+
+def numbers(path: Path, *statements: str) -> tuple[int, int]:
+    """Run statements on a file, as another program would; return its application's number and its format."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (stated,) = connection.execute("PRAGMA user_version").fetchone()
+    return application, stated
+
+
+def opened(path: Path, newest: int = 2) -> Database:
+    return Database(path, KIND, application=OURS, newest_format=newest)
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Iterator[Path]:
+    """A file of format 2 with one page."""
+    path = tmp_path / "book.db"
+    with closing(Database(path, KIND, application=OURS, newest_format=2, tables=TABLES)) as database:
+        with database.transaction():
+            database.execute("INSERT INTO pages VALUES ('one')")
+        yield path
+
+
+def test_a_new_file_is_its_owner_s_alone_and_states_whose_it_is_and_its_format(book: Path) -> None:
+    assert stat.S_IMODE(book.stat().st_mode) == 0o600
+    assert numbers(book) == (OURS, 2)
+    with pytest.raises(LedgerError, match=r"There is a book at .* already"):
+        Database(book, KIND, application=OURS, tables=TABLES)
+
+
+@pytest.mark.parametrize("stated", [0, 1, 2])
+def test_a_file_of_any_known_format_is_opened_and_keeps_its_format(book: Path, stated: int) -> None:
+    """Version 0.1.0 stated none, which is 0 in SQLite's file."""
+    numbers(book, f"PRAGMA user_version = {stated}")
+    with closing(opened(book)) as database, database.snapshot():
+        assert database.execute("SELECT text FROM pages").fetchall() == [("one",)]
+    assert numbers(book) == (OURS, stated)
+
+
+def test_a_file_of_a_newer_format_is_left_alone_and_the_user_told_what_to_install(book: Path) -> None:
+    numbers(book, "PRAGMA user_version = 3", "PRAGMA wal_checkpoint(TRUNCATE)")
+    before = book.read_bytes()
+    with pytest.raises(
+        LedgerError, match=r"This book \(.*\) has format 3, and this version .* up to 2: install a newer"
+    ):
+        opened(book)
+    assert book.read_bytes() == before
+
+
+def test_another_program_s_file_is_no_file_of_a_newer_version(book: Path) -> None:
+    numbers(book, "PRAGMA application_id = 7", "PRAGMA user_version = 99")
+    with pytest.raises(LedgerDamagedError, match=r"another program's, or was not finished\. Find another"):
+        opened(book)
+
+
+def test_a_missing_file_is_an_error_and_not_a_fresh_start(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="There is no book at"):
+        opened(tmp_path / "none.db")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(LedgerWriteError, match="No book can be made at"):
+        Database(tmp_path / "nowhere" / "book.db", KIND, tables=TABLES)
+
+
+def test_a_file_that_is_none_of_sqlite_s_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "book.db").write_bytes(b"once upon a time " * 100)
+    with pytest.raises(LedgerDamagedError, match="SQLite cannot read it"):
+        opened(tmp_path / "book.db")
+
+
+def test_what_fails_within_a_transaction_is_undone(book: Path) -> None:
+    def write_half(database: Database) -> None:
+        with database.transaction():
+            database.execute("INSERT INTO pages VALUES ('two')")
+            raise KeyboardInterrupt
+
+    with closing(opened(book)) as database:
+        with pytest.raises(KeyboardInterrupt):
+            write_half(database)
+        with database.snapshot():
+            assert database.execute("SELECT count(*) FROM pages").fetchone() == (1,)
+
+
+def test_a_file_that_was_replaced_while_in_use_is_written_no_more(book: Path) -> None:
+    with closing(opened(book)) as database:
+        book.rename(book.with_name("elsewhere.db"))
+        with pytest.raises(LedgerDamagedError, match="moved or replaced while it was in use"), database.transaction():
+            pass
