@@ -19,18 +19,18 @@ def bounds(
     strong_convexity: Annotated[float, typer.Option(help="Strong convexity of the loss, μ.")] = 0.0,
     available: Annotated[float | None, typer.Option(help="Silos that answer a round, M (harmonic mean); all "
                                                     "if not given.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds, R; for each certificate the best number if not "
+    rounds: Annotated[int | None, typer.Option(help="Rounds, R; for each loss bound the best number if not "
                                                "given.")] = None,
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Print how small the excess risk can be made, and how small it cannot, before any record is seen.
 
-    Upper and lower bounds are the paper's, as orders of magnitude: their constants are 1. Certificates are proved
+    Upper and lower bounds are the paper's, as orders of magnitude: their constants are 1. Loss bounds are proved
     with all constants, with the least noise that meets the budget.
     """
     from ringfence.planning import defaults
-    from ringfence.planning.bound_report import Row, bound_report
     from ringfence.planning.problem import Problem
+    from ringfence.research.theory.bound_report import Row, bound_report
 
     problem = Problem(
         silos=silos,
@@ -66,7 +66,7 @@ def bounds(
     show("Upper bounds (order of magnitude)", report.upper)
     show("Lower bounds (order of magnitude)", report.lower)
     show("Rates with less and with more trust (order of magnitude)", report.reference)
-    show("Certificates (with all constants and the exact noise)", report.certificates, "rounds", "noise")
+    show("Loss bounds (with all constants and the exact noise)", report.loss_bounds, "rounds", "noise")
     free = "is free" if report.privacy_is_free else "is not free"
     group = report.user_level
     typer.echo(

@@ -22,18 +22,18 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A rehearsal: everything, but small.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Run an experiment of the paper at the true epsilon and write its page. Needs the simulation and report extras."""
+    """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
     from ringfence.errors import DatasetError, PlanError
 
     if experiment in ("attacks", "privacy-truth"):
         _audit_page(experiment, out, quick=quick, json=json)
         return
     try:
-        from ringfence.experiments.reproduce import reproduce as run
-        from ringfence.report.reproduced import write_single_page
+        from ringfence.research.experiments.reproduce import reproduce as run
+        from ringfence.research.page import write_single_page
     except ImportError as missing:
         raise PlanError(
-            f"Reproducing needs '{missing.name}', which is not installed: pip install \"ringfence[simulation,report]\"."
+            f"Reproducing needs '{missing.name}', which is not installed: pip install \"ringfence[research]\"."
         ) from None
 
     if data is not None and not data.is_dir():
@@ -66,14 +66,13 @@ def _audit_page(name: str, out: Path, *, quick: bool, json: bool) -> None:
 
     try:
         if name == "attacks":
-            from ringfence.audit.attack_page import reproduce_attacks as run
+            from ringfence.research.audit.attack_page import reproduce_attacks as run
         else:
-            from ringfence.audit.truth import reproduce_truth as run
-        from ringfence.report.reproduced import write_single_page
+            from ringfence.research.audit.truth import reproduce_truth as run
+        from ringfence.research.page import write_single_page
     except ImportError as missing:
         raise PlanError(
-            f"This page needs '{missing.name}', which is not installed: "
-            'pip install "ringfence[simulation,report,demo]".'
+            f"This page needs '{missing.name}', which is not installed: pip install \"ringfence[research]\"."
         ) from None
     with progress() as bar:
         task = bar.add_task(name)

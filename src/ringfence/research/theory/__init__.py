@@ -1,0 +1,1 @@
+"""The paper in numbers: its formulas, bounds and conversions, with corrections, and loss bounds beside them."""
