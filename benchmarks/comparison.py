@@ -26,9 +26,9 @@ from nvflare.app_common.filters.percentile_privacy import PercentilePrivacy
 from nvflare.app_common.filters.svt_privacy import SVTPrivacy
 
 from ringfence import Member, Silo, load_records, load_schema, make_plan, train
+from ringfence.accounting.account import answer_question
+from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.example import write_example
-from ringfence.planning.calibrate import gaussian_shift
-from ringfence.planning.questions import answer_question
 from ringfence.protocol.arrays import FloatArray
 from ringfence.silo.records import Records
 from ringfence.training import split

@@ -11,9 +11,10 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_privacy_accountant
 
-from ringfence.planning import accountant, calibrate
-from ringfence.planning.events import run_events
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.accounting import accountant, calibrate
+from ringfence.accounting.sampling import run_events
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.schema import parse_schema
 from ringfence.silo.gate import Gate
@@ -74,7 +75,7 @@ def gate(records: int = 10_000, features: int = 100) -> dict[str, float]:
     schema = parse_schema({"columns": columns}, target="y")
     random = np.random.default_rng(0)
     data = np.concatenate([random.uniform(-1, 1, (records, features - 1)), np.ones((records, 1))], axis=1)
-    plan = make_plan(schema, [Member("silo", records, 1.0)], rounds=100)
+    plan = make_plan(schema, [Member("silo", records, 1.0)], PlanRequest(rounds=100))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         with Ledger.create(Path(folder) / "silo.ledger", silo="silo", budget=Budget(2.0, 1e-5)) as ledger:
             door = Gate(Records(schema, data, random.choice([-1.0, 1.0], records)), ledger)

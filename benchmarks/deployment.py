@@ -16,16 +16,17 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.core import gate, seconds
-from ringfence.deployment.direct import DirectExchange
 from ringfence.deployment.door import Door
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import load_schema
 from ringfence.server.conduct import conduct
 from ringfence.silo.decisions import approve_plan
-from ringfence.silo.house import House, Settings
+from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger import Budget
+from ringfence.transport.direct import DirectExchange
 
 NAMES = ("north", "south", "west")
 ROUNDS = 100
@@ -55,7 +56,7 @@ with Server(sys.argv[1], Handler) as server:
 """
 
 
-def houses(folder: Path, records: int, features: int) -> tuple[dict[str, House], Plan, Plan]:
+def silo_folders(folder: Path, records: int, features: int) -> tuple[dict[str, SiloFolder], Plan, Plan]:
     """Set up three silos that have approved two plans of the same shape."""
     columns = [f"x{i}" for i in range(features - 1)]  # and the intercept
     schema = folder / "schema.toml"
@@ -73,14 +74,14 @@ def houses(folder: Path, records: int, features: int) -> tuple[dict[str, House],
             rows.writerow([*columns, "y"])
             cells = random.uniform(-1, 1, (records, features - 1)).round(4).tolist()
             rows.writerows([*row, random.choice(["a", "b"])] for row in cells)
-        settings = Settings(name=name, data_file=str(data), schema_file=str(schema), target="y")
-        made[name] = House.create(folder / name, settings, Budget(10.0, 1e-6))
+        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema), target="y")
+        made[name] = SiloFolder.create(folder / name, settings, Budget(10.0, 1e-6))
     loaded = load_schema(schema, "y")
     members = [Member(name, records, 1.0, 1e-6) for name in NAMES]
-    plans = [make_plan(loaded, members, rounds=ROUNDS, survey=False) for _ in range(2)]
-    for house in made.values():
+    plans = [make_plan(loaded, members, PlanRequest(rounds=ROUNDS, survey=False)) for _ in range(2)]
+    for silo_folder in made.values():
         for plan in plans:
-            approve_plan(house, plan)
+            approve_plan(silo_folder, plan)
     return made, plans[0], plans[1]
 
 
@@ -173,11 +174,13 @@ def main(records: int = 10_000, features: int = 100) -> dict[str, object]:
     """Measure everything in one folder on this disk."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
-        made, first, second = houses(folder, records, features)
-        commands = [[sys.executable, "-m", "ringfence", "silo", "serve", str(house.folder)] for house in made.values()]
+        made, first, second = silo_folders(folder, records, features)
+        commands = [
+            [sys.executable, "-m", "ringfence", "silo", "serve", str(silo_folder.path)] for silo_folder in made.values()
+        ]
         echoes = [[sys.executable, "-c", ECHO, str(folder / f"{name}.echo")] for name in NAMES]
         with serving(commands + echoes) as pids:
-            agents = {name: Door.read(house.folder, patience=5) for name, house in made.items()}
+            agents = {name: Door.read(silo_folder.path, patience=5) for name, silo_folder in made.items()}
             doors = {name: Door(f"unix:{folder / name}.echo", patience=5) for name in NAMES}
             rounds = deployed(first, agents, doors, folder / "run")
             many = throughput(second, agents["north"])

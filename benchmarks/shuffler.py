@@ -15,17 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
-from ringfence.deployment.shuffling import ShufflerClient
-from ringfence.planning.mixing import Mixing
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.protocol.messages import SealedUpdate
+from ringfence.deployment.shuffler_client import ShufflerClient
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.messages import Batch, SealedUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
-from ringfence.protocol.shuffle import SEALED_EXTRA, Batch, Keys, Shuffle
 from ringfence.shuffle import sealing
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
-from ringfence.silo.sealed import public_key
+from ringfence.shuffle.sealing import verifying_key
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
 
 ROUNDS = 5
 
@@ -35,15 +37,20 @@ class Federation:
     """A plan through a shuffler, and everybody's private keys."""
 
     plan: Plan
-    shuffle: Shuffle
+    channel: ShufflerChannel
     silos: dict[str, bytes]
     server: bytes
+
+    @property
+    def messages(self) -> int:
+        """How many messages a silo sends in a round."""
+        return self.channel.messages(self.channel.numbers(self.plan, self.plan.stages[0]))
 
     def seal(self, round: int, silo: str, messages: Sequence[bytes]) -> bytes:
         """Return a silo's update, as its gate makes it of messages."""
         digest = self.plan.digest()
-        content = b"".join(sealing.seal_messages(self.shuffle.server_key, digest, round, messages))
-        envelope = sealing.seal_envelope(self.shuffle.shuffler_key, digest, round, silo, content)
+        content = b"".join(sealing.seal_messages(self.channel.server_key, digest, round, messages))
+        envelope = sealing.seal_envelope(self.channel.shuffler_key, digest, round, silo, content)
         text = base64.b64encode(envelope).decode()
         signature = sealing.sign(self.silos[silo], SealedUpdate.signed_bytes(digest, round, silo, text))
         return SealedUpdate(plan=digest, round=round, silo=silo, envelope=text, signature=signature).to_bytes()
@@ -51,7 +58,7 @@ class Federation:
     def open(self, round: int, batch: bytes) -> list[bytes]:
         """Return a batch's messages, as the server reads them."""
         joined = base64.b64decode(Batch.from_bytes(batch).messages)
-        sealed = sealing.cut(joined, self.shuffle.message_bytes + SEALED_EXTRA)
+        sealed = sealing.cut(joined, self.channel.message_bytes + SEALED_EXTRA)
         return sealing.open_messages(self.server, self.plan.digest(), round, sealed)
 
 
@@ -62,15 +69,16 @@ def federation(shuffler: str, silos: int, features: int) -> Federation:
     schema = parse_schema({"columns": columns}, target="y")
     server = sealing.new_key()
     private = {f"silo {index}": sealing.new_key() for index in range(silos)}
-    keys = Keys(
+    keys = PublicKeys(
         server=sealing.public_key(server),
         shuffler=shuffler,
-        silos={name: public_key(key) for name, key in private.items()},
+        silos={name: verifying_key(key) for name, key in private.items()},
     )
     members = [Member(name, 1000, 1.0, 1e-6) for name in private]
-    plan = make_plan(schema, members, rounds=ROUNDS, survey=False, shuffler=Mixing(keys))
-    assert plan.shuffle is not None
-    return Federation(plan, plan.shuffle, private, server)
+    plan = make_plan(schema, members, PlanRequest(rounds=ROUNDS, survey=False, trust="shuffler", keys=keys))
+    (stage,) = plan.stages
+    assert isinstance(stage.channel, ShufflerChannel)
+    return Federation(plan, stage.channel, private, server)
 
 
 @contextmanager
@@ -88,11 +96,11 @@ def serving(folder: Path) -> Iterator[ShufflerClient]:
 
 def one_round(made: Federation, client: ShufflerClient, round: int) -> list[float]:
     """Return the seconds for bare seals, for the silos' part, for the shuffler's, and for the server's."""
-    digest, count = made.plan.digest(), made.shuffle.messages(made.plan.numbers)
-    plain = {silo: [os.urandom(made.shuffle.message_bytes) for _ in range(count)] for silo in made.silos}
+    digest, count = made.plan.digest(), made.messages
+    plain = {silo: [os.urandom(made.channel.message_bytes) for _ in range(count)] for silo in made.silos}
     everything = [message for messages in plain.values() for message in messages]
     times = [time.perf_counter()]
-    sealed = sealing.seal_messages(made.shuffle.server_key, digest, round, everything)
+    sealed = sealing.seal_messages(made.channel.server_key, digest, round, everything)
     sealing.open_messages(made.server, digest, round, sealed)
     times.append(time.perf_counter())
     updates = [made.seal(round, silo, messages) for silo, messages in plain.items()]
@@ -118,11 +126,11 @@ def main(silos: int = 25, features: int = 50) -> dict[str, object]:
         with serving(folder) as client:
             spent = [one_round(made, client, round) for round in range(ROUNDS)]
     bare, seal, mix, read = (float(median) for median in np.median(spent, axis=0))
-    messages = silos * made.shuffle.messages(made.plan.numbers)
+    messages = silos * made.messages
     return {
         "silos": silos,
         "messages of all silos": messages,
-        "bytes of a message": made.shuffle.message_bytes,
+        "bytes of a message": made.channel.message_bytes,
         "bare seal and open, seconds": bare,
         "bare seal and open, microseconds per message": 1e6 * bare / messages,
         "silos seal, seconds": seal,

@@ -145,13 +145,13 @@ def measure_minibatch(count: int, *, with_numpy: bool) -> dict[str, Any]:
     """Race the ways to run `count` configurations of noisy minibatch SGD, each with draws of its own."""
     silos = records()
     data = engine.federation(silos)
-    rules = engine.Rules(Logistic(), WholeSpace(), ROUNDS)
-    streams = engine.Streams(jnp.arange(count, dtype=jnp.uint32), jnp.full((count, SILOS), RECORDS))
+    rules = engine.Rules(Logistic(), WholeSpace(), (engine.SimulatedStage(ROUNDS),))
+    streams = engine.Streams(jnp.arange(count, dtype=jnp.uint32), jnp.full((count, 1, SILOS), RECORDS))
     step: Any = jnp.full(count, STEP)
     one: Any = jnp.ones(count)
     clip = CLIP * one
     plain = minibatch.Settings(step, momentum=0.0 * one, skip=0.0 * one, growth=one, ridge=0.0 * one)
-    runs = engine.Configurations(plain, clip, jnp.full((count, SILOS), SIGMA), jnp.arange(count))
+    runs = engine.Configurations(plain, clip[:, None], jnp.full((count, 1, SILOS), SIGMA), jnp.arange(count))
     columns = (data.features, data.norms[:, None], data.targets[:, None])
     arguments = (columns, step, clip, jnp.full(count, SIGMA), jax.random.key(0))
     by_hand, by_silo = jax.jit(pooled), jax.jit(silo_by_silo)

@@ -1,29 +1,31 @@
 """Small federations, and plans run through the silos' mechanism and the server's loop with the engine's draws."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Logistic, Softmax
 from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, pack, unpack
-from ringfence.protocol.plan import Participation, Plan
+from ringfence.protocol.plan import EVERYBODY, Plan
 from ringfence.protocol.schedule import Task, task
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.server import rounds
 from ringfence.silo import mechanism
+from ringfence.silo.channels import sending
 from ringfence.silo.records import Records
 from ringfence.simulation import engine
+from ringfence.simulation.preliminary import learned
 
 SIZES = {"north": 40, "south": 25, "west": 31}
 
-_draws = jax.jit(engine.draws, static_argnums=0)
+_draws = jax.jit(engine.draws, static_argnums=(0, 1))
 
 
 def schema_for(loss: Any) -> Schema:
@@ -55,7 +57,8 @@ def plan_for(loss: Any, **changes: Any) -> Plan:
     """Make a plan of eight rounds of minibatch SGD, unless told otherwise."""
     members = [Member(name, size, 2.0, 1e-6) for name, size in SIZES.items()]
     algorithm = MinibatchSGD(step=0.5, momentum=0.5, skip=2, growth=1.1)
-    return make_plan(schema_for(loss), members, loss=loss, **{"rounds": 8, "algorithm": algorithm, **changes})
+    request = PlanRequest(**{"loss": loss, "rounds": 8, "algorithm": algorithm, **changes})
+    return make_plan(schema_for(loss), members, request)
 
 
 def stacked(plan: Plan, silos: dict[str, Records]) -> engine.Federation:
@@ -69,10 +72,20 @@ def arrays_of(silos: dict[str, Records]) -> list[tuple[FloatArray, FloatArray]]:
 
 
 def compiled(plan: Plan, silos: dict[str, Records], seeds: Sequence[int]) -> FloatArray:
-    """Run the plan in the engine, with its survey if it has one; one row per seed."""
-    found = [engine.surveyed_smoothness(plan, arrays_of(silos), seed) for seed in seeds]
-    streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype=np.float64, smoothness=found)
+    """Run the plan in the engine, with what it asks before training; one row per seed."""
+    known = [learned(plan, arrays_of(silos), seed) for seed in seeds]
+    streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype=np.float64, learned=known)
     return np.asarray(engine.simulate(engine.Rules.of(plan), stacked(plan, silos), streams, runs))
+
+
+def drawn(plan: Plan, silos: dict[str, Records], seed: int, answered: Any, step: int) -> engine.SimulatedDraws:
+    """Return what the engine draws in a round of training, after so many answers of each silo in the same stage."""
+    rules, (streams, _) = engine.Rules.of(plan), engine.from_plans([plan], [seed], dtype=np.float64)
+    stream, place = engine.Streams(streams.seed[0], streams.batch[0]), rules.places[step]
+    found: engine.SimulatedDraws = _draws(
+        rules, rules.stages[place.stage], stacked(plan, silos), stream, jnp.asarray(answered), place
+    )
+    return found
 
 
 class Replay:
@@ -84,55 +97,58 @@ class Replay:
     """
 
     def __init__(self, plan: Plan, silos: dict[str, Records], seed: int) -> None:
-        self.plan, self.silos = plan, silos
-        streams, _ = engine.from_plans([plan], [seed], dtype=np.float64)
-        stream = engine.Streams(streams.seed[0], streams.batch[0])
-        self._draw = partial(_draws, engine.Rules.of(plan), stacked(plan, silos), stream)
-        self._survey_noise = np.random.default_rng(seed).standard_normal(len(silos))
-        self._answered = np.zeros(len(silos), dtype=int)
-        self._blocks = [mechanism.Block() if plan.correlation else None for _ in silos]
+        self.plan, self.silos, self.seed = plan, silos, seed
+        self._before_training = np.random.default_rng(seed)
+        self._answered = np.zeros((len(plan.stages), len(silos)), dtype=int)
+        self._memories = [[sending(stage.channel).memory(stage.channel) for _ in silos] for stage in plan.stages]
         self._ends = np.cumsum(list(SIZES.values()))
 
-    def run(self) -> rounds.Trained:
+    def run(self) -> rounds.RunResult:
         """Train; the draws decide who answers."""
-        everybody = self.plan.model_copy(update={"participation": Participation()})
-        return rounds.run(everybody, self.ask)
+        return rounds.run(asking_everybody(self.plan), self.ask)
 
     def ask(self, request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
         """Answer a round."""
         assert names == list(self.silos)
+        stage, number, _ = self.plan.place(request.round)
         works = [
             task(self.plan, terms, request.round, answered)
-            for terms, answered in zip(self.plan.silos, self._answered.tolist(), strict=True)
+            for terms, answered in zip(self.plan.silos, self._answered[number].tolist(), strict=True)
         ]
-        surveys = request.round < self.plan.preliminaries
-        draws = self._survey_draws(works) if surveys else self._gradient_draws(request, works)
+        draws = self._training_draws(request, works) if stage.question.trains else self._other_draws(works)
         answers: dict[str, Answer] = {}
         for place, own in draws.items():
             name, records = list(self.silos.items())[place]
-            weights, block = unpack(request.weights), self._blocks[place]
-            vector = mechanism.release(self.plan, works[place], weights, records, own, block)
+            weights, memory = unpack(request.weights), self._memories[number][place]
+            vector = mechanism.release(self.plan, works[place], weights, records, own, memory)
             answers[name] = NoisyUpdate(plan=request.plan, round=request.round, silo=name, vector=pack(vector))
         return answers
 
-    def _survey_draws(self, works: list[Task]) -> dict[int, mechanism.Draws]:
-        noises = [
-            noise * np.full(work.length, work.sigma) for noise, work in zip(self._survey_noise, works, strict=True)
-        ]
-        sizes = SIZES.values()
-        return {i: mechanism.Draws(np.ones(n), z) for i, (n, z) in enumerate(zip(sizes, noises, strict=True))}
+    def _other_draws(self, works: list[Task]) -> dict[int, mechanism.Draws]:
+        noises = self._before_training.standard_normal((len(works), works[0].length))
+        return {
+            place: mechanism.Draws(np.ones(size), work.sigma * noise)
+            for place, (size, work, noise) in enumerate(zip(SIZES.values(), works, noises, strict=True))
+        }
 
-    def _gradient_draws(self, request: RoundRequest, works: list[Task]) -> dict[int, mechanism.Draws]:
-        drawn = self._draw(jnp.asarray(self._answered), request.round - self.plan.preliminaries)
-        available, loudness = np.array(drawn.available), np.array(drawn.loudness)
-        assert np.array(drawn.batch).tolist() == [work.batch for work in works]
-        sigmas = loudness * [terms.sigma for terms in self.plan.silos]
-        # The plan's later phases are louder by a millionth, which covers rounding.
-        np.testing.assert_allclose([work.sigma for work in works], sigmas, rtol=1.01e-6)
+    def _training_draws(self, request: RoundRequest, works: list[Task]) -> dict[int, mechanism.Draws]:
+        stage, number, _ = self.plan.place(request.round)
+        step = request.round - (self.plan.rounds - self.plan.steps)
+        ours = drawn(self.plan, self.silos, self.seed, self._answered[number], step)
+        available = np.array(ours.available)
+        assert np.array(ours.batch).tolist() == [work.batch for work in works]
         rates = available * [terms.weight for terms in self.plan.silos] * len(self.silos) / max(1, available.sum())
-        noise = np.sqrt(np.sum((rates * sigmas) ** 2)) * np.array(drawn.noise) / max(rates.sum(), 1e-300)
-        parts = np.split(np.array(drawn.participation), self._ends[:-1])
-        self._answered += available
-        for part, work in zip(parts, works, strict=True):
-            assert part.sum() == work.batch or self.plan.sampling == "poisson"
+        sigmas = np.array([work.sigma for work in works])
+        noise = np.sqrt(np.sum((rates * sigmas) ** 2)) * np.array(ours.noise) / max(rates.sum(), 1e-300)
+        parts = np.split(np.array(ours.participation), self._ends[:-1])
+        self._answered[number] += available
+        for part, work, terms in zip(parts, works, self.plan.silos, strict=True):
+            most = stage.sampling.most(records=terms.records, batch=work.batch)
+            assert part.sum() == work.batch or (part.sum() <= most and most > work.batch)
         return {int(place): mechanism.Draws(parts[place], noise) for place in np.flatnonzero(available)}
+
+
+def asking_everybody(plan: Plan) -> Plan:
+    """Return the plan with every silo asked in every round: the engine's draws decide who answers."""
+    stages = tuple(stage.model_copy(update={"participation": EVERYBODY}) for stage in plan.stages)
+    return plan.model_copy(update={"stages": stages})

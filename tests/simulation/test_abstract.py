@@ -2,7 +2,8 @@
 
 import pytest
 
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.losses import Hinge, Logistic, Loss, Softmax, Squared
 from ringfence.protocol.schema import Geometry
 from ringfence.simulation.abstract import schema_of
@@ -17,4 +18,6 @@ def test_the_schema_has_the_geometry_and_a_target_that_suits_the_loss(loss: Loss
     assert schema.geometry.feature_norm == pytest.approx(norm)
     assert schema.geometry.target_bound == pytest.approx(bound)
     assert list(schema.feature_names) == sorted(schema.feature_names)
-    assert make_plan(schema, [Member("silo", 50, 1.0)], loss=loss, rounds=5).dimension == width * loss.outputs
+    assert (
+        make_plan(schema, [Member("silo", 50, 1.0)], PlanRequest(loss=loss, rounds=5)).dimension == width * loss.outputs
+    )

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ringfence.planning import accountant
-from ringfence.planning.events import FixedSizeRelease, run_events
+from ringfence.accounting import accountant
+from ringfence.accounting.events import FixedSizeRelease
+from ringfence.accounting.sampling import run_events
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.losses import Logistic, Softmax, Squared
 from ringfence.server.algorithms import minibatch
-from ringfence.silo.mechanism import clipped_mean
+from ringfence.silo.questions.gradient import clipped_mean
 from ringfence.simulation import engine
 from ringfence.simulation.custom import CustomLoss
 from ringfence.simulation.local import LocalRuns, local_sgd, local_sgd_sigma, one_shot
@@ -106,9 +107,11 @@ def test_a_custom_loss_runs_through_the_engine() -> None:
     data = engine.federation(silos(Logistic()), dtype=np.float64)
     values: Any = (jnp.array([value]) for value in (0.5, 0.0, 150.0, 1.0, 0.0))
     settings = minibatch.Settings(*values)
-    runs = engine.Configurations(settings, jnp.array([jnp.inf]), jnp.zeros((1, 3)), jnp.array([0]))
-    streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), data.sizes[None])
-    weights = engine.simulate(engine.Rules(tilted, Ball(radius=50.0), 200), data, streams, runs)
+    runs = engine.Configurations(settings, jnp.array([[jnp.inf]]), jnp.zeros((1, 1, 3)), jnp.array([0]))
+    streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), data.sizes[None, None])
+    weights = engine.simulate(
+        engine.Rules(tilted, Ball(radius=50.0), (engine.SimulatedStage(200),)), data, streams, runs
+    )
     scores = data.features @ weights[0][:, None]
     gradient = data.features.T @ tilted.residuals(scores, data.targets) / len(data.targets)
     assert np.abs(gradient).max() < 1e-3
@@ -118,19 +121,19 @@ def test_one_shot_averages_models_that_each_silo_trained_alone_with_its_own_draw
     parts = silos(Logistic())
     sizes = np.array([20, 30, 25])
     settings: Any = (jnp.array([value, value]) for value in (0.5, 0.0, 0.0, 1.0, 0.0))
-    streams = engine.Streams(jnp.array([5, 6], dtype=jnp.uint32), jnp.asarray([sizes, sizes]))
+    streams = engine.Streams(jnp.array([5, 6], dtype=jnp.uint32), jnp.asarray([[sizes], [sizes]]))
     runs = engine.Configurations(
-        minibatch.Settings(*settings), jnp.array([1.0, 1.0]), jnp.full((2, 3), 0.1), jnp.array([0, 1])
+        minibatch.Settings(*settings), jnp.ones((2, 1)), jnp.full((2, 1, 3), 0.1), jnp.array([0, 1])
     )
-    rules = engine.Rules(Logistic(), Ball(radius=50.0), 6)
+    rules = engine.Rules(Logistic(), Ball(radius=50.0), (engine.SimulatedStage(6),))
     together = np.asarray(one_shot(rules, parts, streams, runs, dtype=np.float64))
     alone = [
         np.asarray(
             engine.simulate(
                 rules,
                 engine.federation([part], dtype=np.float64),
-                engine.Streams(streams.seed + np.uint32(7919 * place), streams.batch[:, place : place + 1]),
-                runs._replace(sigma=runs.sigma[:, :1]),
+                engine.Streams(streams.seed + np.uint32(7919 * place), streams.batch[..., place : place + 1]),
+                runs._replace(sigma=runs.sigma[..., :1]),
             )
         )
         for place, part in enumerate(parts)
@@ -146,9 +149,10 @@ def test_one_shot_averaging_is_biased_where_silos_differ_however_little_noise_th
     right = random.uniform(0.0, 1.0, 400)
     parts = [(np.stack([x, np.ones_like(x)], axis=1), x**2) for x in (left, right)]
     settings: Any = (jnp.array([value]) for value in (0.5, 0.9, 300.0, 1.0, 0.0))
-    streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), jnp.array([[400, 400]]))
-    runs = engine.Configurations(minibatch.Settings(*settings), jnp.array([jnp.inf]), jnp.zeros((1, 2)), jnp.array([0]))
-    rules = engine.Rules(Squared(), Ball(radius=50.0), 400)
+    streams = engine.Streams(jnp.array([1], dtype=jnp.uint32), jnp.array([[[400, 400]]]))
+    clip, sigma = jnp.array([[jnp.inf]]), jnp.zeros((1, 1, 2))
+    runs = engine.Configurations(minibatch.Settings(*settings), clip, sigma, jnp.array([0]))
+    rules = engine.Rules(Squared(), Ball(radius=50.0), (engine.SimulatedStage(400),))
     averaged = one_shot(rules, parts, streams, runs, dtype=np.float64)
     federated = engine.simulate(rules, engine.federation(parts, dtype=np.float64), streams, runs)
     features = np.concatenate([x for x, _ in parts])

@@ -1,6 +1,6 @@
 """The compiled engine does what the plain loop does: same release, same steps, same numbers from same draws."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -9,12 +9,17 @@ import numpy as np
 import pytest
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.algorithms import Accelerated, Average, Localized, MultiStage, Phase, Stage
+from ringfence.protocol.algorithms import Accelerated, Average, Localized, MultiStage, Phase, Restart
+from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Ball, Box, WholeSpace
 from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
-from ringfence.protocol.plan import Participation, Plan
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms
+from ringfence.protocol.questions import Gradient, Moments
+from ringfence.protocol.sampling import FixedSize, Full, OnePass, Poisson
+from ringfence.server.learned import Learned
 from ringfence.simulation import engine
-from tests.simulation.replay import SIZES, Replay, arrays_of, compiled, plan_for, silos_for, stacked
+from ringfence.simulation.preliminary import learned
+from tests.simulation.replay import SIZES, Replay, arrays_of, compiled, drawn, plan_for, silos_for, stacked
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +63,7 @@ def test_the_compiled_engine_and_the_plain_loop_give_the_same_weights_from_the_s
 
 PART = Participation(silos=2)
 ACCELERATED = Accelerated(smoothness=1.0)
-STAGES = MultiStage(smoothness=1.0, stages=(Stage(rounds=3, pace=0.0), Stage(rounds=5, pace=6.0)))
+STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=3, pace=0.0), Restart(rounds=5, pace=6.0)))
 PHASES = Localized(
     smoothness=1.0,
     phases=(Phase(rounds=4, penalty=0.1), Phase(rounds=3, penalty=0.8), Phase(rounds=1, penalty=6.4)),
@@ -103,7 +108,9 @@ def test_so_they_do_with_noise_that_cancels_in_part(changes: dict[str, Any]) -> 
 def test_correlation_makes_a_difference_from_the_second_round_on() -> None:
     for rounds, alike in ((1, True), (2, False)):
         plan = plan_for(Squared(), sampling="one-pass", correlation=0.4, algorithm=ACCELERATED, rounds=rounds)
-        independent, silos = plan.model_copy(update={"correlation": 0.0}), silos_for(plan.loss, plan.data)
+        (stage,) = plan.stages
+        independent = plan.model_copy(update={"stages": (stage.model_copy(update={"channel": OwnNoise()}),)})
+        silos = silos_for(plan.loss, plan.data)
         one, other = (compiled(either, silos, SEEDS) for either in (plan, independent))
         assert np.allclose(one, other, rtol=1e-3) == alike
 
@@ -115,40 +122,81 @@ def test_correlated_noise_with_part_of_the_silos_is_refused(participation: Parti
         engine.Rules.of(plan)
 
 
-def test_a_surveyed_smoothness_is_what_the_server_finds_and_changes_the_steps() -> None:
+def test_a_survey_finds_what_the_server_finds_and_changes_the_steps() -> None:
     plan = plan_for(Logistic(), algorithm=ACCELERATED, survey=True)
     silos = silos_for(plan.loss, plan.data)
     for seed in SEEDS:
-        found = engine.surveyed_smoothness(plan, arrays_of(silos), seed)
-        findings = Replay(plan, silos, seed).run().findings
-        assert found is not None
-        assert findings is not None
+        known = learned(plan, arrays_of(silos), seed)
+        found, theirs = known.findings["curvature"], Replay(plan, silos, seed).run().findings["curvature"]
+        np.testing.assert_allclose(found.statistic, theirs.statistic, rtol=1e-6)
+        assert (found.noise, found.weight) == (theirs.noise, theirs.weight)
         largest = plan.data.feature_norm**2
-        bound = min(findings.statistic[0] + 2.0 * findings.noise, largest) / largest
-        np.testing.assert_allclose(found, plan.constants.smoothness * bound, rtol=1e-6)
+        bound = min(theirs.statistic[0] + 2.0 * theirs.noise, largest) / largest
+        np.testing.assert_allclose(known.settings.pace, 2 * plan.constants.smoothness * bound, rtol=1e-6)
     unsurveyed = engine.from_plans([plan], [3], dtype=np.float64)
     rules, data = engine.Rules.of(plan), stacked(plan, silos)
     assert not np.allclose(engine.simulate(rules, data, *unsurveyed)[0], compiled(plan, silos, [3])[0], rtol=1e-3)
 
 
-def test_a_plan_without_a_survey_has_no_surveyed_smoothness() -> None:
+def test_a_plan_that_begins_with_training_teaches_nothing_before() -> None:
     plan = plan_for(Logistic(), algorithm=ACCELERATED)
-    assert engine.surveyed_smoothness(plan, arrays_of(silos_for(plan.loss, plan.data)), 1) is None
+    known = learned(plan, arrays_of(silos_for(plan.loss, plan.data)), 1)
+    assert known.findings == {}
+    assert str(known.settings) == str(Learned.nothing(plan).settings)
+
+
+def in_stages(*changes: dict[str, Any], after: Sequence[Stage] = ()) -> Plan:
+    """Return a plan that trains in a stage for each of the changes, then asks what `after` says."""
+    plan = plan_for(Logistic(), rounds=4)
+    (stage,) = plan.stages
+    stages = tuple(stage.model_copy(update=change) for change in changes)
+
+    def terms(own: SiloTerms) -> SiloTerms:
+        (now,) = own.stages
+        batches = [
+            own.records if stage.sampling.takes_all else own.records // (2 * stage.rounds)
+            for stage in (*stages, *after)
+        ]
+        louder = [StageTerms(batch=batch, sigma=(number + 1) * now.sigma) for number, batch in enumerate(batches)]
+        return own.model_copy(update={"stages": tuple(louder)})
+
+    made = plan.model_copy(update={"stages": (*stages, *after), "silos": tuple(terms(own) for own in plan.silos)})
+    return Plan.model_validate(made.model_dump())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [{}, {"rounds": 3}],
+        [{}, {"question": Gradient(clip=0.05)}],
+        [{}, {"participation": PART, "rounds": 5}],
+        [{"sampling": Poisson()}, {}, {"sampling": OnePass()}],
+        [
+            {"participation": PART, "sampling": FixedSize()},
+            {"channel": OwnNoise(correlation=0.4), "sampling": OnePass()},
+        ],
+    ],
+    ids=["rounds", "clip", "participation", "sampling", "channel"],
+)
+def test_stages_that_differ_follow_each_other_as_in_the_plain_loop(changes: list[dict[str, Any]]) -> None:
+    assert_the_same_from_the_same_draws(in_stages(*changes))
+
+
+def test_a_plan_that_asks_something_else_after_training_is_refused() -> None:
+    late = Stage(question=Moments(), rounds=1, sampling=Full())
+    with pytest.raises(TrainingError, match="The simulator trains last"):
+        engine.Rules.of(in_stages({}, after=[late]))
 
 
 def test_phases_take_disjoint_halves_of_what_is_left_in_every_silo() -> None:
     plan = plan_for(Logistic(), algorithm=PHASES)
-    data = stacked(plan, silos_for(Logistic(), plan.data))
-    streams, _ = engine.from_plans([plan], [5], dtype=np.float64)
-    stream = engine.Streams(streams.seed[0], streams.batch[0])
-    parts = [
-        np.asarray(engine.draws(engine.Rules.of(plan), data, stream, jnp.zeros(3, dtype=int), round).participation)
-        for round in range(plan.rounds)
-    ]
+    silos = silos_for(Logistic(), plan.data)
+    parts = [np.asarray(drawn(plan, silos, 5, [0] * 3, step).participation) for step in range(plan.steps)]
+    owner = np.repeat(np.arange(3), list(SIZES.values()))
     for first, last, phase in ((0, 4, 1), (4, 7, 2), (7, 8, 3)):
         for part in parts[first:last]:
             np.testing.assert_array_equal(part, parts[first])
-            counts = [part[np.asarray(data.silo) == silo].sum() for silo in range(3)]
+            counts = [part[owner == silo].sum() for silo in range(3)]
             assert counts == [size >> phase for size in SIZES.values()]
     assert np.max(parts[0] + parts[4] + parts[7]) == 1.0
 
@@ -157,7 +205,7 @@ def test_accelerated_runs_with_settings_of_their_own_go_side_by_side() -> None:
     variants: list[tuple[float, float, Average]] = [(0.5, 0.0, "weighted"), (1.0, 5.0, "last"), (2.0, 9.0, "tail")]
     specs = [
         MultiStage(
-            smoothness=beta, stages=(Stage(rounds=3, pace=pace), Stage(rounds=5, pace=2 * pace)), average=average
+            smoothness=beta, stages=(Restart(rounds=3, pace=pace), Restart(rounds=5, pace=2 * pace)), average=average
         )
         for beta, pace, average in variants
     ]
@@ -191,14 +239,12 @@ def test_runs_of_one_stream_see_the_same_noise() -> None:
 @pytest.mark.parametrize("sampling", ["fixed", "one-pass"])
 def test_batches_have_the_plan_s_size_in_every_silo(sampling: Any) -> None:
     plan = plan_for(Logistic(), sampling=sampling)
-    data = stacked(plan, silos_for(Logistic(), plan.data))
-    streams, _ = engine.from_plans([plan], [5], dtype=np.float64)
-    stream = engine.Streams(streams.seed[0], streams.batch[0])
+    silos = silos_for(Logistic(), plan.data)
+    owner = np.repeat(np.arange(3), list(SIZES.values()))
     used = np.zeros(sum(SIZES.values()))
-    for round in range(plan.rounds):
-        answered = jnp.full(3, round)
-        chosen = np.asarray(engine.draws(engine.Rules.of(plan), data, stream, answered, round).participation)
-        assert [chosen[np.asarray(data.silo) == i].sum() for i in range(3)] == [t.batch for t in plan.silos]
+    for step in range(plan.steps):
+        chosen = np.asarray(drawn(plan, silos, 5, [step] * 3, step).participation)
+        assert [chosen[owner == i].sum() for i in range(3)] == [terms.stages[0].batch for terms in plan.silos]
         used += chosen
     assert used.max() == 1.0 if sampling == "one-pass" else used.max() > 1.0
 

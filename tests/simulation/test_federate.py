@@ -16,7 +16,7 @@ from scipy.stats import chi2_contingency
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Huber, Logistic, Loss, Softmax, Squared
-from ringfence.simulation.datasets import load_mnist, project, public_projection
+from ringfence.research.datasets import load_mnist, project, public_projection
 from ringfence.simulation.federate import (
     Rows,
     Silos,

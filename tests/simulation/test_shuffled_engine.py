@@ -10,30 +10,33 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2, norm
 
-from ringfence.planning.charges import MIXED
-from ringfence.planning.mixing import Mixing
-from ringfence.planning.shuffling import shares_needed
-from ringfence.protocol.algorithms import Accelerated, MinibatchSGD, MultiStage, Stage
+from ringfence.accounting.channels.shuffler import MIXED
+from ringfence.accounting.shuffled_sums import shares_needed
+from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.protocol.algorithms import Accelerated, MinibatchSGD, MultiStage, Restart
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.losses import Logistic, Softmax
 from ringfence.protocol.messages import RoundRequest, SealedUpdate, unpack
-from ringfence.protocol.plan import Participation, Plan, SiloTerms, shuffle_sigma
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, StageTerms
 from ringfence.protocol.schedule import Task, task
-from ringfence.server import rounds, shuffled
-from ringfence.server.shuffled import Totals
-from ringfence.shuffle.local import LocalShuffler, local_shuffler
+from ringfence.server import rounds
+from ringfence.server.channels import Totals
+from ringfence.server.channels.shuffler import mean_of_totals
 from ringfence.silo import mechanism, randomness
+from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.mechanism import Draws
+from ringfence.silo.questions.gradient import clipped_mean
 from ringfence.silo.records import Records
 from ringfence.simulation import engine
+from ringfence.simulation.channels.shuffler import standard_binomial
+from ringfence.simulation.gradient import clip_of
 from ringfence.training import Silo, train
-from tests.simulation.replay import SIZES, arrays_of, plan_for, silos_for, stacked
+from tests.simulation.replay import SIZES, arrays_of, asking_everybody, drawn, plan_for, silos_for, stacked
 
-STAGES = MultiStage(smoothness=1.0, stages=(Stage(rounds=1, pace=0.0), Stage(rounds=2, pace=6.0)))
+STAGES = MultiStage(smoothness=1.0, stages=(Restart(rounds=1, pace=0.0), Restart(rounds=2, pace=6.0)))
 SEED = 3
 FALSE_ALARM = 1e-6
-
-_draws = jax.jit(engine.draws, static_argnums=0)
 
 
 @pytest.fixture(autouse=True)
@@ -50,32 +53,35 @@ def local() -> Iterator[LocalShuffler]:
         yield shuffler
 
 
+def channel_of(plan: Plan) -> ShufflerChannel:
+    """Return the channel of the plan's only stage."""
+    (stage,) = plan.stages
+    assert isinstance(stage.channel, ShufflerChannel)
+    return stage.channel
+
+
 def finely(plan: Plan) -> Plan:
     """Return the plan with so many levels and coins that roundings vanish beside the noise, and little privacy."""
-    assert plan.shuffle is not None
-    needed = shares_needed(parties=plan.shuffle.quorum, bits=8 * 5 * plan.shuffle.block, distance=MIXED)
-    finer = {"levels": 2**16, "coins": 2**30, "width": 5, "shares": needed}
-    shuffle = plan.shuffle.model_copy(update=finer)
+    (stage,), coarse = plan.stages, channel_of(plan)
+    needed = shares_needed(parties=coarse.quorum, bits=8 * 5 * coarse.block, distance=MIXED)
+    channel = coarse.model_copy(update={"levels": 2**16, "coins": 2**30, "width": 5, "shares": needed})
 
     def terms(own: SiloTerms) -> SiloTerms:
-        sigma = shuffle_sigma(shuffle, plan.clip, own.batch)
-        return own.model_copy(update={"sigma": sigma, "epsilon": 1e3, "alone_epsilon": 1e4})
+        (now,) = own.stages
+        guarantees = tuple(
+            guarantee.model_copy(update={"epsilon": epsilon})
+            for guarantee, epsilon in zip(own.guarantees, (1e3, 1e4), strict=True)
+        )
+        finer = StageTerms(batch=now.batch, sigma=channel.sigma(clip_of(stage), now.batch))
+        return own.model_copy(update={"stages": (finer,), "guarantees": guarantees})
 
-    made = plan.model_copy(update={"shuffle": shuffle, "silos": tuple(terms(own) for own in plan.silos)})
-    return Plan.model_validate(made.model_dump())
+    stages, silos = (stage.model_copy(update={"channel": channel}),), tuple(terms(own) for own in plan.silos)
+    return Plan.model_validate(plan.model_copy(update={"stages": stages, "silos": silos}).model_dump())
 
 
 def federation(plan: Plan, local: LocalShuffler, folder: Path) -> tuple[dict[str, Records], dict[str, Silo]]:
     records = silos_for(plan.loss, plan.data)
     return records, {name: Silo(own, folder / f"{name}.ledger", key=local.silos[name]) for name, own in records.items()}
-
-
-def drawn(plan: Plan, records: dict[str, Records], answered: Any, round: int) -> engine.Draws:
-    """Return what the engine draws in a round."""
-    streams, _ = engine.from_plans([plan], [SEED], dtype=np.float64)
-    stream = engine.Streams(streams.seed[0], streams.batch[0])
-    ours: engine.Draws = _draws(engine.Rules.of(plan), stacked(plan, records), stream, jnp.asarray(answered), round)
-    return ours
 
 
 def simulated(plan: Plan, records: dict[str, Records], seed: int = SEED) -> FloatArray:
@@ -95,18 +101,16 @@ class Replay:
 
     def round(self, round: int) -> dict[str, Draws]:
         """Return the draws of every silo that answers."""
-        shuffle = self.plan.shuffle
-        assert shuffle is not None
-        ours = drawn(self.plan, self.records, self.answered, round)
+        ours = drawn(self.plan, self.records, SEED, self.answered, round)
         there = np.flatnonzero(np.asarray(ours.available))
-        trials = shuffle.coins * sum(self.plan.silos[place].batch for place in there)
+        trials = channel_of(self.plan).coins * sum(self.plan.silos[place].stages[0].batch for place in there)
         heads = trials / 2 + np.asarray(ours.noise) * np.sqrt(trials) / 2
         np.testing.assert_allclose(heads, np.round(heads), atol=1e-3)  # whole numbers, but for float64
         parts = np.split(np.asarray(ours.participation), np.cumsum(list(SIZES.values()))[:-1])
         self.answered[there] += 1
-        half = np.full(self.plan.dimension, 0.5)
+        half, tossed = np.full(self.plan.dimension, 0.5), np.round(heads).astype(np.int64)
         return {
-            self.plan.silos[place].name: Draws(parts[place], np.round(heads) * (place == there[0]), half)
+            self.plan.silos[place].name: Draws(parts[place], Coins(tossed * (place == there[0]), half))
             for place in there
         }
 
@@ -123,7 +127,7 @@ class Replay:
 def test_engine_and_real_gates_give_the_same_weights_from_the_same_draws(
     changes: dict[str, Any], local: LocalShuffler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = finely(plan_for(Logistic(), rounds=3, shuffler=Mixing(local.keys), **changes))
+    plan = finely(plan_for(Logistic(), rounds=3, trust="shuffler", keys=local.keys, **changes))
     records, silos = federation(plan, local, tmp_path)
     replay = Replay(plan, records)
     draws_of = [replay.round(round) for round in range(plan.rounds)]
@@ -150,12 +154,12 @@ def test_where_some_silos_answer_the_mean_is_over_their_records_and_has_their_co
             sampling="one-pass",
             algorithm=Accelerated(smoothness=1.0),
             participation=Participation(silos=2),
-            shuffler=Mixing(local.keys),
+            trust="shuffler",
+            keys=local.keys,
         )
     )
     records = silos_for(plan.loss, plan.data)
-    replay, weights_asked, shuffle = Replay(plan, records), {}, plan.shuffle
-    assert shuffle is not None
+    replay, weights_asked, (stage,) = Replay(plan, records), {}, plan.stages
 
     def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Any]:
         weights_asked[request.round] = unpack(request.weights)
@@ -166,17 +170,16 @@ def test_where_some_silos_answer_the_mean_is_over_their_records_and_has_their_co
 
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals:
         answered = replay.answered.copy()
-        numbers = np.zeros(plan.numbers, dtype=np.int64)
+        numbers = np.zeros(channel_of(plan).numbers(plan, stage), dtype=np.int64)
         draws = replay.round(round)
         for place, own in enumerate(plan.silos):
             if own.name in draws:
                 work = task(plan, own, round, int(answered[place]))
                 held, weights = records[own.name], weights_asked[round]
-                numbers += mechanism.counts(plan, shuffle, work, weights, held, draws[own.name])
+                numbers += mechanism.release(plan, work, weights, held, draws[own.name])
         return Totals(2, numbers)
 
-    everybody = plan.model_copy(update={"participation": Participation()})
-    trained = rounds.run(everybody, ask, collect=collect)
+    trained = rounds.run(asking_everybody(plan), ask, collect=collect)
     np.testing.assert_allclose(trained.weights, simulated(plan, records), atol=1e-4)
 
 
@@ -187,7 +190,7 @@ def test_quantiles_of_a_normal_make_a_binomial(trials: int, off: float) -> None:
     low, high = np.full(trials, -12.0), np.full(trials, 12.0)
     for _ in range(60):
         middle = (low + high) / 2
-        found = np.asarray(engine.standard_binomial(jnp.asarray(middle), trials, jnp.asarray(1)))
+        found = np.asarray(standard_binomial(jnp.asarray(middle), trials, jnp.asarray(1)))
         above = trials / 2 + found * np.sqrt(trials) / 2 > heads + 0.5
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     assert np.abs(norm.cdf(low) - binom.cdf(heads, trials, 0.5)).max() < off
@@ -197,7 +200,7 @@ def test_in_single_precision_billions_of_coins_are_no_problem() -> None:
     """The mean and the variance of a million numbers, each at a false-alarm rate of 5e-7."""
     with jax.enable_x64(False):
         normal = jax.random.normal(jax.random.key(1), (1_000_000,), dtype=jnp.float32)
-        coins = np.asarray(engine.standard_binomial(normal, 1000, jnp.asarray(2**22)), dtype=np.float64)
+        coins = np.asarray(standard_binomial(normal, 1000, jnp.asarray(2**22)), dtype=np.float64)
     assert abs(coins.mean()) * 1000 < norm.isf(FALSE_ALARM / 4)
     low, high = chi2.ppf(FALSE_ALARM / 4, len(coins)), chi2.isf(FALSE_ALARM / 4, len(coins))
     assert low < np.sum(coins**2) < high
@@ -210,35 +213,34 @@ def test_gates_with_a_shuffler_and_the_engine_have_the_same_noise(local: LocalSh
     silo's at most a quarter of a level's square.
     """
     tiny = MinibatchSGD(step=1e-12)
-    plan = plan_for(Softmax(classes=3), rounds=40, algorithm=tiny, shuffler=Mixing(local.keys))
-    shuffle, (records, silos) = plan.shuffle, federation(plan, local, tmp_path)
-    assert shuffle is not None
-    assert shuffle.coins * sum(SIZES.values()) > 5_000
+    plan = plan_for(Softmax(classes=3), rounds=40, algorithm=tiny, trust="shuffler", keys=local.keys)
+    channel, clip, (records, silos) = channel_of(plan), clip_of(plan.stages[0]), federation(plan, local, tmp_path)
+    assert channel.coins * sum(SIZES.values()) > 5_000
     seen: list[FloatArray] = []
     real = local.collect(plan)
 
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
         totals = real(round, updates)
         assert totals is not None
-        seen.append(shuffled.mean_gradient(plan, shuffle, totals))
+        seen.append(mean_of_totals(channel, plan, 0, totals))
         return totals
 
     train(plan, silos, collect=collect)
     features, targets = (np.concatenate(parts) for parts in zip(*arrays_of(records), strict=True))
     pooled = Records(plan.data, features, targets)
-    exact = mechanism.clipped_mean(
+    exact = clipped_mean(
         plan.loss,
-        plan.clip,
+        clip,
         weights=np.zeros((4, 3)),
         features=features,
         norms=pooled.norms,
         targets=targets,
         shares=np.full(len(targets), 1 / len(targets)),
     ).reshape(-1)
-    simulated_noise = [np.asarray(drawn(plan, records, [0] * 3, round).noise) for round in range(plan.rounds)]
-    sigma = plan.clip / shuffle.levels * np.sqrt(shuffle.coins / len(targets))
+    simulated_noise = [np.asarray(drawn(plan, records, SEED, [0] * 3, round).noise) for round in range(plan.steps)]
+    sigma = clip / channel.levels * np.sqrt(channel.coins / len(targets))
     for noise, extra in ((np.array(seen) - exact) / sigma, len(SIZES)), (np.array(simulated_noise), 0):
         low, high = chi2.ppf(FALSE_ALARM / 8, noise.size), chi2.isf(FALSE_ALARM / 8, noise.size)
-        most = 1 + extra / (shuffle.coins * len(targets))
+        most = 1 + extra / (channel.coins * len(targets))
         assert low < np.sum(noise**2) < high * most
         assert abs(noise.mean()) * np.sqrt(noise.size / most) < norm.isf(FALSE_ALARM / 8)

@@ -29,7 +29,8 @@ from ringfence.errors import SweepError
 from ringfence.simulation import sweep as module
 from ringfence.simulation.cells import Cell, Row, Value, cells
 from ringfence.simulation.sweep import sweep
-from ringfence.simulation.table import Log, read_rows, read_table, summarise, write_csv
+from ringfence.simulation.table import _KIND, Finished, Log, read_rows, read_table, summarise, write_csv
+from ringfence.storage.lines import Lines
 
 ROOT = Path(__file__).parents[2]
 GRID: dict[str, Sequence[Value]] = {"epsilon": [0.5, 1, math.inf], "loss": ["logistic", "hinge"], "private": [True]}
@@ -421,11 +422,10 @@ def test_what_cannot_be_asked_for_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
 def test_a_full_disk_is_said_plainly() -> None:
-    with open("/dev/full", "ab", buffering=0) as file:
-        log = Log.__new__(Log)
-        log._file, log._out = file, Path("/dev/full")
-        with pytest.raises(SweepError, match="No space left"):
-            log._write(b"row\n")
+    log = Log.__new__(Log)
+    log.names = None
+    with Lines(Path("/dev/full"), _KIND) as log._lines, pytest.raises(SweepError, match="No space left"):
+        log.append(Finished(frozenset(), b"row\n", 1))
 
 
 # Workers

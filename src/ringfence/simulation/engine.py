@@ -1,40 +1,46 @@
 """The compiled simulator: many private runs side by side, as two matrix products a round.
 
 Every algorithm here asks every silo about the same weights, so the silos' clipped means, weighted and added
-by the server, are one sum over all records, and their independent Gaussian noises are one Gaussian vector.
+by the server, are one sum over all records, and their independent noises are one vector (`simulation.channels`).
 A round of S configurations is therefore two products of the (records × features) matrix with S columns,
 whatever the number of silos and however unequal they are. The sum is the silo's own `clipped_mean` and the
 step the server's own `step`; a test runs a plan through both and through the plain loop with equal draws.
-
-Through a shuffler the silos' coins are one binomial number per coordinate. Their roundings are left out: of the
-variance they are one part in K·b at most, for silos of K records with b coins each.
 
 Nothing here is private: a simulator holds all records and draws seeded noise. It shows what a plan will do.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.errors import TrainingError
-from ringfence.planning.correlation import inverse_coefficients
-from ringfence.protocol.algorithms import Localized
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.plan import Participation, Plan, Sampling
-from ringfence.server import survey
-from ringfence.server.algorithms import ALGORITHMS, Algorithm, algorithm_of
-from ringfence.silo.mechanism import clipped_mean, curvature
+from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms import ALGORITHMS, Algorithm
+from ringfence.server.learned import Learned
+from ringfence.simulation.gradient import LinearLoss, clip_of, clipped_sum
+from ringfence.simulation.rules import Rules, SimulatedRound, SimulatedStage
+from ringfence.simulation.sampling import participation
 
-EVERYBODY = Participation()
-
-BLOCK = 1024
-"""Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
+__all__ = [
+    "Configurations",
+    "Federation",
+    "Rules",
+    "SimulatedDraws",
+    "SimulatedRound",
+    "SimulatedStage",
+    "Streams",
+    "draws",
+    "evaluate",
+    "federation",
+    "from_plans",
+    "simulate",
+]
 
 
 class Federation(NamedTuple):
@@ -49,7 +55,7 @@ class Federation(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """U streams of randomness, one row each: its seed, and the batch of every silo."""
+    """U streams of randomness, one row each: its seed, and the batch of every training stage and silo."""
 
     seed: Any
     batch: Any
@@ -58,7 +64,8 @@ class Streams(NamedTuple):
 class Configurations(NamedTuple):
     """S runs, one row each. Runs of one stream see the same draws, as runs to be compared should.
 
-    `sigma` has one column per silo; a run without noise has sigma 0, one without clipping an infinite clip.
+    `clip` has an entry for every training stage, `sigma` for every training stage and silo; a run without noise has
+    sigma 0, one without clipping an infinite clip.
     """
 
     settings: Any
@@ -67,76 +74,17 @@ class Configurations(NamedTuple):
     stream: Any
 
 
-class Draws(NamedTuple):
+class SimulatedDraws(NamedTuple):
     """A round's randomness: which silos answer, which records take part, and the noise of their average.
 
-    `noise` has variance 1 and is normal, or binomial through a shuffler: the engine scales it to what the answering
-    silos' noises add up to. `batch` is every silo's divisor in this round, and `loudness` its noise in units of its
-    sigma.
+    `noise` has variance 1: the engine scales it to what the answering silos' noises add up to. `batch` is every silo's
+    divisor in this round.
     """
 
     available: Any
     participation: Any
     noise: Any
     batch: Any
-    loudness: Any
-
-
-class LinearLoss(Protocol):
-    """What the engine needs of a loss: one of `protocol.losses`, or a `CustomLoss`."""
-
-    @property
-    def outputs(self) -> int:
-        """Columns of the weight matrix."""
-
-    def values(self, scores: Any, targets: Any) -> Any:
-        """Return the loss of every record."""
-
-    def residuals(self, scores: Any, targets: Any) -> Any:
-        """Return its derivative in the scores."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What all runs of one compiled program share; `coins` is how many each record brings to a shuffler, if any."""
-
-    loss: LinearLoss
-    domain: Domain
-    rounds: int
-    sampling: Sampling = "full"
-    participation: Participation = EVERYBODY
-    algorithm: str = "minibatch-sgd"
-    phases: Localized | None = None
-    correlation: float = 0.0
-    coins: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.correlation and self.participation != EVERYBODY:
-            raise TrainingError(
-                "The simulator adds all silos' noise up at once, which with correlated noise it can do only if every "
-                "silo answers every round: leave the participation out."
-            )
-
-    @classmethod
-    def of(cls, plan: Plan) -> Self:
-        """Return the rules of a plan."""
-        spec = plan.algorithm
-        return cls(
-            plan.loss,
-            plan.domain,
-            plan.rounds,
-            plan.sampling,
-            plan.participation,
-            spec.name,
-            spec if isinstance(spec, Localized) else None,
-            plan.correlation,
-            None if plan.shuffle is None else plan.shuffle.coins,
-        )
-
-    @property
-    def same_records_always(self) -> bool:
-        """Whether every record of every silo takes part in every round."""
-        return self.sampling == "full" and self.participation == EVERYBODY
 
 
 def federation(
@@ -161,35 +109,26 @@ def from_plans(
     seeds: Sequence[int],
     dtype: Any = np.float32,
     *,
-    smoothness: Sequence[float | None] | None = None,
+    learned: Sequence[Learned] | None = None,
 ) -> tuple[Streams, Configurations]:
     """Read what may differ between runs from plans that agree in all else; each plan has a stream of its own.
 
-    `smoothness` is what each plan's survey found, if it has one (`surveyed_smoothness`).
+    `learned` is what the server knows of each when training begins (`simulation.preliminary`); without it, nothing.
     """
-    found = [None] * len(plans) if smoothness is None else smoothness
-    rows = [algorithm_of(plan).settings(plan, beta) for plan, beta in zip(plans, found, strict=True)]
+    known = [Learned.nothing(plan) for plan in plans] if learned is None else learned
+    rows = [own.settings for own in known]
+    terms = [[[own.stages[number] for own in plan.silos] for number in plan.training_numbers] for plan in plans]
     streams = Streams(
         jnp.asarray(np.array(seeds, dtype=np.uint32)),
-        jnp.asarray(np.array([[terms.batch for terms in plan.silos] for plan in plans])),
+        jnp.asarray(np.array([[[own.batch for own in silos] for silos in stages] for stages in terms])),
     )
     runs = Configurations(
         type(rows[0])(*(_column(dtype, values) for values in zip(*rows, strict=True))),
-        _array(dtype, [plan.clip for plan in plans]),
-        _array(dtype, [[terms.sigma for terms in plan.silos] for plan in plans]),
+        _array(dtype, [[clip_of(stage) for stage in plan.training_stages] for plan in plans]),
+        _array(dtype, [[[own.sigma for own in silos] for silos in stages] for stages in terms]),
         jnp.arange(len(plans)),
     )
     return streams, runs
-
-
-def surveyed_smoothness(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray]], seed: int) -> float | None:
-    """Simulate the plan's survey, in which every silo answers, and return the β that the server makes of it."""
-    if plan.survey is None or plan.survey.statistic != "curvature":
-        return None
-    noise = np.random.default_rng(seed).standard_normal(len(silos))
-    answers = [curvature(features) for features, _ in silos] + noise * [t.survey_sigma for t in plan.silos]
-    mean = np.array([np.sum([terms.weight * answer for terms, answer in zip(plan.silos, answers, strict=True)])])
-    return survey.smoothness(plan, survey.findings(plan, mean, [terms.name for terms in plan.silos]))
 
 
 @partial(jax.jit, static_argnames=("rules",))
@@ -198,65 +137,63 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
     algorithm = ALGORITHMS[rules.algorithm]
     width, outputs = data.features.shape[1], rules.loss.outputs
     start: Any = jnp.zeros((len(runs.stream), width * outputs), dtype=data.features.dtype)
-    draw = jax.vmap(partial(draws, rules, data), (0, 0, None))
     ask = jax.vmap(algorithm.query, (0, 0, None))
     advance = jax.vmap(partial(_advance, algorithm, rules.domain), (0, 0, 0, 0, None))
 
-    def one_round(carry: tuple[Any, Any, Any], round: Any) -> tuple[tuple[Any, Any, Any], None]:
-        state, answered, past = carry
-        drawn = draw(streams, answered, round)
-        rates = _rates(rules, data, drawn)
-        asked = ask(runs.settings, state, round)
-        weights: Any = jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1)
-        shares = _shares(rules, data, drawn, rates, runs.stream)
-        mean = _clipped_sum(rules.loss, runs.clip, weights, data, shares)
-        scale = jnp.sqrt(jnp.sum(((rates * drawn.loudness)[runs.stream] * runs.sigma) ** 2, axis=1))
-        noise, past = _correlate(rules, drawn.noise, past, round)
+    def one_round(
+        kind: SimulatedStage, carry: tuple[Any, Any, Any], place: SimulatedRound
+    ) -> tuple[tuple[Any, Any, Any], None]:
+        state, answered, memory = carry
+        answered = jnp.where(place.round == 0, 0, answered)
+        drawn = jax.vmap(partial(draws, rules, kind, data), (0, 0, None))(streams, answered, place)
+        rates = kind.noise.rates(data.weights, drawn.available, drawn.batch)
+        asked = ask(runs.settings, state, place.step)
+        mean = clipped_sum(
+            rules.loss,
+            runs.clip[:, place.stage],
+            jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1),
+            features=data.features,
+            norms=data.norms,
+            targets=data.targets,
+            shares=_shares(kind, data, drawn, rates, runs.stream),
+        )
+        scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma[:, place.stage]) ** 2, axis=1))
+        noise, memory = kind.noise.remember(drawn.noise, memory, place.round)
         gradient = jnp.moveaxis(mean, 1, 0).reshape(start.shape) + scale[:, None] * noise[runs.stream]
         somebody = jnp.any(drawn.available, axis=1)[runs.stream]
-        return (advance(runs.settings, state, gradient, somebody, round), answered + drawn.available, past), None
+        return (advance(runs.settings, state, gradient, somebody, place.step), answered + drawn.available, memory), None
 
-    rows = rules.rounds if rules.correlation else 0
-    past = jnp.zeros((len(streams.seed), rows, start.shape[1]), dtype=start.dtype)
-    begin = (jax.vmap(algorithm.init)(start), jnp.zeros(streams.batch.shape, dtype=jnp.int32), past)
-    (state, _, _), _ = jax.lax.scan(one_round, begin, jnp.arange(rules.rounds))
+    state = jax.vmap(algorithm.init)(start)
+    for _, alike in groupby(rules.places, key=lambda place: rules.stages[place.stage].kind):
+        places = list(alike)
+        kind = rules.stages[places[0].stage]
+        rounds = 1 + max(place.round for place in places)
+        memory = kind.noise.memory(len(streams.seed), start.shape[1], rounds, start.dtype)
+        answered = jnp.zeros((len(streams.seed), len(data.sizes)), dtype=jnp.int32)
+        numbers = SimulatedRound(*(jnp.asarray(column) for column in zip(*places, strict=True)))
+        (state, _, _), _ = jax.lax.scan(partial(one_round, kind), (state, answered, memory), numbers)
     return jax.vmap(algorithm.output)(runs.settings, state)
 
 
-def draws(rules: Rules, data: Federation, stream: Streams, answered: Any, round: Any) -> Draws:
-    """Draw a round of one stream. `answered` counts each silo's earlier answers, which one-pass batches go by."""
+def draws(
+    rules: Rules, kind: SimulatedStage, data: Federation, stream: Streams, answered: Any, place: SimulatedRound
+) -> SimulatedDraws:
+    """Draw a round of one stream, in a stage of that kind; `answered` counts each silo's earlier answers in it."""
     run = jax.random.key(stream.seed)
-    silo_key, record_key, noise_key = jax.random.split(jax.random.fold_in(run, round), 3)
-    silos, asked, probability = len(data.sizes), rules.participation.silos, rules.participation.probability
+    silo_key, record_key, noise_key = jax.random.split(jax.random.fold_in(run, place.step), 3)
+    silos, asked, probability = len(data.sizes), kind.participation.silos, kind.participation.probability
     available = jnp.ones(silos, dtype=bool)
     if asked is not None:
         available = jax.random.permutation(silo_key, silos) < asked
     elif probability is not None:
         available = jax.random.uniform(silo_key, (silos,)) < probability
-    # A partition is drawn once for the whole run.
-    record_key = run if rules.sampling in ("one-pass", "phased") else record_key
-    begin, batch, loudness = _task(rules, data, stream.batch, answered, round)
-    participation = _participation(rules.sampling, record_key, data, begin, batch)
-    noise = jax.random.normal(noise_key, (data.features.shape[1] * rules.loss.outputs,), dtype=data.features.dtype)
-    if rules.coins is not None:
-        noise = standard_binomial(noise, rules.coins, jnp.sum(available * batch))
-    return Draws(available, participation, noise, batch, loudness)
-
-
-def standard_binomial(normal: Any, coins: int, records: Any) -> Any:
-    """Turn standard normal numbers into Bin(T, 1/2), T = coins·records, minus its mean, over its deviation √T/2.
-
-    By quantiles: P(Bin ≤ k) = Φ(z) for k + 1/2 = T/2 + (√T/2)(z + (z − z³)/(12T)), up to order 1/T² (Cornish and
-    Fisher, with the correction for whole numbers), so rounding the right side gives k. A test compares it with the
-    exact distribution. JAX's own sampler is no use here: in single precision, and from ten million trials on, its
-    numbers have the wrong variance.
-    """
-    trials = coins * records.astype(normal.dtype)
-    deviation = jnp.sqrt(trials) / 2
-    quantile = deviation * (normal + (normal - normal**3) / (12 * trials))
-    half = (coins * records) % 2 / 2  # whole numbers of heads are so far from T/2, up to whole numbers
-    most = trials / 2
-    return jnp.clip(jnp.round(quantile - half) + half, -most, most) / deviation
+    batch, dtype = stream.batch[place.stage], data.features.dtype
+    begin = _begins(rules, data, stream.batch, answered)[place.stage]
+    chosen = participation(
+        kind.sampling, run, record_key, silo=data.silo, sizes=data.sizes, begin=begin, batch=batch, dtype=dtype
+    )
+    noise = kind.noise.draw(noise_key, data.features.shape[1] * rules.loss.outputs, available, batch, dtype)
+    return SimulatedDraws(available, chosen, noise, batch)
 
 
 @partial(jax.jit, static_argnames=("loss",))
@@ -285,89 +222,18 @@ def _column(dtype: Any, values: Sequence[Any]) -> Any:
     return jnp.asarray(stacked, dtype=None if np.issubdtype(stacked.dtype, np.integer) else dtype)
 
 
-def _task(rules: Rules, data: Federation, batch: Any, answered: Any, round: Any) -> tuple[Any, Any, Any]:
-    """Return, per silo, where its part of the partition begins, how many records it takes, and how loud its noise is.
-
-    The compiled form of `protocol.schedule.task`.
-    """
-    quiet = jnp.ones(len(data.sizes), dtype=data.features.dtype)
-    if rules.phases is None:
-        return (answered * batch if rules.sampling == "one-pass" else jnp.zeros_like(batch)), batch, quiet
-    rounds = np.array([phase.rounds for phase in rules.phases.phases])
-    sizes = jnp.stack([data.sizes >> (phase + 1) for phase in range(len(rounds))])
-    now = jnp.asarray(np.repeat(np.arange(len(rounds)), rounds))[round]
-    loudness = jnp.sqrt(jnp.asarray(rounds / rounds[0], dtype=quiet.dtype))[now] * sizes[0] / sizes[now]
-    return (jnp.cumsum(sizes, axis=0) - sizes)[now], sizes[now], loudness.astype(quiet.dtype)
+def _begins(rules: Rules, data: Federation, batch: Any, answered: Any) -> Any:
+    """Return, per stage and silo, where the next answer's part of the silo's partition begins; 0 if it has none."""
+    parts = [
+        stage.sampling.part(records=data.sizes, batch=batch[number], answered=answered)
+        for number, stage in enumerate(rules.stages)
+    ]
+    return jnp.stack([jnp.broadcast_to(0 if part is None else part.first, data.sizes.shape) for part in parts])
 
 
-def _correlate(rules: Rules, fresh: Any, past: Any, round: Any) -> tuple[Any, Any]:
-    """Return the round's noise, with correlation Σ_j d_{r−j}·Z_j of all rounds so far, and the past with it."""
-    if not rules.correlation:
-        return fresh, past
-    past = past.at[:, round].set(fresh)
-    inverse = jnp.asarray(inverse_coefficients(rules.correlation, rules.rounds), dtype=fresh.dtype)
-    lag = round - jnp.arange(rules.rounds)
-    return jnp.tensordot(past, jnp.where(lag >= 0, inverse[lag], 0.0), axes=[[1], [0]]), past
-
-
-def _participation(sampling: Sampling, key: Any, data: Federation, begin: Any, batch: Any) -> Any:
-    """Return 1 for every record that takes part."""
-    records = len(data.targets)
-    if sampling == "full":
-        return jnp.ones(records, dtype=data.features.dtype)
-    wanted = batch[data.silo]
-    if sampling == "poisson":
-        return (jax.random.uniform(key, (records,)) < wanted / data.sizes[data.silo]).astype(data.features.dtype)
-    # A record's key: its silo, then luck. Sorted, every silo's records stand in random order, and who comes
-    # before a place is who has a smaller key. (Two equal keys would share a place: about one case in 2²⁷/n.)
-    silos = len(data.sizes)
-    luck = jax.random.bits(key, (records,), dtype=jnp.uint32) >> (silos - 1).bit_length()
-    keys = (data.silo.astype(jnp.uint32) << (32 - (silos - 1).bit_length())) | luck
-    ordered, first = jnp.sort(keys), jnp.cumsum(data.sizes) - data.sizes
-    end = jnp.minimum(begin + batch, data.sizes)
-    before, last = ordered[first + jnp.maximum(begin, 1) - 1], ordered[first + end - 1]
-    chosen = ((begin == 0)[data.silo] | (keys > before[data.silo])) & (keys <= last[data.silo])
-    return chosen.astype(data.features.dtype)
-
-
-def _clipped_sum(loss: LinearLoss, clip: Any, weights: Any, data: Federation, shares: Any) -> Any:
-    """Return the silo's clipped mean over all records; for a single run, added up from blocks of them.
-
-    XLA is slow at a product of one tall matrix with one column, and fast at many short ones.
-    """
-
-    def add_up(features: Any, norms: Any, targets: Any, shares: Any) -> Any:
-        return clipped_mean(loss, clip, weights=weights, features=features, norms=norms, targets=targets, shares=shares)
-
-    if weights.shape[1] > 1:
-        return add_up(data.features, data.norms, data.targets, shares)
-    records = len(data.targets)
-    empty = -records % BLOCK  # rows whose share is 0
-
-    def blocks(values: Any) -> Any:
-        padded = jnp.pad(values, [(0, empty), *[(0, 0)] * (values.ndim - 1)])
-        return padded.reshape(-1, BLOCK, *values.shape[1:])
-
-    parts = jax.vmap(add_up)(*map(blocks, (data.features, data.norms, data.targets, shares)))
-    return jnp.sum(parts, axis=0)
-
-
-def _rates(rules: Rules, data: Federation, drawn: Draws) -> Any:
-    """Return what the server multiplies each silo's update by: N/M times its weight, or 0 if it is not there.
-
-    Through a shuffler it sees but a total, and divides it by the number of records in it.
-    """
-    if rules.coins is not None:
-        mixed = (drawn.available * drawn.batch).astype(data.weights.dtype)
-        return mixed / jnp.sum(mixed, axis=1, keepdims=True)
-    silos = len(data.sizes)
-    answering = jnp.maximum(jnp.sum(drawn.available, axis=1, keepdims=True), 1)
-    return drawn.available * data.weights * (silos / answering)
-
-
-def _shares(rules: Rules, data: Federation, drawn: Draws, rates: Any, stream: Any) -> Any:
+def _shares(kind: SimulatedStage, data: Federation, drawn: SimulatedDraws, rates: Any, stream: Any) -> Any:
     """Return what each record's gradient counts in the server's average, per run where runs differ in it."""
-    if rules.same_records_always:
+    if kind.has_same_records_always:
         return (data.weights / data.sizes)[data.silo]
     shares = drawn.participation * (rates / drawn.batch)[:, data.silo]
     return shares[stream].T.astype(data.features.dtype)

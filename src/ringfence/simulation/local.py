@@ -14,17 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ringfence.planning import calibrate
+from ringfence.accounting import calibrate
 from ringfence.protocol.arrays import FloatArray
-from ringfence.simulation.engine import (
-    Configurations,
-    Federation,
-    LinearLoss,
-    Rules,
-    Streams,
-    federation,
-    simulate,
-)
+from ringfence.simulation.engine import Configurations, Federation, Rules, Streams, federation, simulate
+from ringfence.simulation.gradient import LinearLoss
 
 
 class LocalRuns(NamedTuple):
@@ -105,8 +98,8 @@ def one_shot(
                 rules,
                 federation([silo], dtype=dtype),
                 # Silos draw independently: each has seeds of its own.
-                Streams(streams.seed + np.uint32(7919 * place), streams.batch[:, alone]),
-                runs._replace(sigma=runs.sigma[:, alone]),
+                Streams(streams.seed + np.uint32(7919 * place), streams.batch[..., alone]),
+                runs._replace(sigma=runs.sigma[..., alone]),
             )
         )
     return jnp.tensordot(jnp.asarray(sizes / sizes.sum(), dtype=dtype), jnp.stack(models), axes=1)

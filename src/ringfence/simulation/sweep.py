@@ -34,7 +34,7 @@ import joblib  # type: ignore[import-untyped]
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Cells, Row, describe, plain_value, quoted
-from ringfence.simulation.table import Finished, Header, Log, to_line
+from ringfence.simulation.table import Finished, Log, SweepHeader, to_line
 
 MOST_WAITING_BLOCKS = 1024
 """How many incomplete blocks' worth of cells may wait for others of their group before a short block runs."""
@@ -80,7 +80,7 @@ def sweep(
     first = next(stream, None)
     if first is None:
         raise SweepError("There are no cells to run: give the sweep at least one.")
-    header = Header(_name(task) if label is None else label, tuple(sorted(first.keys() - {TRIAL})))
+    header = SweepHeader(_name(task) if label is None else label, tuple(sorted(first.keys() - {TRIAL})))
     group_of = group if callable(group) else _agreement(group, first)
     with Log.resumed(Path(out), header) as log:
         # The cells of a grid are different by construction: only others need remembering.

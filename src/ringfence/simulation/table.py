@@ -1,15 +1,12 @@
 """A sweep's file, and the tidy table in it: one row per cell, in the order in which they finished."""
 
 import csv
-import fcntl
 import itertools
 import json
-import os
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,13 +14,17 @@ import numpy as np
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Row, Value, quoted
+from ringfence.storage.kind import Kind
+from ringfence.storage.lines import Lines
 
 FORMAT = 1
+
+_KIND = Kind("sweep", SweepError)
 
 
 def read_rows(out: Path) -> Iterator[Row]:
     """Stream a sweep's rows, also while it runs: parameters, trial, results; a half-written last row is left out."""
-    parameters = Header.read(out).parameters
+    parameters = SweepHeader.read(out).parameters
     names = {*parameters, TRIAL}
     for number, line in enumerate(_complete_lines(out), start=1):
         if number == 1:
@@ -40,7 +41,7 @@ def read_rows(out: Path) -> Iterator[Row]:
 
 def read_table(out: Path) -> dict[str, list[Value]]:
     """Return a sweep's columns, one entry per finished cell in each: what a data frame is made from."""
-    table: dict[str, list[Value]] = {name: [] for name in (*Header.read(out).parameters, TRIAL)}
+    table: dict[str, list[Value]] = {name: [] for name in (*SweepHeader.read(out).parameters, TRIAL)}
     for row in read_rows(out):
         for name, value in row.items():
             table.setdefault(name, []).append(value)
@@ -52,7 +53,7 @@ def write_csv(out: Path, csv_path: Path) -> Path:
     rows = read_rows(out)
     first = next(rows, None)
     with csv_path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, first or (*Header.read(out).parameters, TRIAL))
+        writer = csv.DictWriter(file, first or (*SweepHeader.read(out).parameters, TRIAL))
         writer.writeheader()
         writer.writerows(rows if first is None else itertools.chain([first], rows))
     return csv_path
@@ -92,7 +93,7 @@ class Finished(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Header:
+class SweepHeader:
     """What a file's first line says, and a resumed sweep must agree with."""
 
     label: str
@@ -103,16 +104,16 @@ class Header:
         return to_line({"ringfence_sweep": FORMAT, "label": self.label, "parameters": self.parameters})
 
     @staticmethod
-    def read(out: Path) -> "Header":
+    def read(out: Path) -> "SweepHeader":
         """Read a file's first line."""
         content = _parse(next(_complete_lines(out), b""))
         if "ringfence_sweep" not in content:
             raise SweepError(f"{out} is not a sweep's file: choose another one.")
         if content["ringfence_sweep"] != FORMAT:
             raise SweepError(f"{out} was written by another version of Ringfence: read it with that, or sweep anew.")
-        return Header(content["label"], tuple(content["parameters"]))
+        return SweepHeader(content["label"], tuple(content["parameters"]))
 
-    def require(self, asked: "Header", out: Path) -> None:
+    def require(self, asked: "SweepHeader", out: Path) -> None:
         """Refuse to go on with a file of another sweep."""
         advice = "choose another file, or delete this one to start anew"
         if self.label != asked.label:
@@ -126,34 +127,23 @@ class Header:
 class Log:
     """A sweep's file, locked for this process and open at its end; `finished` are the ids of its cells."""
 
-    def __init__(self, file: FileIO, out: Path, header: Header) -> None:
-        self._file, self._out, self.header = file, out, header
+    def __init__(self, lines: Lines, header: SweepHeader) -> None:
+        self._lines, self._out, self.header = lines, lines.path, header
         self.written = self.skipped = 0
         self._repair()
         self.finished: set[str] = set()
         self.names: frozenset[str] | None = None
-        for row in read_rows(out):
+        for row in read_rows(self._out):
             cell = Cell({name: row[name] for name in header.parameters}, int(row[TRIAL]))
             self.finished.add(cell.id)
             self.names = self.names or frozenset(row.keys() - cell.keys())
 
     @staticmethod
     @contextmanager
-    def resumed(out: Path, header: Header) -> Iterator["Log"]:
+    def resumed(out: Path, header: SweepHeader) -> Iterator["Log"]:
         """Lock the file, or start it. The operating system holds the lock: it ends with the process in any case."""
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            file = FileIO(out, "a+")
-        except OSError as error:
-            raise SweepError(f"{out} cannot be opened ({error.strerror}): choose another file.") from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise SweepError(
-                    f"Another process is writing to {out}: wait for it, end it, or choose another file."
-                ) from None
-            yield Log(file, out, header)
+        with Lines(out, _KIND) as lines:
+            yield Log(lines, header)
 
     @property
     def done(self) -> int:
@@ -168,32 +158,19 @@ class Log:
                 "choose another file, or delete this one to start anew."
             )
         self.names = result.names
-        self._write(result.lines)
+        self._lines.append(result.lines)
         self.written += result.cells
 
     def _repair(self) -> None:
         """Cut off a half-written last line, and write the first line if there is none."""
         complete = sum(map(len, _complete_lines(self._out)))
         if complete:
-            Header.read(self._out).require(self.header, self._out)
-            self._file.truncate(complete)
-            return
-        with self._out.open("rb") as file:
-            if not self.header.line().startswith(file.read()):  # somebody's own file of one line must survive
-                raise SweepError(f"{self._out} is not a sweep's file: choose another one.")
-        self._file.truncate(0)
-        self._write(self.header.line())
-
-    def _write(self, lines: bytes) -> None:
-        rest = memoryview(lines)
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise SweepError(
-                f"{self._out} could not be written ({error}): make room and run the sweep again."
-            ) from error
+            SweepHeader.read(self._out).require(self.header, self._out)
+        else:
+            with self._out.open("rb") as file:
+                if not self.header.line().startswith(file.read()):  # somebody's own file of one line must survive
+                    raise SweepError(f"{self._out} is not a sweep's file: choose another one.")
+        self._lines.recover(complete, self.header.line())
 
 
 def _complete_lines(out: Path) -> Iterator[bytes]:

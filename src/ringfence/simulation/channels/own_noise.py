@@ -1,0 +1,57 @@
+"""The silos' own noises: independent Gaussian vectors, weighted and added up, are one Gaussian vector."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ringfence.accounting.correlation import inverse_coefficients
+from ringfence.errors import TrainingError
+from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol.plan import EVERYBODY, Participation
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    """Noise that is independent in every round or, with a correlation, cancels in part over the rounds of a stage."""
+
+    correlation: float = 0.0
+
+    def check(self, participation: Participation) -> None:
+        """Refuse correlated noise of silos with pasts of their own."""
+        if self.correlation and participation != EVERYBODY:
+            raise TrainingError(
+                "The simulator adds all silos' noise up at once, which with correlated noise it can do only if every "
+                "silo answers every round: leave the participation out."
+            )
+
+    def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
+        """Draw standard normal numbers."""
+        del available, batch
+        return jax.random.normal(key, (length,), dtype=dtype)
+
+    def memory(self, streams: int, length: int, rounds: int, dtype: Any) -> Any:
+        """Return room for what is drawn in all rounds, if noise is correlated."""
+        return jnp.zeros((streams, rounds if self.correlation else 0, length), dtype=dtype)
+
+    def remember(self, fresh: Any, memory: Any, round: Any) -> tuple[Any, Any]:
+        """Return Σ_j d_{r−j}·Z_j of all rounds so far, if noise is correlated; else what was drawn."""
+        if not self.correlation:
+            return fresh, memory
+        memory = memory.at[:, round].set(fresh)
+        rounds = memory.shape[1]
+        inverse = jnp.asarray(inverse_coefficients(self.correlation, rounds), dtype=fresh.dtype)
+        lag = round - jnp.arange(rounds)
+        return jnp.tensordot(memory, jnp.where(lag >= 0, inverse[lag], 0.0), axes=[[1], [0]]), memory
+
+    def rates(self, weights: Any, available: Any, batch: Any) -> Any:
+        """Return N/M times the silo's weight, where M of N silos answer."""
+        del batch
+        answering = jnp.maximum(jnp.sum(available, axis=1, keepdims=True), 1)
+        return available * weights * (len(weights) / answering)
+
+
+def noise(channel: OwnNoise) -> GaussianNoise:
+    """Return the channel's noise."""
+    return GaussianNoise(channel.correlation)
