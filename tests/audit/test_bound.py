@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
+from ringfence.accounting.events import DisjointBatchRelease, Event, FixedSizeRelease, GaussianRelease, PoissonRelease
+from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean, success_bound
-from ringfence.planning.events import (
-    DisjointBatchRelease,
-    Event,
-    FixedSizeRelease,
-    GaussianRelease,
-    PoissonRelease,
-)
-from ringfence.planning.profiles import gaussian_epsilon
 
 DELTA = 1e-5
 CLAIMS = [

@@ -1,7 +1,9 @@
 """Every mechanism is attacked through the real gate: honest silos pass, and every sabotage is found out.
 
-An honest audit fails here by chance with probability 2e-6 at most. Whoever changes the noise of any mechanism, its
-sampling or its sensitivity makes one of the first tests fail.
+No test fails by chance with a probability above 1e-6. An honest audit has two ways to, the guesses and the squares, and
+each is allowed half of that. That a sabotage is not found out is at most as probable as `power.miss_rate` computes,
+from exact distributions, and `found_out` checks that this is 1e-6 at most. Whoever changes the noise of any mechanism,
+its sampling or its sensitivity makes one of the first tests fail.
 """
 
 from dataclasses import replace
@@ -9,68 +11,87 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
+from ringfence.accounting import shuffled_sums
+from ringfence.accounting.calibrate import gaussian_shift
+from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.audit import game
-from ringfence.audit.game import Report, audit, default_rounds, default_runs, play
+from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs, play
 from ringfence.audit.mechanisms import MECHANISMS, Question
-from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
+from ringfence.audit.sabotage import SABOTAGES, sabotaged
 from ringfence.errors import AccountingError, PlanError
-from ringfence.planning import charges, events, shuffling
-from ringfence.silo import gate, mechanism, randomness
+from ringfence.silo import gate, randomness, sampling
+from ringfence.silo.questions import gradient
+from tests.audit.power import MOST, guesses_missed, miss_rate
 
 SMALL = Question(10.0, 1e-5, 32, 2)
-RUNS = 60
+NOISY = replace(SMALL, epsilon=1.0)
+"""So much noise that little else is in the squares."""
 
 
-def small_audit(name: str, sabotage: str = NONE) -> Report:
-    """A survey has one canary, and so one number, in every run: it needs more of them, and noise that prevails."""
-    if MECHANISMS[name].canaries(SMALL) == 1:
-        return audit(name, replace(SMALL, epsilon=1.0), runs=200, sabotage=sabotage)
-    return audit(name, SMALL, runs=6 if MECHANISMS[name].runs else 40, sabotage=sabotage)
+def found_out(name: str, question: Question, sabotage: str, runs: int) -> AuditReport:
+    """Audit a broken silo, with runs enough that it is missed with probability 1e-6 at most."""
+    assert miss_rate(name, question, sabotage, runs) <= MOST
+    return audit(name, question, runs=runs, sabotage=sabotage)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_an_honest_silo_keeps_its_claim(name: str) -> None:
-    report = small_audit(name)
+    """A survey has one canary, and so one number, in every run: it gets more of them, and noise that prevails."""
+    alone = MECHANISMS[name].canaries(SMALL) == 1
+    question, runs = (NOISY, 200) if alone else (SMALL, 6 if MECHANISMS[name].runs else 40)
+    report = audit(name, question, runs=runs, false_alarm=MOST / 2)
     assert list(report.findings()) == []
     assert not report.refuted
     if not name.startswith("shuffled"):  # whose coins are whole numbers
-        assert report.epsilon_claimed == pytest.approx(report.question.epsilon, rel=1e-4)
-    assert report.epsilon_claimed <= report.question.epsilon or MECHANISMS[name].alone
+        assert report.epsilon_claimed == pytest.approx(question.epsilon, rel=1e-4)
+    assert report.epsilon_claimed <= question.epsilon or name == "shuffled-alone"
     assert report.epsilon_lower < report.epsilon_claimed
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_of_the_noise_is_noticed_in_every_mechanism(name: str) -> None:
-    report = small_audit(name, sabotage="half-noise")
+    """Misses, by the squares: 6e-10 for a survey, 1e-10 for `shuffled`, and 2e-14 or less elsewhere."""
+    runs = 160 if MECHANISMS[name].canaries(NOISY) == 1 else 5 if name == "shuffled" else 3
+    report = found_out(name, NOISY, "half-noise", runs)
     assert report.noise_refutes
     assert "squares" in " ".join(report.findings())
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"),
+    ("name", "mode", "runs"),
     [
-        *(("full", mode) for mode in SABOTAGES if mode not in (NONE, "half-noise", "wrong-sensitivity")),
-        ("fixed", "with-replacement"),
-        ("one-pass", "with-replacement"),
-        ("one-pass", "reuse-noise"),
-        ("correlated", "reuse-noise"),
+        ("full", "root-half-noise", 24),
+        ("full", "skip-clip", 4),
+        ("full", "repeat-round", 24),
+        ("full", "with-replacement", 60),
+        ("full", "reuse-noise", 40),
+        ("fixed", "with-replacement", 120),
+        ("one-pass", "with-replacement", 60),
+        ("one-pass", "reuse-noise", 40),
+        ("correlated", "reuse-noise", 40),
     ],
 )
-def test_every_sabotage_is_refuted(name: str, mode: str) -> None:
+def test_every_sabotage_is_refuted(name: str, mode: str, runs: int) -> None:
     """Here at a large epsilon, where little is enough; `make audit` does this to all of them at the default size."""
-    report = audit(name, SMALL, runs=RUNS, sabotage=mode)
+    report = found_out(name, SMALL, mode, runs)
     assert report.refuted
     assert list(report.findings())
 
 
 @pytest.mark.parametrize(
-    ("mode", "epsilon", "rounds"),
-    [("skip-clip", 10.0, 1), ("repeat-round", 1.0, 1), ("reuse-noise", 1.0, 2), ("with-replacement", 10.0, 1)],
+    ("mode", "epsilon", "rounds", "runs"),
+    [
+        ("skip-clip", 10.0, 1, 2),
+        ("repeat-round", 1.0, 1, 20),
+        ("reuse-noise", 1.0, 2, 18),
+        ("with-replacement", 20.0, 1, 16),
+    ],
 )
-def test_every_sabotage_of_counts_is_refuted(mode: str, epsilon: float, rounds: int) -> None:
+def test_every_sabotage_of_counts_is_refuted(mode: str, epsilon: float, rounds: int, runs: int) -> None:
     """By squares, of which few runs have enough. The guesses need more runs: see `make audit`."""
-    assert audit("shuffled-alone", Question(epsilon, 1e-5, 32, rounds), runs=16, sabotage=mode).noise_refutes
+    assert found_out("shuffled-alone", Question(epsilon, 1e-5, 32, rounds), mode, runs).noise_refutes
 
 
 def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
@@ -84,30 +105,36 @@ def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
 
 
 def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:
-    """The plan's epsilon for a total, its `alone_epsilon` for the silo's own counts; both from one ledger."""
+    """The plan's guarantee against the server for a total, against anyone for the silo's own counts; one ledger."""
     for name in ("shuffled", "shuffled-alone"):
         [plan] = MECHANISMS[name].plans(SMALL)
         [run] = play(MECHANISMS[name], SMALL, 1)
-        own = plan.silos[0]
-        assert own.alone_epsilon is not None
+        server, anyone = (plan.silos[0].against(observer).epsilon for observer in plan.observers)
         if name == "shuffled":
-            assert 0.9 * own.epsilon < run.claim.epsilon <= own.epsilon
+            assert 0.9 * server < run.claim.epsilon <= server
         else:
-            assert run.claim.epsilon == pytest.approx(own.alone_epsilon, rel=1e-5)
-            assert run.claim.epsilon > 1.3 * own.epsilon
+            assert run.claim.epsilon == pytest.approx(anyone, rel=1e-5)
+            assert run.claim.epsilon > 1.3 * server
 
 
 @pytest.mark.parametrize("mode", ["half-noise", "wrong-sensitivity"])
 def test_too_little_noise_is_refuted_by_the_attack_itself(mode: str) -> None:
-    report = audit("full", Question(3.0, 1e-5, 48, 1), runs=300, sabotage=mode)
+    """The shift is twice what is claimed. Misses, by guesses, and false alarms, by squares, come to 1e-6 at most."""
+    question, runs = Question(3.0, 1e-5, 48, 1), 150
+    shift = gaussian_shift(question.epsilon, question.delta)
+    assert guesses_missed(norm.cdf(shift), 48, norm.cdf(shift / 2), runs, MOST / 2) <= MOST / 2
+    report = audit("full", question, runs=runs, sabotage=mode, false_alarm=MOST / 2)
     assert report.game_refutes
     assert report.noise_refutes == (mode == "half-noise")  # with a wrong sensitivity the noise is just as planned
     assert report.epsilon_lower > report.epsilon_claimed
 
 
 def test_local_sgd_is_audited_in_the_simulator() -> None:
-    assert not audit("local-sgd", SMALL, runs=500).refuted
-    assert audit("local-sgd", SMALL, runs=500, sabotage="root-half-noise").refuted
+    assert not audit(LOCAL_SGD, SMALL, runs=250, false_alarm=MOST / 2).refuted
+
+
+def test_too_little_noise_in_local_sgd_is_refuted() -> None:
+    assert found_out(LOCAL_SGD, SMALL, "root-half-noise", 250).refuted
 
 
 def test_the_claim_is_what_the_ledger_charged_for_all_plans_together() -> None:
@@ -121,15 +148,20 @@ def test_the_claim_is_what_the_ledger_charged_for_all_plans_together() -> None:
 
 
 def test_runs_share_neither_coins_nor_noise() -> None:
+    """Fails by chance with probability 3e-8 at most.
+
+    Thirty-two fair coins agree with 2⁻³². Any value of the noise has probability 2⁻³⁰/√(2π) at most, by its grid, and
+    there are 64 numbers.
+    """
     first, second = play(MECHANISMS["full"], SMALL, 2)
     assert not np.array_equal(first.coins, second.coins)
     assert not np.any(first.observations[0].numbers == second.observations[0].numbers)
 
 
 def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
-    touched = [(randomness, "gaussian_noise"), (randomness, "heads"), (randomness, "_participation"),
-               (mechanism, "clipped_mean"), (events, "shift_of"), (charges, "shift_of"),
-               (charges, "BinomialRelease"), (shuffling, "binomial_shift"), (gate, "Gate")]  # fmt: skip
+    touched = [(randomness, "draw"), (randomness, "gaussian_noise"), (randomness, "heads"),
+               (sampling, "participation"), (gradient, "clipped_mean"), (own_noise, "shift_of"),
+               (shuffler, "BinomialRelease"), (shuffled_sums, "binomial_shift"), (gate, "Gate")]  # fmt: skip
     before = [getattr(module, name) for module, name in touched]
     for mode in SABOTAGES:
         with pytest.raises(ZeroDivisionError), sabotaged(mode):
@@ -138,7 +170,9 @@ def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
 
 
 def test_the_silos_code_knows_nothing_of_sabotage() -> None:
-    for file in (Path(gate.__file__).parent).glob("*.py"):
+    files = list(Path(gate.__file__).parent.rglob("*.py"))
+    assert Path(gradient.__file__) in files
+    for file in files:
         assert "sabotage" not in file.read_text()
 
 
@@ -159,9 +193,9 @@ def test_every_plan_of_a_run_has_two_rounds_by_default_so_that_noise_cannot_be_r
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_silos_of_other_sizes_can_be_audited(name: str) -> None:
-    """More records than canaries, rounds that do not divide the records, and single rounds."""
+    """More records than canaries, rounds that do not divide the records, and single rounds: two audits in one test."""
     for question in (Question(3.0, 1e-6, 101, 3), Question(1.0, 1e-6, 5, 1)):
-        assert not audit(name, question, runs=1 if MECHANISMS[name].runs else 3).refuted
+        assert not audit(name, question, runs=1 if MECHANISMS[name].runs else 3, false_alarm=MOST / 4).refuted
 
 
 def test_what_cannot_be_audited_is_refused_in_words() -> None:

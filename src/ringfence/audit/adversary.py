@@ -1,28 +1,28 @@
 """The hostile server: it knows everything but the canaries' coins, asks what it likes, and reads what it gets.
 
 It uses public knowledge only: the plan, its partition and the answers. `interrogate` is what it asks in a game, the
-`read_` functions are what it makes of the answers, and the `hostile_` ones what it would send to break a gate, for the
-tests of everything that has a door.
+`read_` functions are what it makes of the answers.
 """
 
-import base64
 import hashlib
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import toeplitz
 from scipy.stats import binom
 
+from ringfence.accounting.correlation import coefficients
 from ringfence.audit.fidelity import Squares, squares_of
 from ringfence.errors import TrainingError
-from ringfence.planning.correlation import coefficients
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate
 from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import task
+from ringfence.protocol.schedule import Task, task
+from ringfence.server.channels import Collect, receiving
+from ringfence.silo.gate import Gate
 
 Look = Callable[[RoundRequest], FloatArray]
 """Ask for a round, and return what the server learns from the answers: one vector."""
@@ -98,26 +98,56 @@ def interrogate(look: Look, plan: Plan) -> FloatArray:
     """
     rows: list[FloatArray] = []
     weights = np.zeros(plan.dimension)
-    for round in range(plan.exchanges):
+    for round in range(plan.rounds):
         request = RoundRequest.at(plan.digest(), round, weights)
         answers = np.array([look(request) for _ in range(REPEATS)])
         rows.append(np.mean(answers, axis=0))
-        if round >= plan.preliminaries:  # any rule would do: it shows that answers may decide what is asked next
+        if plan.place(round).stage.question.trains:
+            # Any rule would do: it shows that answers may decide what is asked next.
             weights = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
     return np.array(rows)
 
 
-def read_update(answer: Answer) -> FloatArray:
-    """Return the numbers of an answer that goes to the server as it is."""
-    return unpack(answer.vector) if isinstance(answer, NoisyUpdate) else read_refusal(answer)
+def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
+    """Return the silos, the audited one first, of whose answers the observer sees no more than the mean.
+
+    Whoever works together with everybody else can take the others' part off, and is left with the silo's own answer.
+    """
+    return plan.silos[:1] if against == "anyone" else plan.silos
 
 
-def read_refusal(answer: Answer) -> NoReturn:
-    """Raise TrainingError: that an audited gate does not answer what the plan asks is a mistake of the audit's."""
-    reason = (
-        answer.reason.explanation if isinstance(answer, Refusal) else "It answered in another form than the plan's."
-    )
-    raise TrainingError(f"The gate refused a round of the audit: {reason}")
+def look_at(plan: Plan, gates: Sequence[Gate], collect: Collect = lambda round, updates: None) -> Look:
+    """Return how the server learns the mean answer of the silos behind `gates`, and nothing else of them.
+
+    `collect` stands in for the third party where the plan's channel has one.
+    """
+    known: dict[tuple[bytes, ...], FloatArray] = {}
+
+    def look(request: RoundRequest) -> FloatArray:
+        answers = {gate.silo: gate.answer(request) for gate in gates}
+        content = tuple(answer.to_bytes() for answer in answers.values())
+        if content not in known:  # a repeated answer tells nothing new, and opening sealed ones takes as long again
+            known[content] = _mean(plan, request, answers, collect)
+        return known[content]
+
+    return look
+
+
+def _mean(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], collect: Collect) -> FloatArray:
+    stage, number, _ = plan.place(request.round)
+    channel, way = stage.channel, receiving(stage.channel)
+    for answer in answers.values():
+        if not way.is_usable(channel, plan, number, request, answer):
+            # That an audited gate does not answer what the plan asks is a mistake of the audit's.
+            form = "It answered in another form than the plan's."
+            reason = answer.reason.explanation if isinstance(answer, Refusal) else form
+            raise TrainingError(f"The gate refused a round of the audit: {reason}")
+    sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
+    totals = collect(request.round, sealed) if channel.is_collected else None
+    mean = way.mean(channel, plan, number, answers, totals)
+    if mean is None:
+        raise TrainingError("Nothing came of a round of the audit, though every silo answered it.")
+    return mean
 
 
 def partition(plan: Plan, silo: str, records: int) -> list[int]:
@@ -125,24 +155,26 @@ def partition(plan: Plan, silo: str, records: int) -> list[int]:
     return sorted(range(records), key=lambda row: hashlib.sha256(f"{plan.digest()}/{silo}/{row}".encode()).digest())
 
 
-def read_gradients(plan: Plan, terms: SiloTerms, answers: FloatArray, rows: list[int]) -> Observation:
+def read_gradients(
+    plan: Plan, terms: SiloTerms, answers: FloatArray, rows: list[int], *, clip: float, correlation: float = 0.0
+) -> Observation:
     """Turn a plan's answers into numbers about canaries, of which the j-th stands in row rows[j] and moves weight j.
 
     A canary's gradient is −coin·clip in its own direction (`mechanisms`), in every round that it takes part in.
     """
-    tasks = [task(plan, terms, plan.preliminaries + round, round) for round in range(plan.rounds)]
-    numbers, rate = -answers[plan.preliminaries :, : len(rows)], 1.0
-    means = np.array([np.full(len(rows), plan.clip / work.batch) for work in tasks])
-    if tasks[0].part is None:
-        rate = tasks[0].batch / terms.records
-    else:
-        place = np.argsort(partition(plan, terms.name, terms.records))[rows]
-        means *= [(work.first <= place) & (place < work.first + work.batch) for work in tasks]
-    if plan.correlation:  # undo the cancellation: the rows beneath have independent noise (`planning.correlation`)
-        mix = np.tril(toeplitz(coefficients(plan.correlation, plan.rounds)))
-        numbers, means = mix @ numbers, mix @ means
+    tasks = [task(plan, terms, round, plan.place(round).round) for round in range(plan.rounds)]
+    place = np.argsort(partition(plan, terms.name, terms.records))[rows]
+
+    def may_take_part(work: Task) -> NDArray[np.bool_]:
+        first, last = (0, terms.records) if work.part is None else (work.part.first, work.part.first + work.batch)
+        return (first <= place) & (place < last)
+
+    means = np.array([clip / work.batch * may_take_part(work) for work in tasks])
+    rate = 1.0 if tasks[0].part else tasks[0].batch / terms.records
+    # Undo the cancellation, if any: the rows beneath have independent noise (`accounting.correlation`).
+    mix = np.tril(toeplitz(coefficients(correlation, plan.rounds)))
     sigma = np.array([[work.sigma] for work in tasks])
-    return Observation(numbers / sigma, means / sigma, rate=rate)
+    return Observation(mix @ -answers[:, : len(rows)] / sigma, mix @ means / sigma, rate=rate)
 
 
 def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray) -> Observation:
@@ -151,49 +183,3 @@ def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: F
     length = float(np.linalg.norm(way))
     number = float((answer - (plus + minus) / 2) @ way) / length / sigma
     return Observation(np.array([[number]]), np.array([[length / sigma]]))
-
-
-def hostile_bodies() -> list[bytes]:
-    """Return bodies that are no round's request, though some look like one."""
-    name = b'{"kind":"request","plan":"' + b"0" * 64
-    vector = b'"weights":"AAAAAAAAAAA="}'
-    return [
-        b"",
-        b"null",
-        b"[]",
-        b"{}",
-        b"NaN",
-        b"{",
-        b"\xff\xfe",
-        b"\x00" * 1000,
-        b"[" * 100_000,
-        b'{"a":' * 50_000,
-        name + b'","round":NaN,' + vector,
-        name + b'","round":-1,' + vector,
-        name + b'","round":1e3,' + vector,
-        name + b'","round":"1",' + vector,
-        name + b'","round":1' + b"0" * 5000 + b"," + vector,
-        name[:-1] + b'","round":0,' + vector,
-        name + b'","round":0,"weights":"AAAA"}',
-        name + b'","round":0,"weights":[0.0]}',
-        name + b'","round":0,"weights":"AAAAAAAAAAA=","sigma":0}',
-        b'{"kind":"update","plan":"' + b"0" * 64 + b'","round":0,' + vector,
-    ]
-
-
-def hostile_weights(dimension: int) -> dict[str, list[float]]:
-    """Return weights that no gate may compute with, by what is wrong with them."""
-    return {
-        "not a number": [float("nan")] * dimension,
-        "infinite": [float("inf")] + [0.0] * (dimension - 1),
-        "as large as numbers get": [1e308] * dimension,
-        "one short": [0.0] * (dimension - 1),
-        "one too many": [0.0] * (dimension + 1),
-        "far too many": [0.0] * 50_000,
-    }
-
-
-def forged_request(plan: str, round: int, weights: list[float]) -> bytes:
-    """Return the bytes of a request for any numbers whatever, as a server that checks nothing would send it."""
-    packed = base64.b64encode(np.array(weights, dtype="<f8").tobytes()).decode()
-    return json.dumps({"kind": "request", "plan": plan, "round": round, "weights": packed}).encode()

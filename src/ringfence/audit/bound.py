@@ -29,8 +29,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from ringfence.planning import accountant
-from ringfence.planning.events import BinomialRelease, Event
+from ringfence.accounting import accountant
+from ringfence.accounting.events import BinomialRelease, Event
 from ringfence.protocol.arrays import FloatArray
 
 __all__ = ["Claim", "assumption_free", "epsilon_of_score", "lower_mean", "success_bound"]

@@ -12,26 +12,27 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ringfence.audit.adversary import Look, Observation, interrogate, read_update
+from ringfence.accounting.events import require_count, seen_by
+from ringfence.audit.adversary import Observation, interrogate, look_at, seen_together
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
 from ringfence.audit.fidelity import Squares, improbability
 from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question
 from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
-from ringfence.audit.shuffled import look_behind, private_keys
+from ringfence.audit.shuffled_plans import collect_openly, private_keys
 from ringfence.errors import PlanError
-from ringfence.planning.events import as_seen_alone, require_count
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 
 FALSE_ALARM = 1e-6
-"""Probability, at most, with which the game refutes a true claim; the sums of squares may do so with as much again."""
+"""Probability, at most, with which the game refutes a true claim if nobody says otherwise; so may the squares."""
 
 RUNS = 1200
 """Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
@@ -46,7 +47,7 @@ _PLENTY = 1e9
 
 
 @dataclass(frozen=True)
-class Run:
+class GameRun:
     """One run: the coins, what the server saw of them, and what the ledger charged."""
 
     coins: FloatArray
@@ -69,12 +70,13 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """What an audit found.
 
     `epsilon_claimed` is what the ledger says a run cost at `delta`. With confidence `confidence` the truth is at least
     `epsilon_lower`, in the sense of `bound.epsilon_of_score`, and `epsilon_lower_any_mechanism` without any
-    assumption. `refuted` is true if the lower bound exceeds the claim or the noise is not the plan's.
+    assumption. `refuted` is true if the lower bound exceeds the claim or the noise is not the plan's; each of the two
+    happens to a silo that keeps its claim with probability `false_alarm` at most.
     """
 
     mechanism: str
@@ -85,13 +87,18 @@ class Report:
     epsilon_claimed: float
     epsilon_lower: float
     epsilon_lower_any_mechanism: float
-    confidence: float
     score: float
     score_allowed: float
     score_lower: float
     noise: float
     noise_of_sums: float
     improbability: float
+    false_alarm: float
+
+    @property
+    def confidence(self) -> float:
+        """The probability, at least, with which a lower bound is one."""
+        return 1 - self.false_alarm
 
     @property
     def game_refutes(self) -> bool:
@@ -101,7 +108,7 @@ class Report:
     @property
     def noise_refutes(self) -> bool:
         """Whether the transcripts are not what the plan's noise and sampling would give."""
-        return self.improbability < FALSE_ALARM
+        return self.improbability < self.false_alarm
 
     @property
     def refuted(self) -> bool:
@@ -188,11 +195,12 @@ def audit(
     *,
     runs: int | None = None,
     sabotage: str = NONE,
+    false_alarm: float = FALSE_ALARM,
     watch: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:
+) -> AuditReport:
     """Play `runs` runs against the named mechanism, in a silo broken in the named way, and say what it shows.
 
-    The probability that a silo that keeps its claim is refuted is at most 2·FALSE_ALARM.
+    The probability that a silo that keeps its claim is refuted is at most 2·false_alarm.
     """
     if mechanism != LOCAL_SGD and mechanism not in MECHANISMS:
         raise PlanError(f"There is no mechanism '{mechanism}'; choose one of {', '.join([*MECHANISMS, LOCAL_SGD])}.")
@@ -206,17 +214,17 @@ def audit(
     if mechanism == LOCAL_SGD:
         from ringfence.audit.local import play_local
 
-        return _report(mechanism, question, sabotage, play_local(question, total, sabotage), told)
+        return _report(mechanism, question, sabotage, play_local(question, total, sabotage), false_alarm, told)
     chosen = MECHANISMS[mechanism]
     if sabotage in chosen.not_played:
         raise PlanError(
             f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
             "found in few runs. Choose another mechanism for it, or another sabotage."
         )
-    return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), told)
+    return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), false_alarm, told)
 
 
-def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[Run]:
+def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
     """Play against the gate, each run with a ledger, plans, coins and noise of its own."""
     with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         plans = mechanism.plans(question)
@@ -224,43 +232,34 @@ def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NO
             yield _run(mechanism, question, plans, gate_type, Path(folder) / f"{number}")
 
 
-def _run(mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], folder: Path) -> Run:
+def _run(
+    mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], folder: Path
+) -> GameRun:
     coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(question))])
     budget = Budget(_PLENTY, question.delta)
     folder.mkdir()
     with ExitStack() as ledgers:
 
+        @cache
         def ledger_of(silo: str) -> Ledger:
             return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget))
 
-        ledger, observations = ledger_of(SILO), []
+        def approved(plan: Plan, terms: SiloTerms) -> Gate:
+            records = mechanism.records(plan, coins * (terms.name == SILO))  # only the audited silo holds canaries
+            key = None if terms.key is None else private_keys(SILO).silos[terms.name]
+            gate = gate_type(records, ledger_of(terms.name), key)
+            gate.approve(plan)
+            return gate
+
+        observations = []
         for plan in plans:
             own = plan.model_copy(update={"run": secrets.token_hex(8)})
-            # A server that works together with the shuffler needs no others; plans without one have none.
-            hidden_among = [] if mechanism.alone else [ledger_of(terms.name) for terms in plan.silos[1:]]
-            look = _approved(gate_type, own, mechanism, coins, [ledger, *hidden_among])
+            gates = [approved(own, terms) for terms in seen_together(own, mechanism.against)]
+            look = look_at(own, gates, collect_openly(own))
             observations.append(mechanism.read(own, interrogate(look, own)))
-        charged = ledger.account().charged()
-        claim = Claim(tuple(as_seen_alone(charged) if mechanism.alone else charged), question.delta)
+        claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), question.delta)
     shutil.rmtree(folder)
-    return Run(coins, tuple(observations), claim)
-
-
-def _approved(
-    gate_type: type[Gate], plan: Plan, mechanism: Mechanism, coins: FloatArray, ledgers: Sequence[Ledger]
-) -> Look:
-    """Have every silo approve the plan, and return how the server looks at them; only the first holds canaries."""
-    if plan.shuffle is None:
-        gate = gate_type(mechanism.records(plan, coins), ledgers[0])
-        gate.approve(plan)
-        return lambda request: read_update(gate.answer(request))
-    gates = []
-    for ledger in ledgers:
-        silo = ledger.account().silo
-        records = mechanism.records(plan, coins if silo == SILO else np.zeros_like(coins))
-        gates.append(gate_type(records, ledger, private_keys(SILO).silos[silo]))
-        gates[-1].approve(plan)
-    return look_behind(plan, plan.shuffle, gates)
+    return GameRun(coins, tuple(observations), claim)
 
 
 def memory_folder() -> str | None:
@@ -270,8 +269,13 @@ def memory_folder() -> str | None:
 
 
 def _report(
-    mechanism: str, question: Question, sabotage: str, played: Iterable[Run], watch: Callable[[int], None]
-) -> Report:
+    mechanism: str,
+    question: Question,
+    sabotage: str,
+    played: Iterable[GameRun],
+    false_alarm: float,
+    watch: Callable[[int], None],
+) -> AuditReport:
     runs = iter(played)
     first = next(runs)  # there is one at least
     scores, (size, sums) = [first.score()], first.squares()
@@ -282,9 +286,8 @@ def _report(
         scores.append(run.score())
     watch(len(scores))
     claim = first.claim  # runs differ in what their partitions are called, and in nothing that costs
-    confidence = 1 - FALSE_ALARM
-    lower = lower_mean(np.array(scores), confidence)
-    return Report(
+    lower = lower_mean(np.array(scores), 1 - false_alarm)
+    return AuditReport(
         mechanism=mechanism,
         sabotage=sabotage,
         question=question,
@@ -293,11 +296,11 @@ def _report(
         epsilon_claimed=claim.epsilon,
         epsilon_lower=epsilon_of_score(claim, lower),
         epsilon_lower_any_mechanism=assumption_free(lower, question.delta),
-        confidence=confidence,
         score=float(np.mean(scores)),
         score_allowed=claim.score,
         score_lower=lower,
         noise=size.ratio(),
         noise_of_sums=sums.ratio(),
         improbability=improbability([size, sums]),
+        false_alarm=false_alarm,
     )

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from ringfence.accounting.sampling import run_events
 from ringfence.audit.adversary import STEADY, Observation
 from ringfence.audit.bound import Claim
-from ringfence.audit.game import Run
+from ringfence.audit.game import GameRun
 from ringfence.audit.mechanisms import CLIP, Question
 from ringfence.audit.sabotage import NONE
 from ringfence.errors import PlanError
-from ringfence.planning.events import run_events
 from ringfence.protocol.losses import Squared
 
 LOCAL_STEPS = 8
@@ -49,7 +49,7 @@ def local_claim(question: Question) -> tuple[Claim, float]:
     return Claim(tuple(events), question.delta), sigma
 
 
-def play_local(question: Question, runs: int, sabotage: str) -> Iterator[Run]:
+def play_local(question: Question, runs: int, sabotage: str) -> Iterator[GameRun]:
     """Simulate runs of one silo of canaries, each with coins, draws and noise of its own."""
     if sabotage not in NOISE:
         raise PlanError(f"Sabotage '{sabotage}' is about a gate, and local-sgd has none; choose {', '.join(NOISE)}.")
@@ -86,4 +86,4 @@ def play_local(question: Question, runs: int, sabotage: str) -> Iterator[Run]:
         strength = np.full((1, canaries), CLIP / deviation)
         for coin, end in zip(coins, ends, strict=True):
             seen = Observation(end[None, :] / step / deviation, strength, trials=steps, rate=1 / question.records)
-            yield Run(coin, (seen,), claim)
+            yield GameRun(coin, (seen,), claim)

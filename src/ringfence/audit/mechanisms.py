@@ -15,31 +15,39 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from ringfence.audit import shuffled
+from ringfence.accounting import accountant, calibrate
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import Event, require_count, require_positive, require_probability
+from ringfence.audit import shuffled_plans
 from ringfence.audit.adversary import Observation, partition, read_difference, read_gradients
-from ringfence.errors import PlanError
-from ringfence.planning import accountant, calibrate
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import Event, require_count, require_positive, require_probability
-from ringfence.planning.prescribe import told_clearly
-from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Stage
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Restart
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Box
+from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.losses import Squared
-from ringfence.protocol.plan import Plan, Sampling, SiloTerms, Survey
+from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.questions import Curvature, Gradient, Moments
+from ringfence.protocol.sampling import Full, SamplingName
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.mechanism import moments
 from ringfence.silo.records import Records
 
 SILO = "audited silo"
 CANARIES = 64
 CLIP = 0.25
 """A quarter of the canaries' gradients, so that a silo that does not clip is found out."""
+
+CORRELATION = 0.5
+"""θ of the correlated noise that is audited."""
+
+SGD = MinibatchSGD(step=1.0)
+DOMAIN = Box(lower=-1.0, upper=1.0)
 
 FIRST_SHARE = 0.5
 """How much of the epsilon the first of several plans gets."""
@@ -78,8 +86,8 @@ class Mechanism:
     read: Callable[[Plan, FloatArray], Observation]
     not_played: frozenset[str] = frozenset()
     """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
-    alone: bool = False
-    """Whether the server works together with the shuffler, so that it sees the silo's own counts."""
+    against: Observer = "anyone"
+    """Who looks: the claim is the one against them."""
     rounds: int = 2
     """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
     runs: int | None = None
@@ -99,101 +107,95 @@ def _survey_schema() -> Schema:
     return parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
 
 
-def _gradient_plan(
+def _plan(
     question: Question,
+    data: Schema,
+    stages: Sequence[Stage],
     *,
-    sampling: Sampling = "full",
+    algorithm: AlgorithmSpec = SGD,
     batch: int | None = None,
-    algorithm: AlgorithmSpec | None = None,
-    correlation: float = 0.0,
     already: Sequence[tuple[Event, int]] = (),
 ) -> Plan:
-    """Make a plan whose rounds, after what was `already` released, come to the question's epsilon exactly."""
-    batch = question.records if batch is None else batch
-    start = 2 * CLIP * math.sqrt(question.rounds) / batch / calibrate.gaussian_shift(question.epsilon, question.delta)
-    chosen = {"sampling": sampling, "algorithm": algorithm or MinibatchSGD(step=1.0), "correlation": correlation}
-    draft = partial(Plan, **_draft(question, question.canaries) | chosen)
-    return _calibrated(draft, _terms(question, batch, sigma=start), question, "sigma", already)
+    """Make a plan of these stages that, after what was `already` released, comes to the question's epsilon exactly.
 
+    Where a stage's sampling leaves it open, `batch` records take part.
+    """
+    member = Member(SILO, question.records, question.epsilon, question.delta, batch)
+    batches = [member.batch_under(stage.sampling, stage.rounds) for stage in stages]
 
-def _draft(question: Question, canaries: int) -> dict[str, Any]:
-    """Return what all plans about canaries' gradients share: everything but the silos."""
-    return {
-        "run": "audit",
-        "data": _canary_schema(canaries),
-        "loss": Squared(),
-        "clip": CLIP,
-        "domain": Box(lower=-1.0, upper=1.0),
-        "sampling": "full",
-        "rounds": question.rounds,
-        "algorithm": MinibatchSGD(step=1.0),
-    }
+    def terms(sigma: float, epsilon: float) -> SiloTerms:
+        noise = [sigma * algorithm.noise(question.records, number) for number in range(len(stages))]
+        return SiloTerms(
+            name=SILO,
+            records=question.records,
+            weight=1.0,
+            guarantees=(Guarantee(epsilon=epsilon, delta=question.delta),),
+            stages=tuple(StageTerms(batch=size, sigma=own) for size, own in zip(batches, noise, strict=True)),
+        )
 
+    def made(sigma: float, epsilon: float) -> Plan:
+        training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
+        return Plan(run="audit", data=data, training=training, stages=tuple(stages), silos=(terms(sigma, epsilon),))
 
-def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
-    with told_clearly():
-        draft = _draft(question, min(question.records, canaries))
-        return [shuffled.shuffled_plan(draft, _terms(question, question.records, sigma=1.0))]
+    def events(sigma: float) -> list[tuple[Event, int]]:
+        return plan_events(draft, terms(sigma, question.epsilon))
 
-
-def _survey_plan(question: Question, *, statistic: str) -> Plan:
-    draft = partial(
-        Plan,
-        run="audit",
-        data=_survey_schema(),
-        loss=Squared(),
-        clip=CLIP,
-        domain=Box(lower=-1.0, upper=1.0),
-        sampling="full",
-        rounds=0,
-        algorithm=MinibatchSGD(step=1.0),
-        survey=Survey.model_validate({"statistic": statistic}),
-    )
-    terms = _terms(question, question.records, sigma=1.0).model_copy(update={"survey_sigma": 4 / question.records})
-    return _calibrated(draft, terms, question, "survey_sigma", ())
-
-
-def _terms(question: Question, batch: int, *, sigma: float) -> SiloTerms:
-    return SiloTerms(
-        name=SILO,
-        records=question.records,
-        batch=batch,
-        sigma=sigma,
-        epsilon=question.epsilon,
-        delta=question.delta,
-        weight=1.0,
-    )
-
-
-def _calibrated(
-    draft: Callable[..., Plan], terms: SiloTerms, question: Question, noise: str, already: Sequence[tuple[Event, int]]
-) -> Plan:
-    with told_clearly():
-        plan = draft(silos=(terms,))
-
-        def events(sigma: float) -> list[tuple[Event, int]]:
-            return plan_events(plan, terms.model_copy(update={noise: sigma}))
-
-        start = getattr(terms, noise)
+    with clear_refusals():
+        draft = made(1.0, question.epsilon)
+        shift = calibrate.gaussian_shift(question.epsilon, question.delta)
+        start = stages[0].question.sensitivity(draft, batches[0]) * math.sqrt(draft.rounds) / shift
         sigma = calibrate.least_noise(
             events, epsilon=question.epsilon, delta=question.delta, start=start, already=already
         )
         # What this plan claims is its own cost: with others before it, less than all of them together.
-        own = accountant.epsilon(events(sigma), question.delta)
-        return draft(silos=(terms.model_copy(update={noise: sigma, "epsilon": own}),))
+        return made(sigma, accountant.epsilon(events(sigma), question.delta))
+
+
+def _gradient_plan(
+    question: Question,
+    *,
+    sampling: SamplingName = "full",
+    batch: int | None = None,
+    algorithm: AlgorithmSpec = SGD,
+    correlation: float = 0.0,
+    already: Sequence[tuple[Event, int]] = (),
+) -> Plan:
+    asked, channel = Gradient(clip=CLIP), OwnNoise(correlation=correlation)
+    stages = [
+        Stage(question=asked, rounds=rounds, sampling=rule, channel=channel)
+        for rounds, rule in algorithm.training_stages(sampling, question.rounds)
+    ]
+    data = _canary_schema(question.canaries)
+    return _plan(question, data, stages, algorithm=algorithm, batch=batch, already=already)
+
+
+def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
+    """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one."""
+    members = [
+        Member(name, question.records, question.epsilon, question.delta) for name in (SILO, shuffled_plans.OTHER)
+    ]
+    request = PlanRequest(
+        run="audit",
+        loss=Squared(),
+        clip=CLIP,
+        domain=DOMAIN,
+        algorithm=SGD,
+        rounds=question.rounds,
+        trust="shuffler",
+        keys=shuffled_plans.private_keys(SILO).public(),
+    )
+    return [make_plan(_canary_schema(min(question.records, canaries)), members, request)]
+
+
+def _survey_plan(question: Question, *, asked: Curvature | Moments) -> Plan:
+    return _plan(question, _survey_schema(), [Stage(question=asked, rounds=1, sampling=Full())])
 
 
 def _one_pass(question: Question, *, correlation: float = 0.0) -> list[Plan]:
-    if question.records < question.rounds:
-        raise PlanError(
-            f"One pass of {question.rounds} rounds needs a record for each, but there are {question.records}: ask for "
-            "fewer rounds or more records."
-        )
-    batch = question.records // question.rounds
-    return [_gradient_plan(question, sampling="one-pass", batch=batch, correlation=correlation)]
+    return [_gradient_plan(question, sampling="one-pass", correlation=correlation)]
 
 
-def _sampled(question: Question, sampling: Sampling) -> list[Plan]:
+def _sampled(question: Question, sampling: SamplingName) -> list[Plan]:
     return [_gradient_plan(question, sampling=sampling, batch=_sampled_batch(question))]
 
 
@@ -204,15 +206,14 @@ def _sampled_batch(question: Question) -> int:
 
 def _stages(question: Question) -> list[Plan]:
     halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
-    stages = tuple(Stage(rounds=half, pace=0.0) for half in halves)
+    stages = tuple(Restart(rounds=half, pace=0.0) for half in halves)
     return [_gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
 
 
 def _phases(question: Question) -> list[Plan]:
     halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
     phases = tuple(Phase(rounds=half, penalty=0.1) for half in halves)
-    spec = Localized(smoothness=1.0, phases=phases)
-    return [_gradient_plan(question, sampling="phased", batch=question.records // 2, algorithm=spec)]
+    return [_gradient_plan(question, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
 
 
 def _several(question: Question) -> list[Plan]:
@@ -226,7 +227,8 @@ def _several(question: Question) -> list[Plan]:
 def canary_rows(plan: Plan) -> list[int]:
     """Return the rows in which a gradient plan's canaries stand: those that take part first, where that is known."""
     terms = plan.silos[0]
-    rows = partition(plan, SILO, terms.records) if plan.sampling in ("one-pass", "phased") else range(terms.records)
+    divided = task(plan, terms, 0, 0).part is not None
+    rows = partition(plan, SILO, terms.records) if divided else range(terms.records)
     return list(rows)[: plan.data.width]
 
 
@@ -238,8 +240,8 @@ def _gradient_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, features, targets)
 
 
-def _read_gradients(plan: Plan, answers: FloatArray) -> Observation:
-    return read_gradients(plan, plan.silos[0], answers, canary_rows(plan))
+def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0) -> Observation:
+    return read_gradients(plan, plan.silos[0], answers, canary_rows(plan), clip=CLIP, correlation=correlation)
 
 
 def _curvature_records(plan: Plan, coins: FloatArray) -> Records:
@@ -265,22 +267,29 @@ def _moment_records(plan: Plan, coins: FloatArray) -> Records:
 
 
 def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
+    """Mean of x and y, and their mean squares, in units of their bounds, which are 1."""
+    records = plan.silos[0].records
     sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [_moment_records(plan, np.array([coin])) for coin in (1.0, -1.0)]
-    return read_difference(answers[0], sigma, *(moments(world.features, world.targets) for world in worlds))
+    worlds = (np.array([coin, coin, 1.0, 1.0]) / records for coin in (1.0, -1.0))
+    return read_difference(answers[0], sigma, *worlds)
 
 
-def _gradients(name: str, about: str, plans: Callable[[Question], Sequence[Plan]], rounds: int = 2) -> Mechanism:
-    return Mechanism(
-        name, about, plans, lambda question: question.canaries, _gradient_records, _read_gradients, rounds=rounds
-    )
+def _gradients(
+    name: str,
+    about: str,
+    plans: Callable[[Question], Sequence[Plan]],
+    *,
+    read: Callable[[Plan, FloatArray], Observation] = _read_gradients,
+    rounds: int = 2,
+) -> Mechanism:
+    return Mechanism(name, about, plans, lambda question: question.canaries, _gradient_records, read, rounds=rounds)
 
 
 def _counts(
-    name: str, about: str, *, alone: bool, canaries: int, runs: int, not_played: frozenset[str] = frozenset()
+    name: str, about: str, *, against: Observer, canaries: int, runs: int, not_played: frozenset[str] = frozenset()
 ) -> Mechanism:
     def read(plan: Plan, answers: FloatArray) -> Observation:
-        return shuffled.read_counts(plan, answers, canaries=len(canary_rows(plan)), alone=alone)
+        return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
 
     return Mechanism(
         name,
@@ -290,7 +299,7 @@ def _counts(
         _gradient_records,
         read,
         not_played,
-        alone=alone,
+        against=against,
         runs=runs,
     )
 
@@ -308,14 +317,19 @@ MECHANISMS: dict[str, Mechanism] = {
             "poisson", "every record by chance, three quarters on average", partial(_sampled, sampling="poisson")
         ),
         _gradients("one-pass", "every record in one round only", _one_pass),
-        _gradients("correlated", "one pass, with noise that cancels in part", partial(_one_pass, correlation=0.5)),
+        _gradients(
+            "correlated",
+            "one pass, with noise that cancels in part",
+            partial(_one_pass, correlation=CORRELATION),
+            read=partial(_read_gradients, correlation=CORRELATION),
+        ),
         _gradients("multi-stage", "full batches, accelerated in stages", _stages),
         _gradients("localized", "phases on ever fewer records", _phases),
         _gradients("several-plans", "full batches, then Poisson batches, on one ledger", _several, rounds=4),
         Mechanism(
             "survey",
             "the private estimate of means and scales",
-            lambda question: [_survey_plan(question, statistic="moments")],
+            lambda question: [_survey_plan(question, asked=Moments())],
             lambda _: 1,
             _moment_records,
             _read_moments,
@@ -324,7 +338,7 @@ MECHANISMS: dict[str, Mechanism] = {
         Mechanism(
             "curvature",
             "the private estimate of the features' curvature",
-            lambda question: [_survey_plan(question, statistic="curvature")],
+            lambda question: [_survey_plan(question, asked=Curvature())],
             lambda _: 1,
             _curvature_records,
             _read_curvature,
@@ -337,7 +351,7 @@ MECHANISMS: dict[str, Mechanism] = {
         _counts(
             "shuffled",
             "counts of which a shuffler lets out the total",
-            alone=False,
+            against="server",
             canaries=16,
             runs=150,
             not_played=frozenset({"with-replacement"}),
@@ -345,7 +359,7 @@ MECHANISMS: dict[str, Mechanism] = {
         _counts(
             "shuffled-alone",
             "the same counts, for a server that works together with the shuffler",
-            alone=True,
+            against="anyone",
             canaries=62,
             runs=120,
         ),

@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.planning import charges, events, shuffling
+from ringfence.accounting import events, shuffled_sums
+from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Reason, RoundRequest
+from ringfence.protocol.messages import RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schedule import Task, task
-from ringfence.silo import gate, mechanism, randomness
+from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.ledger import Account
+from ringfence.silo.mechanism import Draws
+from ringfence.silo.questions import gradient
 
 NONE = "none"
 
@@ -38,13 +42,12 @@ class ForgetfulGate(gate.Gate):
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
-    ) -> Reason | bytes | Task:
+    ) -> RefusalReason | bytes | Task:
         verdict = super()._judge(account, request, weights, fingerprint)
         if isinstance(verdict, bytes):
-            plan = account.plans[request.plan].plan
-            answered = sum(
-                plan.preliminaries <= earlier < request.round for earlier in account.plans[request.plan].rounds
-            )
+            plan, rounds = account.plans[request.plan].plan, account.plans[request.plan].rounds
+            first = request.round - plan.place(request.round).round
+            answered = sum(first <= earlier < request.round for earlier in rounds)
             return task(plan, self._own_terms(plan), request.round, answered)
         return verdict
 
@@ -70,7 +73,7 @@ def _less_noise(factor: float) -> Iterator[None]:
         return heads
 
     with (
-        _replaced(randomness, "gaussian_noise", lambda dimension, sigma: real(dimension, sigma * factor)),
+        _replaced(randomness, "gaussian_noise", lambda dimension, sigma, grid: real(dimension, sigma * factor, grid)),
         _replaced(randomness, "heads", fewer),
     ):
         yield
@@ -78,36 +81,47 @@ def _less_noise(factor: float) -> Iterator[None]:
 
 @contextmanager
 def _reused_noise() -> Iterator[None]:
-    """Draw noise once, and add the same to every release of the same length."""
-    drawn: dict[int, FloatArray] = {}
-    tossed: dict[tuple[int, int], NDArray[np.int64]] = {}
-    real_heads = randomness.heads
+    """Draw noise once for every silo and plan, and add the same to every release of the same length."""
+    drawn: dict[object, FloatArray] = {}
+    tossed: dict[object, NDArray[np.int64]] = {}
+    real_draw, real_heads = randomness.draw, randomness.heads
+    drawing: tuple[str, str] = "", ""
+
+    def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+        nonlocal drawing
+        drawing = plan.digest(), terms.name
+        return real_draw(plan, terms, work)
 
     def toss_once(dimension: int, coins: int) -> NDArray[np.int64]:
-        if (dimension, coins) not in tossed:
-            tossed[dimension, coins] = real_heads(dimension, coins)
-        return tossed[dimension, coins]
+        key = (*drawing, dimension, coins)
+        if key not in tossed:
+            tossed[key] = real_heads(dimension, coins)
+        return tossed[key]
 
-    def again(dimension: int, sigma: float) -> FloatArray:
-        unit = drawn.setdefault(dimension, np.random.default_rng().standard_normal(dimension))
-        grid = 2.0 ** mechanism.grid_exponent(sigma)
-        noise: FloatArray = np.round(sigma * unit / grid) * grid
+    def again(dimension: int, sigma: float, exponent: int) -> FloatArray:
+        key = (*drawing, dimension)
+        unit = drawn.setdefault(key, np.random.default_rng().standard_normal(dimension))
+        noise: FloatArray = np.round(sigma * unit / 2.0**exponent) * 2.0**exponent
         return noise
 
-    with _replaced(randomness, "gaussian_noise", again), _replaced(randomness, "heads", toss_once):
+    with (
+        _replaced(randomness, "draw", draw),
+        _replaced(randomness, "gaussian_noise", again),
+        _replaced(randomness, "heads", toss_once),
+    ):
         yield
 
 
 @contextmanager
 def _no_clip() -> Iterator[None]:
     """Add up gradients at their full length."""
-    real = mechanism.clipped_mean
+    real = gradient.clipped_mean
 
-    def unclipped(loss: mechanism.Residuals, clip: FloatArray | float, **rest: Any) -> FloatArray:
+    def unclipped(loss: gradient.Residuals, clip: FloatArray | float, **rest: Any) -> FloatArray:
         del clip
         return real(loss, math.inf, **rest)
 
-    with _replaced(mechanism, "clipped_mean", unclipped):
+    with _replaced(gradient, "clipped_mean", unclipped):
         yield
 
 
@@ -117,7 +131,7 @@ def _half_sensitivity() -> Iterator[None]:
 
     Likewise counts: as if it moved them by half of the levels.
     """
-    real, real_counts = events.shift_of, shuffling.binomial_shift
+    real, real_counts = events.shift_of, shuffled_sums.binomial_shift
 
     def halved(*, sensitivity: float, **rest: Any) -> float:
         return real(sensitivity=sensitivity / 2, **rest)
@@ -129,10 +143,9 @@ def _half_sensitivity() -> Iterator[None]:
         return events.BinomialRelease(reach=reach / 2, **rest)
 
     with (
-        _replaced(events, "shift_of", halved),
-        _replaced(charges, "shift_of", halved),
-        _replaced(shuffling, "binomial_shift", halved_counts),  # what the planner looks for coins with
-        _replaced(charges, "BinomialRelease", charged),
+        _replaced(own_noise, "shift_of", halved),
+        _replaced(shuffled_sums, "binomial_shift", halved_counts),  # what the planner looks for coins with
+        _replaced(shuffler, "BinomialRelease", charged),
     ):
         yield
 
@@ -140,16 +153,16 @@ def _half_sensitivity() -> Iterator[None]:
 @contextmanager
 def _with_replacement() -> Iterator[None]:
     """Draw a batch record by record, so that one record may be in it several times."""
-    real = randomness._participation
+    real = sampling.participation
 
-    def drawn(plan: Plan, terms: SiloTerms, work: Task) -> FloatArray:
-        sampled = plan.sampling in ("fixed", "poisson")
-        eligible = np.arange(terms.records) if sampled else np.flatnonzero(real(plan, terms, work))
-        chosen = np.random.default_rng().choice(eligible, size=work.batch)
-        times: FloatArray = np.bincount(chosen, minlength=terms.records).astype(np.float64)
+    def drawn(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: sampling.Uniform) -> FloatArray:
+        chosen = np.flatnonzero(real(rule, plan, terms, work, uniform))
+        eligible = np.arange(terms.records) if rule.is_secret else chosen
+        picked = np.random.default_rng().choice(eligible, size=work.batch)
+        times: FloatArray = np.bincount(picked, minlength=terms.records).astype(np.float64)
         return times
 
-    with _replaced(randomness, "_participation", drawn):
+    with _replaced(sampling, "participation", drawn):
         yield
 
 
