@@ -10,7 +10,6 @@ from ringfence.estimators import base
 from ringfence.estimators.session import Memory
 from ringfence.protocol.arrays import FloatArray
 from ringfence.silo import randomness
-from ringfence.silo.mechanism import grid_exponent
 
 MEMORY_FOLDER = Path("/dev/shm")
 
@@ -32,8 +31,8 @@ def _a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def repeated_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every release draw the same noise, on the mechanism's grid: what two fits then differ in is not noise."""
 
-    def noise(dimension: int, sigma: float) -> FloatArray:
-        grid = 2.0 ** grid_exponent(sigma)
+    def noise(dimension: int, sigma: float, exponent: int) -> FloatArray:
+        grid = 2.0**exponent
         drawn: FloatArray = np.round(np.random.default_rng(1).normal(0.0, sigma, dimension) / grid) * grid
         return drawn
 

@@ -6,6 +6,8 @@ ten deviations away from what the fits reach: their false-alarm rate is below 10
 settings.
 """
 
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -77,6 +79,17 @@ def test_with_real_noise_a_second_fit_predicts_otherwise(estimator: Any) -> None
     # Numbers drawn on a grid of 2⁻³⁰ standard deviations: that two fits agree has a probability below 10⁻²⁰.
     with pytest.raises(AssertionError, match="Idempotency"):
         estimator_checks.check_fit_idempotent(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
+def test_a_constructor_takes_its_parameters_by_name_and_help_describes_each(estimator: Any) -> None:
+    parameters = inspect.signature(type(estimator)).parameters
+    assert set(parameters) == set(estimator.get_params())
+    for name, parameter in parameters.items():
+        assert parameter.kind == inspect.Parameter.KEYWORD_ONLY
+        assert parameter.annotation is not inspect.Parameter.empty
+        assert getattr(type(estimator)(), name) == parameter.default
+        assert re.search(rf"^{name}\b|, {name}\b|`{name}`", inspect.getdoc(estimator) or "", re.MULTILINE)
 
 
 def test_the_guide_lists_every_exception() -> None:

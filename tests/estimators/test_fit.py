@@ -67,7 +67,7 @@ def test_the_model_behind_it_says_the_same_through_the_schema() -> None:
     assert fitted.model_.predict(table) == fitted.predict(frame(X)).tolist()
     assert fitted.model_.plan.data.target == "ill"
     assert fitted.plan_ == fitted.model_.plan
-    assert len(fitted.history_) == fitted.plan_.exchanges
+    assert len(fitted.history_) == fitted.plan_.rounds
 
 
 def test_columns_are_told_apart_by_place_or_by_name() -> None:
@@ -200,11 +200,11 @@ def test_tables_that_do_not_fit_together_are_refused() -> None:
 def test_every_silo_has_its_own_budget(epsilon: Any) -> None:
     X, y, _ = patients(90)
     fitted = classifier(epsilon=epsilon, delta=[1e-6, 1e-7, 1e-8]).fit(X, y, silos=np.repeat([0, 1, 2], 30))
-    asked = {terms.name: (terms.epsilon, terms.delta) for terms in fitted.plan_.silos}
+    asked = {terms.name: (terms.guarantee.epsilon, terms.guarantee.delta) for terms in fitted.plan_.silos}
     assert asked == {"0": (1.0, 1e-6), "1": (2.0, 1e-7), "2": (0.5, 1e-8)}
     for name, guarantee in fitted.privacy_.silos.items():
-        assert guarantee.epsilon == pytest.approx(asked[name][0], rel=1e-4)
-        assert guarantee.epsilon <= asked[name][0]
+        assert guarantee.run.epsilon == pytest.approx(asked[name][0], rel=1e-4)
+        assert guarantee.run.epsilon <= asked[name][0]
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,18 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
 from ringfence.estimators.session import Memory
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
 from ringfence.silo.ledger import Budget
 
 
 def plan_for(schema: Schema, records: int, epsilon: float, delta: float = 1e-6) -> Plan:
-    return make_plan(schema, [Member("clinic", records, epsilon, delta)], rounds=3, survey=False)
+    return make_plan(schema, [Member("clinic", records, epsilon, delta)], PlanRequest(rounds=3, survey=False))
 
 
 def rows(numbers: Iterable[int]) -> dict[str, list[bytes]]:

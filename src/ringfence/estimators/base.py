@@ -17,18 +17,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
+from ringfence.estimators.parameters import Parameters
 from ringfence.estimators.session import MEMORY
-from ringfence.planning.prescribe import Member, propose
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, encode_target
-from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
-from ringfence.report.statement import Statement
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records
-from ringfence.training import Result, Silo, train
+from ringfence.statement import Statement
+from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
 
@@ -36,7 +37,7 @@ SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
 
 
 @dataclass(frozen=True)
-class _Problem:
+class _FitData:
     """What `fit` was given, made sense of: the records, what identifies each, and whose row is whose."""
 
     records: Records
@@ -50,7 +51,7 @@ class _Problem:
         return cls(records, identity, labels.by_silo(len(records)))
 
 
-class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
+class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
     """A linear model whose records stay in silos. The base of all estimators here; not one by itself.
 
     Guarantee: all that a silo releases during one `fit` is (epsilon, delta)-differentially private with respect to
@@ -94,33 +95,6 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
     coef_: FloatArray
     intercept_: Any  # an array, or for a regressor a float
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1.0,
-        delta: Any = None,
-        bounds: Any = None,
-        schema: Schema | None = None,
-        algorithm: str = "auto",
-        max_rounds: int | None = None,
-        ridge: float = 0.0,
-        clip: float | None = None,
-        fit_intercept: bool = True,
-        cap: Any = None,
-        ledgers: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.bounds = bounds
-        self.schema = schema
-        self.algorithm = algorithm
-        self.max_rounds = max_rounds
-        self.ridge = ridge
-        self.clip = clip
-        self.fit_intercept = fit_intercept
-        self.cap = cap
-        self.ledgers = ledgers
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.non_deterministic = True  # real noise has no seed
@@ -159,9 +133,6 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
     # What the kinds of estimators differ in.
 
     @abstractmethod
-    def _loss(self, schema: Schema) -> Loss: ...
-
-    @abstractmethod
     def _target(self, y: Any) -> tuple[Any, Column]:
         """Return the target's cells and its public column; only where there is no schema."""
 
@@ -171,7 +142,7 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
 
     # From arguments to a problem.
 
-    def _problem(self, X: Any, y: Any, labels: tables.Labels) -> _Problem:
+    def _problem(self, X: Any, y: Any, labels: tables.Labels) -> _FitData:
         if self.schema is not None:
             return self._problem_by_schema(self.schema, X, y, labels)
         if self.bounds is None:
@@ -194,9 +165,9 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
         except ValidationError as refused:
             raise EstimatorError(f"No schema can be made of `bounds` and the target: {explain(refused)}.") from None
         table: Any = {**dict(zip(names, X.T, strict=True)), target: cells}  # numbers need not go through text
-        return _Problem.of(schema, table, list(tables.row_bytes(X)), labels)
+        return _FitData.of(schema, table, list(tables.row_bytes(X)), labels)
 
-    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels) -> _Problem:
+    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels) -> _FitData:
         if self.bounds is not None:
             raise EstimatorError("Both `bounds` and `schema` are given, which say the same: leave one out.")
         if not tables.is_frame(X):
@@ -211,7 +182,7 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
             raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
         if not self.fit_intercept:
             schema = schema.model_copy(update={"intercept": 0.0})
-        return _Problem.of(schema, {**table, schema.target: targets}, identity, labels)
+        return _FitData.of(schema, {**table, schema.target: targets}, identity, labels)
 
     def _check_y(self) -> dict[str, Any]:
         return {}
@@ -237,7 +208,7 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
             pairs = list(zip(lower, upper, strict=True))
         return {name: interval(f"`bounds` of column '{name}'", pair) for name, pair in zip(names, pairs, strict=True)}
 
-    def _plan(self, problem: _Problem) -> Plan:
+    def _plan(self, problem: _FitData) -> Plan:
         schema, names = problem.records.schema, list(problem.silos)
         epsilons = tables.per_silo("epsilon", self.epsilon, names)
         deltas = tables.per_silo("delta", self.delta, names)
@@ -247,15 +218,17 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
             if epsilon is None or not epsilon > 0:
                 raise EstimatorError(f"The epsilon of silo '{name}' must be a positive number.")
             members.append(Member(name, len(rows), epsilon, deltas[name]))
-        return propose(
-            schema,
-            members,
-            loss=self._loss(schema),
+        return make_plan(schema, members, self._request(schema))
+
+    def _request(self, schema: Schema) -> PlanRequest:
+        """Return what is asked of the plan; each estimator adds its loss, unless it is the usual one of the target."""
+        del schema  # for those with a parameter in the target's units
+        return PlanRequest(
             algorithm=None if self.algorithm == "auto" else self.algorithm,
             most_rounds=self.max_rounds,
             ridge=float(self.ridge),
             clip=None if self.clip is None else float(self.clip),
-        ).plan
+        )
 
     def _cap(self) -> Budget | None:
         if self.cap is None or isinstance(self.cap, Budget):
@@ -273,7 +246,7 @@ class FederatedLinearModel(BaseEstimator, ABC):  # type: ignore[misc]  # scikit-
         settings = {name: value for name, value in self.get_params().items() if name not in ("cap", "ledgers")}
         return f"{type(self).__name__} {settings!r}"
 
-    def _train(self, problem: _Problem, plan: Plan, cap: Budget | None) -> Result:
+    def _train(self, problem: _FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
         with ExitStack() as temporary:
             if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
                 folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
@@ -345,12 +318,7 @@ def interval(what: str, pair: Any) -> Numeric:
 
 def _with_totals(statement: Statement, totals: Mapping[str, Budget]) -> Statement:
     silos = {
-        name: replace(
-            guarantee,
-            total_epsilon=totals[name].epsilon,
-            total_delta=totals[name].delta,
-            total_alone_epsilon=totals[name].most_alone,
-        )
+        name: guarantee.model_copy(update={"all_runs": totals[name].limits})
         for name, guarantee in statement.silos.items()
     }
     return replace(statement, silos=silos)

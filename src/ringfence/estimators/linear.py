@@ -1,5 +1,6 @@
 """The estimators: what each predicts, and by which loss it learns."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,14 @@ from sklearn.utils.validation import column_or_1d
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
 from ringfence.estimators.base import FederatedLinearModel, documented, interval
-from ringfence.planning import defaults
-from ringfence.planning.prescribe import told_clearly
+from ringfence.estimators.parameters import (
+    ClassifierParameters,
+    HuberParameters,
+    QuantileParameters,
+    RegressorParameters,
+)
+from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Hinge, Loss, Pinball, Squared
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 
 __all__ = [
@@ -27,7 +32,7 @@ __all__ = [
 ]
 
 
-class _Classifier(ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]  # scikit-learn ships no types
+class _Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
     """A linear classifier.
 
     `classes` lists the labels that may occur, from public knowledge: which labels do occur may hang on one record.
@@ -37,37 +42,6 @@ class _Classifier(ClassifierMixin, FederatedLinearModel):  # type: ignore[misc] 
 
     `classes_` holds the labels, sorted.
     """
-
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1.0,
-        delta: Any = None,
-        bounds: Any = None,
-        classes: Any = None,
-        schema: Schema | None = None,
-        algorithm: str = "auto",
-        max_rounds: int | None = None,
-        ridge: float = 0.0,
-        clip: float | None = None,
-        fit_intercept: bool = True,
-        cap: Any = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            schema=schema,
-            algorithm=algorithm,
-            max_rounds=max_rounds,
-            ridge=ridge,
-            clip=clip,
-            fit_intercept=fit_intercept,
-            cap=cap,
-            ledgers=ledgers,
-        )
-        self.classes = classes
 
     def _target(self, y: Any) -> tuple[list[str], Column]:
         check_classification_targets(y)
@@ -124,9 +98,6 @@ class _Classifier(ClassifierMixin, FederatedLinearModel):  # type: ignore[misc] 
 class FederatedLogisticRegression(_Classifier):
     """Logistic regression, for more than two classes by softmax, trained privately across silos."""
 
-    def _loss(self, schema: Schema) -> Loss:
-        return defaults.loss(schema)
-
     def predict_proba(self, X: Any) -> FloatArray:
         """Return every class's probability, in the order of `classes_`."""
         scores = self._scores(X)
@@ -150,53 +121,22 @@ class FederatedLinearSVC(_Classifier):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _loss(self, schema: Schema) -> Loss:
+    def _request(self, schema: Schema) -> PlanRequest:
         if len(self.classes_) > 2:
             raise EstimatorError(
                 "Only binary classification is supported. A machine per class would cost the budget once per class: "
                 "use FederatedLogisticRegression, which learns all classes at once."
             )
-        return Hinge()
+        return replace(super()._request(schema), loss="hinge")
 
 
-class _Regressor(RegressorMixin, FederatedLinearModel):  # type: ignore[misc]  # scikit-learn ships no types
+class _Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # type: ignore[misc]
     """A linear regression.
 
     `target_bounds` is (lower, upper), the range of the target from public knowledge; targets beyond are clamped in
     training, so it should be wide enough for the ones that matter, and noise grows with its width. With a `schema`
     it stands there.
     """
-
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1.0,
-        delta: Any = None,
-        bounds: Any = None,
-        target_bounds: Any = None,
-        schema: Schema | None = None,
-        algorithm: str = "auto",
-        max_rounds: int | None = None,
-        ridge: float = 0.0,
-        clip: float | None = None,
-        fit_intercept: bool = True,
-        cap: Any = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            schema=schema,
-            algorithm=algorithm,
-            max_rounds=max_rounds,
-            ridge=ridge,
-            clip=clip,
-            fit_intercept=fit_intercept,
-            cap=cap,
-            ledgers=ledgers,
-        )
-        self.target_bounds = target_bounds
 
     def _check_y(self) -> dict[str, Any]:
         return {"y_numeric": True}
@@ -231,99 +171,28 @@ class _Regressor(RegressorMixin, FederatedLinearModel):  # type: ignore[misc]  #
 class FederatedLinearRegression(_Regressor):
     """Least-squares regression, trained privately across silos."""
 
-    def _loss(self, schema: Schema) -> Loss:
-        del schema
-        return Squared()
+    def _request(self, schema: Schema) -> PlanRequest:
+        return replace(super()._request(schema), loss="squared")
 
 
 @documented
-class FederatedHuberRegressor(_Regressor):
+class FederatedHuberRegressor(HuberParameters, _Regressor):
     """Huber regression, trained privately across silos: squared for small errors, linear for outliers.
 
     `threshold` is where an error counts as large, in the target's units; by default a tenth of the largest distance
     of a target from the middle of its bounds.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1.0,
-        delta: Any = None,
-        bounds: Any = None,
-        target_bounds: Any = None,
-        threshold: float | None = None,
-        schema: Schema | None = None,
-        algorithm: str = "auto",
-        max_rounds: int | None = None,
-        ridge: float = 0.0,
-        clip: float | None = None,
-        fit_intercept: bool = True,
-        cap: Any = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            target_bounds=target_bounds,
-            schema=schema,
-            algorithm=algorithm,
-            max_rounds=max_rounds,
-            ridge=ridge,
-            clip=clip,
-            fit_intercept=fit_intercept,
-            cap=cap,
-            ledgers=ledgers,
-        )
-        self.threshold = threshold
-
-    def _loss(self, schema: Schema) -> Loss:
+    def _request(self, schema: Schema) -> PlanRequest:
         column = schema.target_column
         unit = column.unit if isinstance(column, Numeric) else 1.0
         scaled = None if self.threshold is None else float(self.threshold) / unit
-        with told_clearly():
-            loss = defaults.loss_named("huber", schema, margin=scaled)
-        return loss
+        return replace(super()._request(schema), loss="huber", margin=scaled)
 
 
 @documented
-class FederatedQuantileRegressor(_Regressor):
+class FederatedQuantileRegressor(QuantileParameters, _Regressor):
     """Regression of a quantile (pinball loss), trained privately across silos; `quantile` 0.5 is the median."""
 
-    def __init__(
-        self,
-        *,
-        epsilon: Any = 1.0,
-        delta: Any = None,
-        bounds: Any = None,
-        target_bounds: Any = None,
-        quantile: float = 0.5,
-        schema: Schema | None = None,
-        algorithm: str = "auto",
-        max_rounds: int | None = None,
-        ridge: float = 0.0,
-        clip: float | None = None,
-        fit_intercept: bool = True,
-        cap: Any = None,
-        ledgers: Any = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            bounds=bounds,
-            target_bounds=target_bounds,
-            schema=schema,
-            algorithm=algorithm,
-            max_rounds=max_rounds,
-            ridge=ridge,
-            clip=clip,
-            fit_intercept=fit_intercept,
-            cap=cap,
-            ledgers=ledgers,
-        )
-        self.quantile = quantile
-
-    def _loss(self, schema: Schema) -> Loss:
-        del schema
-        with told_clearly():
-            return Pinball(quantile=float(self.quantile))
+    def _request(self, schema: Schema) -> PlanRequest:
+        return replace(super()._request(schema), loss="pinball", quantile=float(self.quantile))

@@ -21,10 +21,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import Event
 from ringfence.errors import ApprovalError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import Event
 from ringfence.protocol.plan import Plan
 from ringfence.silo.ledger import Budget
 
@@ -69,7 +69,7 @@ class Memory:
                 terms = plan.terms(silo)
                 if terms is None:
                     raise ApprovalError(f"Silo '{silo}' has no part in this plan.")
-                charges[silo] = _Charge(settings, tuple(plan_events(plan, terms)), terms.delta)
+                charges[silo] = _Charge(settings, tuple(plan_events(plan, terms)), terms.guarantee.delta)
                 pasts = Counter(self._seen.get(mark, ()) for mark in own)
                 histories = {past: [self._charges[number] for number in past] for past in pasts}
                 if not tuning:
