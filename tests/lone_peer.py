@@ -23,7 +23,7 @@ def main(folder: Path, silo: str) -> None:
     plan = Plan.parse((folder / "plan.json").read_bytes(), error=PlanError)
     terms = plan.terms(silo)
     assert terms is not None
-    with Ledger.create(folder / f"{silo}.ledger", silo=silo, budget=Budget(terms.epsilon, terms.delta)) as ledger:
+    with Ledger.create(folder / f"{silo}.ledger", silo=silo, budget=Budget.of(terms.guarantees)) as ledger:
         gate = Gate(load_records(folder / f"{silo}.csv", plan.data), ledger)
         gate.approve(plan)
         peer = Peer(plan, gate)

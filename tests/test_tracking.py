@@ -11,13 +11,16 @@ import pytest
 from tensorboardX.proto.event_pb2 import Event as Record
 
 from ringfence.errors import OutputError
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.planning.wishes import Wishes, plan_for
+from ringfence.local_shuffler import local_shuffler
+from ringfence.planning.propose import make_plan, propose_for
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.guarantee import against
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
 from ringfence.silo.records import Records
 from ringfence.tracking import FOLLOWED, MARKS, Progress, Recorder, TensorBoard, marks
 from ringfence.training import Silo, train
+from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -35,17 +38,17 @@ KINDS: dict[str, dict[str, Any]] = {
 def test_costs_agree_with_the_ledgers_after_every_kind_of_run(
     schema: Schema, records: Records, tmp_path: Path, kind: str
 ) -> None:
-    wishes = Wishes(epsilon=1.0, delta=1e-6, budgets={"south": (2.0, 1e-7)}, **KINDS[kind])
+    request = PlanRequest(epsilon=1.0, delta=1e-6, budgets={"south": (2.0, 1e-7)}, **KINDS[kind])
     if kind != "localized":
-        wishes = dataclasses.replace(wishes, rounds=6)
-    plan = plan_for(wishes, schema, {"north": 40, "south": 40})
+        request = dataclasses.replace(request, rounds=6)
+    plan = propose_for(request, schema, {"north": 40, "south": 40}).plan
     recorder = Recorder(plan)
     result = train(plan, {name: Silo(records, tmp_path / name) for name in ("north", "south")}, watch=recorder)
     assert recorder.rounds[-1].epsilon == {
-        name: result.statement.silos[name].epsilon for name in recorder.rounds[-1].epsilon
+        name: result.statement.silos[name].run.epsilon for name in recorder.rounds[-1].epsilon
     }
     assert set(recorder.rounds[-1].epsilon) == {"north", "south"}
-    assert [progress.round for progress in recorder.rounds] == list(range(plan.exchanges))
+    assert [progress.round for progress in recorder.rounds] == list(range(plan.rounds))
     assert [progress.answered for progress in recorder.rounds] == [past.answered for past in result.history]
 
 
@@ -53,20 +56,20 @@ def test_the_noise_level_is_that_of_the_plan(plan_of: MakePlan, records: Records
     plan = plan_of(rounds=3)
     recorder = Recorder(plan)
     train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
-    expected = plan.silos[0].sigma * math.sqrt(plan.dimension)
+    expected = plan.silos[0].stages[0].sigma * math.sqrt(plan.dimension)
     assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx([expected] * 3)
 
 
 def test_the_noise_level_is_what_averaged_noise_comes_to(schema: Schema) -> None:
     """Squares of 4·20,000 Gaussian numbers: their mean is within 5 standard deviations but for one in 10⁶."""
     members = [Member("a", 40, 1.0, 1e-6), Member("b", 120, 0.5, 1e-6), Member("c", 80, 2.0, 1e-6)]
-    plan = make_plan(schema, members, rounds=1, survey=False)
+    plan = make_plan(schema, members, PlanRequest(rounds=1, survey=False))
     outcome = _outcome(0, ("a", "c"))
     recorder = Recorder(plan)
     recorder(outcome)
     level = recorder.rounds[0].noise_norm
     random = np.random.default_rng(1)
-    sigmas = {terms.name: terms.sigma for terms in plan.silos}
+    sigmas = {terms.name: terms.stages[0].sigma for terms in plan.silos}
     draws = {name: random.normal(0, sigmas[name], (20_000, plan.dimension)) for name in ("a", "c")}
     weights = {terms.name: terms.weight for terms in plan.silos}
     means = sum(3 / 2 * weights[name] * draws[name] for name in ("a", "c"))
@@ -75,10 +78,47 @@ def test_the_noise_level_is_what_averaged_noise_comes_to(schema: Schema) -> None
     assert abs(measured / level**2 - 1) < 5 * math.sqrt(2 / (20_000 * plan.dimension))
 
 
-def _outcome(round: int, answered: tuple[str, ...]) -> Any:
-    from ringfence.server.rounds import Outcome
+def test_a_survey_has_a_noise_level_of_its_own(schema: Schema, records: Records, tmp_path: Path) -> None:
+    request = PlanRequest(rounds=2, algorithm="accelerated", survey=True)
+    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], request)
+    recorder = Recorder(plan)
+    train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    survey, training = plan.silos[0].stages
+    asked = training.sigma * math.sqrt(plan.dimension)
+    assert [progress.noise_norm for progress in recorder.rounds] == pytest.approx([survey.sigma, asked, asked])
 
-    return Outcome(round, answered, {}, (), 1.0)
+
+def test_noise_that_cancels_over_rounds_has_no_level(schema: Schema, records: Records, tmp_path: Path) -> None:
+    request = PlanRequest(rounds=3, sampling="one-pass", correlation=0.5, survey=False)
+    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], request)
+    recorder = Recorder(plan)
+    result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
+    assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
+    assert recorder.rounds[-1].epsilon == {"clinic": result.statement.silos["clinic"].run.epsilon}
+
+
+def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s_noise_has_a_level(
+    tmp_path: Path,
+) -> None:
+    schema = schema_of(2)
+    with local_shuffler(NAMES) as local:
+        plan = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
+        silos = {
+            name: Silo(records_of(schema, 40, seed), tmp_path / name, None, local.silos[name])
+            for seed, name in enumerate(NAMES)
+        }
+        recorder = Recorder(plan)
+        result = train(plan, silos, watch=recorder, collect=local.collect(plan))
+    assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
+    assert recorder.rounds[-1].epsilon == {
+        name: against(stated.this_run, "server").epsilon for name, stated in result.statement.silos.items()
+    }
+
+
+def _outcome(round: int, answered: tuple[str, ...]) -> Any:
+    from ringfence.server.rounds import RoundOutcome
+
+    return RoundOutcome(round, answered, {}, (), 1.0)
 
 
 def test_only_public_values_pass(plan_of: MakePlan, records: Records, tmp_path: Path) -> None:
@@ -116,7 +156,7 @@ def test_a_history_keeps_no_weights(plan_of: MakePlan, records: Records, tmp_pat
 
 def test_a_long_run_of_many_silos_computes_few_costs(schema: Schema) -> None:
     members = [Member(f"silo {number}", 40, 1.0 + number, 1e-6) for number in range(20)]
-    plan = make_plan(schema, members, rounds=500, survey=False)
+    plan = make_plan(schema, members, PlanRequest(rounds=500, survey=False))
     assert marks(plan) <= set(range(500))
     assert {0, 499} <= marks(plan)
     assert len(marks(plan)) == MARKS

@@ -1,19 +1,21 @@
 """Training in one process: through real gates, within real budgets, and honest about both."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Participation, Plan
 from ringfence.protocol.schema import Schema
-from ringfence.server.rounds import Outcome
+from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
-from ringfence.training import Result, Silo, split, train
+from ringfence.training import Silo, TrainingResult, split, train
 
 
 def federation(schema: Schema, folder: Path, sizes: dict[str, int], cap: Budget | None = None) -> dict[str, Silo]:
@@ -26,24 +28,25 @@ def federation(schema: Schema, folder: Path, sizes: dict[str, int], cap: Budget 
     return silos
 
 
-def plan_for(schema: Schema, silos: dict[str, Silo], epsilon: float = 2.0, rounds: int = 20, **changes: object) -> Plan:
+def plan_for(schema: Schema, silos: dict[str, Silo], epsilon: float = 2.0, rounds: int = 20, **changes: Any) -> Plan:
     members = [Member(name, len(silo.records), epsilon, 1e-6) for name, silo in silos.items()]
-    return make_plan(schema, members, rounds=rounds, **changes)
+    return make_plan(schema, members, PlanRequest(rounds=rounds, **changes))
 
 
 def test_a_model_is_learned_and_every_silo_s_ledger_shows_what_it_cost(schema: Schema, tmp_path: Path) -> None:
     silos = federation(schema, tmp_path, {"north": 400, "south": 800})
-    seen: list[Outcome] = []
+    seen: list[RoundOutcome] = []
     plan = plan_for(schema, silos)
     result = train(plan, silos, watch=seen.append)
-    assert [outcome.round for outcome in seen] == list(range(plan.exchanges))
+    assert [outcome.round for outcome in seen] == list(range(plan.rounds))
     for name, silo in silos.items():
         assert result.model.evaluate(silo.records.features, silo.records.targets)["accuracy"] > 0.9
-        assert result.statement.silos[name].epsilon == pytest.approx(2.0, rel=1e-4)
+        assert result.statement.silos[name].run.epsilon == pytest.approx(2.0, rel=1e-4)
         with Ledger.open(silo.ledger) as ledger:
             (approved,) = ledger.account().plans.values()
             assert approved.ended == "finished"
-            assert len(approved.rounds) == plan.exchanges == (20 if plan.survey is None else 21)
+            assert len(approved.rounds) == plan.rounds
+            assert plan.rounds == 20 + sum(not stage.question.trains for stage in plan.stages)
 
 
 def test_with_little_privacy_budget_the_noise_shows(schema: Schema, tmp_path: Path) -> None:
@@ -60,13 +63,13 @@ def test_a_cap_that_does_not_cover_the_plan_stops_it_before_any_silo_releases(sc
     for silo in silos.values():
         with Ledger.open(silo.ledger) as ledger:
             assert ledger.account().charged() == []
-            assert ledger.account().spent() == 0.0
+            assert [spent.epsilon for spent in ledger.account().spent()] == [0.0]
 
 
 def test_an_interrupted_run_keeps_only_what_it_released_on_its_account(schema: Schema, tmp_path: Path) -> None:
     silos = federation(schema, tmp_path, {"north": 100})
 
-    def interrupt(outcome: Outcome) -> None:
+    def interrupt(outcome: RoundOutcome) -> None:
         if outcome.round == 4:
             raise KeyboardInterrupt
 
@@ -78,7 +81,7 @@ def test_an_interrupted_run_keeps_only_what_it_released_on_its_account(schema: S
         assert approved.ended == "finished"
         assert sum(count for _, count in approved.reserved()) == len(approved.rounds) == 5
         assert account.reserved() == account.charged()
-        assert 0 < account.spent() < 2.0
+        assert 0 < account.spent()[0].epsilon < 2.0
 
 
 def test_a_silo_asked_in_half_of_the_rounds_pays_for_half(schema: Schema, tmp_path: Path) -> None:
@@ -86,7 +89,7 @@ def test_a_silo_asked_in_half_of_the_rounds_pays_for_half(schema: Schema, tmp_pa
     plan = plan_for(schema, silos, participation=Participation(silos=2), survey=False)
     guarantees = train(plan, silos).statement.silos
     assert sum(guarantee.rounds for guarantee in guarantees.values()) == 2 * 20
-    assert all(guarantee.epsilon < 2.0 for guarantee in guarantees.values() if guarantee.rounds < 20)
+    assert all(guarantee.run.epsilon < 2.0 for guarantee in guarantees.values() if guarantee.rounds < 20)
 
 
 def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> None:
@@ -98,22 +101,22 @@ def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> Result:
+def trained(tmp_path_factory: pytest.TempPathFactory, schema: Schema) -> TrainingResult:
     silos = federation(schema, tmp_path_factory.mktemp("silos"), {"north": 400})
     return train(plan_for(schema, silos, survey=False), silos)
 
 
-def test_a_saved_model_is_the_same_model(trained: Result, tmp_path: Path) -> None:
+def test_a_saved_model_is_the_same_model(trained: TrainingResult, tmp_path: Path) -> None:
     trained.model.save(tmp_path / "model.json")
     assert Model.load(tmp_path / "model.json") == trained.model
 
 
-def test_a_model_predicts_in_the_target_s_own_words(trained: Result) -> None:
+def test_a_model_predicts_in_the_target_s_own_words(trained: TrainingResult) -> None:
     table = {"a": ["1", "-1"], "b": ["1", "-1"], "c": ["0", "0"]}
     assert trained.model.predict(table) == ["yes", "no"]
 
 
-def test_the_statement_says_who_is_protected_from_whom_and_what_is_not(trained: Result) -> None:
+def test_the_statement_says_who_is_protected_from_whom_and_what_is_not(trained: TrainingResult) -> None:
     text = trained.statement.text()
     assert "north: each of 400 records, over 20 rounds, by epsilon = 2, delta = 1e-06" in text
     assert "at most 88.1%" in text  # e² / (1 + e²)

@@ -17,11 +17,11 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
-from ringfence.planning.wishes import Wishes
+from ringfence.planning.request import PlanRequest
 from ringfence.protocol.plan import Plan
-from ringfence.server.rounds import Outcome
+from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger import Ledger
-from ringfence.workflow import Request, silo_paths, survey_files, train_files
+from ringfence.workflow import TrainRequest, silo_paths, survey_files, train_files
 
 SCHEMA = """
 [columns.age]
@@ -37,11 +37,11 @@ categories = ["no", "yes"]
 type = "categorical"
 categories = ["no", "yes"]
 """
-WISHES = Wishes(epsilon=20.0, delta=1e-6, rounds=10, survey=False)
+ASKED = PlanRequest(epsilon=20.0, delta=1e-6, rounds=10, survey=False)
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Request:
+def wanted(tmp_path: Path) -> TrainRequest:
     """Two silos of 100 records in which the old and the smokers are ill."""
     random = np.random.default_rng(2)
     (tmp_path / "schema.toml").write_text(SCHEMA)
@@ -54,21 +54,21 @@ def wanted(tmp_path: Path) -> Request:
             lines.append(f"{age:.3f},{'yes' if smokes else 'no'},{'yes' if ill else 'no'}")
         files.append(tmp_path / f"{name}.csv")
         files[-1].write_text("\n".join(lines) + "\n")
-    return Request(files, tmp_path / "schema.toml", "ill", WISHES, seed=1)
+    return TrainRequest(files, tmp_path / "schema.toml", "ill", ASKED, seed=1)
 
 
-def ledgers(request: Request) -> list[Path]:
+def ledgers(request: TrainRequest) -> list[Path]:
     return sorted(request.schema.parent.rglob("*.ledger*"))
 
 
-def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: Request) -> None:
+def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: TrainRequest) -> None:
     planned: list[Plan] = []
-    seen: list[Outcome] = []
+    seen: list[RoundOutcome] = []
     outcomes = train_files(wanted, planned=planned.append, watch=seen.append)
     plan = outcomes.proposal.plan
     assert planned == [plan] == [outcomes.result.model.plan]
     assert tuple(seen) == outcomes.result.history
-    assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.exchanges
+    assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.rounds
     assert outcomes.test is not None
     # Almost no noise at epsilon 20, and ten rounds see most of what there is to see; guessing is right half the time.
     assert isinstance(accuracy := outcomes.test["accuracy"], float)
@@ -76,8 +76,8 @@ def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: R
     assert [path.name for path in ledgers(wanted)] == ["north.ledger", "south.ledger"]
 
 
-def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: Request) -> None:
-    outcomes = train_files(replace(wanted, wishes=replace(WISHES, survey=True, algorithm="accelerated")))
+def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: TrainRequest) -> None:
+    outcomes = train_files(replace(wanted, plan=replace(ASKED, survey=True, algorithm="accelerated")))
     report = outcomes.report()
     assert json.loads(json.dumps(report)) == report
     plan = outcomes.result.model.plan
@@ -85,22 +85,27 @@ def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: Request) -> No
         "plan": plan.digest(), "loss": "logistic", "algorithm": "accelerated", "sampling": "full", "rounds": 10,
     }  # fmt: skip
     assert set(report["silos"]) == {"north", "south"}
-    assert report["survey"]["noise"] > 0
-    assert len(report["survey"]["statistic"]) == 1
+    assert set(report["findings"]) == {"curvature"}
+    assert report["findings"]["curvature"]["noise"] > 0
+    assert len(report["findings"]["curvature"]["statistic"]) == 1
+    for name, guarantee in outcomes.result.statement.silos.items():
+        (told,) = report["silos"][name]["this_run"]
+        assert told == {"epsilon": guarantee.run.epsilon, "delta": 1e-6, "against": "anyone"}
     assert (len(report["explanation"]), len(report["alternatives"])) == (3, 1)
     assert report["test_is_private"] is False
     assert set(report["test"]) == {"accuracy", "per_silo"}
 
 
-def test_without_a_test_or_a_survey_the_report_has_neither(wanted: Request) -> None:
+def test_without_a_test_or_a_survey_the_report_has_neither(wanted: TrainRequest) -> None:
     report = train_files(replace(wanted, test_fraction=0.0)).report()
-    assert not {"test", "test_is_private", "survey"} & set(report)
+    assert not {"test", "test_is_private"} & set(report)
+    assert report["findings"] == {}
     assert {silo["records"] for silo in report["silos"].values()} == {100}
 
 
 @pytest.mark.parametrize("peer_to_peer", [False, True])
 def test_ledgers_stand_where_they_are_wanted_and_cost_the_same_with_and_without_a_server(
-    wanted: Request, tmp_path: Path, peer_to_peer: bool
+    wanted: TrainRequest, tmp_path: Path, peer_to_peer: bool
 ) -> None:
     folder = tmp_path / "ledgers"
     folder.mkdir()
@@ -109,12 +114,12 @@ def test_ledgers_stand_where_they_are_wanted_and_cost_the_same_with_and_without_
     for name, stated in outcomes.result.statement.silos.items():
         with Ledger.open(folder / f"{name}.ledger") as ledger:
             (approved,) = ledger.account().plans.values()
-            assert ledger.account().spent() == stated.total_epsilon == pytest.approx(20.0, rel=1e-3)
+            assert ledger.account().spent()[0].epsilon == stated.total.epsilon == pytest.approx(20.0, rel=1e-3)
         assert (approved.ended, len(approved.rounds)) == ("finished", stated.rounds)
         assert stated.rounds == 10
 
 
-def test_a_cap_is_kept_over_runs(wanted: Request) -> None:
+def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
     capped = replace(wanted, cap=(25.0, 1e-6))
     train_files(capped)
     with pytest.raises(ApprovalError, match="more than its budget of 25"):
@@ -130,12 +135,12 @@ def test_a_cap_is_kept_over_runs(wanted: Request) -> None:
         ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),
         ({"tests": {"east": Path("east.csv")}}, PlanError, "no silo 'east'; the silos are north, south"),
         ({"tests": {"north": Path("/nowhere.csv")}}, RecordsError, "could not be read"),
-        ({"wishes": replace(WISHES, budgets={"east": (1.0, 1e-6)})}, PlanError, "no silo 'east'"),
-        ({"wishes": replace(WISHES, epsilon=0.0)}, AccountingError, "epsilon must be a finite number above 0"),
-        ({"wishes": replace(WISHES, algorithm="none")}, PlanError, "no algorithm 'none'"),
-        ({"wishes": replace(WISHES, rounds=0)}, PlanError, "at least one round"),
-        ({"wishes": replace(WISHES, rounds=None, most_rounds=0)}, PlanError, "at least one round"),
-        ({"wishes": replace(WISHES, ridge=-1.0)}, PlanError, "ridge"),
+        ({"plan": {"budgets": {"east": (1.0, 1e-6)}}}, PlanError, "no silo 'east'"),
+        ({"plan": {"epsilon": 0.0}}, AccountingError, "epsilon must be a finite number above 0"),
+        ({"plan": {"algorithm": "none"}}, PlanError, "no algorithm 'none'"),
+        ({"plan": {"rounds": 0}}, PlanError, "at least one round"),
+        ({"plan": {"rounds": None, "most_rounds": 0}}, PlanError, "at least one round"),
+        ({"plan": {"ridge": -1.0}}, PlanError, "ridge"),
         ({"test_fraction": 1.0}, TrainingError, "test fraction"),
         ({"seed": -1}, TrainingError, "seed is a whole number"),
         ({"cap": (-1.0, 1e-6)}, AccountingError, "the cap's epsilon"),
@@ -144,54 +149,53 @@ def test_a_cap_is_kept_over_runs(wanted: Request) -> None:
     ],
 )
 def test_what_cannot_be_done_is_refused_before_anything_is_released(
-    wanted: Request, changes: dict[str, Any], error: type[RingfenceError], says: str
+    wanted: TrainRequest, changes: dict[str, Any], error: type[RingfenceError], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        train_files(replace(wanted, **changes))
+        train_files(replace(wanted, **{**changes, "plan": replace(ASKED, **changes.get("plan", {}))}))
     for path in ledgers(wanted):
         with Ledger.open(path) as ledger:
             assert ledger.account().charged() == []
 
 
-def test_two_files_cannot_name_one_silo(wanted: Request, tmp_path: Path) -> None:
+def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) -> None:
     twin = tmp_path / "elsewhere" / "north.csv"
     with pytest.raises(RecordsError, match="Two files name the silo 'north'"):
         silo_paths([*wanted.files, twin])
     assert list(silo_paths(wanted.files)) == ["north", "south"]
 
 
-def test_a_survey_finds_what_the_features_are_like_and_its_cost_is_on_the_ledger(wanted: Request) -> None:
+def test_a_survey_finds_what_the_features_are_like_and_its_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
     result, found = survey_files(wanted.files, wanted.schema, "ill", epsilon=1000.0, delta=1e-6)
     assert set(found) == {"age", "smokes=no", "smokes=yes"}
     ages = [float(line.split(",")[0]) for file in wanted.files for line in file.read_text().splitlines()[1:]]
-    assert result.findings is not None
-    noise = result.findings.noise * result.model.plan.data.feature_norm
+    noise = result.findings["moments"].noise * result.model.plan.data.feature_norm
     # Seven standard deviations of Gaussian noise: chance < 1e-11.
     assert found["age"][0] == pytest.approx(np.mean(ages), abs=7 * noise * 50)
     assert [outcome.answered for outcome in result.history] == [("north", "south")]
     for name, guarantee in result.statement.silos.items():
         assert (guarantee.records, guarantee.rounds) == (100, 1)
         with Ledger.open(wanted.schema.parent / f"{name}.ledger") as ledger:
-            assert ledger.account().spent() == guarantee.epsilon == pytest.approx(1000.0, rel=1e-3)
+            assert ledger.account().spent()[0].epsilon == guarantee.run.epsilon == pytest.approx(1000.0, rel=1e-3)
 
 
-def test_surveys_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: Request, tmp_path: Path) -> None:
+def test_surveys_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: TrainRequest, tmp_path: Path) -> None:
     folder = tmp_path / "ledgers"
     folder.mkdir()
     first, _ = survey_files(wanted.files, wanted.schema, "ill", epsilon=1.0, ledgers=folder)
-    assert {guarantee.delta for guarantee in first.statement.silos.values()} == {1e-5}
-    wishes = replace(WISHES, epsilon=1.0, delta=1e-5)
-    second = train_files(replace(wanted, wishes=wishes, ledgers=folder)).result
+    assert {guarantee.run.delta for guarantee in first.statement.silos.values()} == {1e-5}
+    asked = replace(ASKED, epsilon=1.0, delta=1e-5)
+    second = train_files(replace(wanted, plan=asked, ledgers=folder)).result
     for guarantee in second.statement.silos.values():
         # Two Gaussian releases of equal cost come to √2 times the shift: more than one, less than both.
-        assert 1.3 < guarantee.total_epsilon < 1.7
+        assert 1.3 < guarantee.total.epsilon < 1.7
     assert {path.parent for path in ledgers(wanted)} == {folder}
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"epsilon": 0.0}, PlanError, "epsilon: Input should be greater than 0"),
+        ({"epsilon": 0.0}, AccountingError, "epsilon must be a finite number above 0"),
         ({"delta": 1.0}, PlanError, "delta: Input should be less than 1"),
         ({"epsilon": 1e9}, PlanError, "less than a millionth"),
         ({"target": "weight"}, SchemaError, "'weight' is not among the columns"),
@@ -200,7 +204,7 @@ def test_surveys_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: R
     ],
 )
 def test_a_survey_that_cannot_be_made_leaves_no_ledger(
-    wanted: Request, changes: dict[str, Any], error: type[RingfenceError], says: str
+    wanted: TrainRequest, changes: dict[str, Any], error: type[RingfenceError], says: str
 ) -> None:
     asked: dict[str, Any] = {"files": wanted.files, "schema": wanted.schema, "target": "ill", "epsilon": 1.0, **changes}
     with pytest.raises(error, match=says):

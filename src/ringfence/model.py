@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ringfence.errors import MessageError, OutputError
 from ringfence.export import LinearFunction
@@ -13,25 +13,34 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, read_csv
 from ringfence.protocol.losses import Softmax
 from ringfence.protocol.messages import Vector, pack, unpack
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import EmbeddedPlan, Plan
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Categorical, Numeric
-from ringfence.report.statement import SiloGuarantee, Statement
+from ringfence.statement import SiloGuarantee, Statement
 
 
 class Model(Public):
     """A linear model in the plan's scaled features. It is as public as the messages it was computed from.
 
-    It is saved as JSON: loading one runs no code.
+    It is saved as JSON: loading one runs no code. One of format 1, which has an object as its plan and no `format`, is
+    read as if it were of today's format, and so saved.
     """
 
+    newest_format: ClassVar[int] = 2
+
     kind: Literal["ringfence-model"] = "ringfence-model"
-    plan: Plan
+    format: Literal[2] = 2
+    plan: EmbeddedPlan
     weights: Vector
     rounds: Mapping[str, int] = Field(default_factory=dict)
     """How many rounds each silo answered."""
     guarantees: Mapping[str, SiloGuarantee] = Field(default_factory=dict)
     """What each silo's ledger showed when the run had ended; none where whoever made the model saw no ledger."""
+
+    @field_validator("format", mode="before")
+    @classmethod
+    def _read_format_1(cls, stated: Any) -> Any:
+        return 2 if type(stated) is int and stated == 1 else stated
 
     @model_validator(mode="after")
     def _fits_its_plan(self) -> "Model":

@@ -12,7 +12,7 @@ import numpy as np
 from ringfence.errors import TrainingError
 from ringfence.protocol.messages import Answer
 from ringfence.protocol.plan import Plan
-from ringfence.server.rounds import Outcome, Session, Trained
+from ringfence.server.rounds import RoundOutcome, RunResult, Session
 from ringfence.silo.gate import Gate
 
 
@@ -33,16 +33,18 @@ class Peer:
         """Return what this silo broadcasts in this round, through its own gate; None if it is not its turn."""
         return self._gate.answer(self._session.request()) if self._gate.silo in self._session.asked() else None
 
-    def hear(self, answers: Mapping[str, Answer]) -> Outcome:
+    def hear(self, answers: Mapping[str, Answer]) -> RoundOutcome:
         """Take the round's step from everything that was broadcast, this silo's own answer included."""
         return self._session.receive(answers)
 
-    def result(self) -> Trained:
+    def result(self) -> RunResult:
         """Return the model."""
         return self._session.result()
 
 
-def run(plan: Plan, gates: Mapping[str, Gate], *, watch: Callable[[Outcome], None] = lambda outcome: None) -> Trained:
+def run(
+    plan: Plan, gates: Mapping[str, Gate], *, watch: Callable[[RoundOutcome], None] = lambda outcome: None
+) -> RunResult:
     """Let the silos of one process train as peers, and return the model that all of them ended with."""
     if not gates:
         raise TrainingError("There is no peer, so there is nobody to train: give at least one silo.")

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ringfence.accounting.charges import cost, task_event
+from ringfence.accounting.events import Event
 from ringfence.errors import OutputError
-from ringfence.planning import accountant
-from ringfence.planning.charges import task_event
-from ringfence.planning.events import Event
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import Task, task
-from ringfence.server.rounds import Outcome
+from ringfence.server.rounds import RoundOutcome
 
 MARKS = 40
 """In so many rounds of a run, evenly spread, the costs so far are computed: sampled batches take a while to compose."""
@@ -36,9 +35,8 @@ class Progress:
     """What everybody may know of a round that is over.
 
     `update_norm` is the length of the averaged answers and `noise_norm` what their noise alone makes of it, the root
-    of its mean square; None where nobody answered, or where correlated or shuffled noise
-    has no such level. `epsilon` says what
-    the answers used so far have cost each followed silo, at its delta in the plan; it is empty between marks.
+    of its mean square; None where nobody answered, or where correlated or shuffled noise has no such level. `epsilon`
+    says what the answers used so far have cost each followed silo, at its delta in the plan; it is empty between marks.
     """
 
     round: int
@@ -64,7 +62,7 @@ class Tracker(Protocol):
 
 def marks(plan: Plan) -> frozenset[int]:
     """Return the rounds after which costs are computed: the first, the last, and some between."""
-    last = plan.exchanges - 1
+    last = plan.rounds - 1
     return frozenset(round(last * k / (MARKS - 1)) for k in range(MARKS))
 
 
@@ -77,24 +75,24 @@ class Recorder:
     def __init__(self, plan: Plan, *trackers: Tracker) -> None:
         self.plan = plan
         self.rounds: list[Progress] = []
-        self.followed = sorted(plan.silos, key=lambda terms: -terms.epsilon)[:FOLLOWED]
+        self.followed = sorted(plan.silos, key=lambda terms: -terms.guarantee.epsilon)[:FOLLOWED]
         self._trackers = trackers
         self._marks = marks(plan)
         self._work: dict[str, Counter[Task]] = {terms.name: Counter() for terms in self.followed}
-        self._gradients: Counter[str] = Counter()
+        self._answers: Counter[tuple[str, int]] = Counter()
         self._events: dict[tuple[str, Task], Event] = {}
         self._costs: dict[tuple[frozenset[tuple[Event, int]], float], float] = {}
         for tracker in trackers:
             tracker.begin(plan)
 
-    def __call__(self, outcome: Outcome) -> None:
+    def __call__(self, outcome: RoundOutcome) -> None:
         """Take note of a round that is over."""
         noise = self._noise_norm(outcome)
         for terms in self.followed:
             if terms.name in outcome.answered:
                 self._work[terms.name][self._task(terms.name, outcome.round)] += 1
-        if outcome.round >= self.plan.preliminaries:
-            self._gradients.update(outcome.answered)
+        number = self.plan.place(outcome.round).number
+        self._answers.update((name, number) for name in outcome.answered)
         progress = Progress(
             outcome.round,
             outcome.answered,
@@ -121,25 +119,27 @@ class Recorder:
             if (silo, work) not in self._events:
                 self._events[silo, work] = task_event(self.plan, terms, work)
             events[self._events[silo, work]] += count
-        key = (frozenset(events.items()), terms.delta)
+        key = (frozenset(events.items()), terms.guarantee.delta)
         if key not in self._costs:  # silos on equal terms cost the same
-            self._costs[key] = accountant.epsilon(list(events.items()), terms.delta)
+            self._costs[key] = cost(list(events.items()), terms.guarantee)
         return self._costs[key]
 
     def _task(self, silo: str, round: int) -> Task:
         terms = self.plan.terms(silo)
         assert terms is not None  # noqa: S101 (it is of this plan)
-        return task(self.plan, terms, round, self._gradients[silo])
+        return task(self.plan, terms, round, self._answers[silo, self.plan.place(round).number])
 
-    def _noise_norm(self, outcome: Outcome) -> float | None:
-        """Return √(length·Σ(N/M·p_i·σ_i)²): the averaged answers are those of `server.rounds.mean_update`."""
-        if not outcome.answered or self.plan.correlation or self.plan.shuffle is not None:
+    def _noise_norm(self, outcome: RoundOutcome) -> float | None:
+        """Return √(length·Σ(N/M·p_i·σ_i)²): the averaged answers are those of `server.channels.own_noise`."""
+        if not outcome.answered:
             return None
         share = len(self.plan.silos) / len(outcome.answered)
         weights = {terms.name: terms.weight for terms in self.plan.silos}
         work = {name: self._task(name, outcome.round) for name in outcome.answered}
         length = max(task.length for task in work.values())
-        return math.sqrt(length) * math.hypot(*(share * weights[name] * task.sigma for name, task in work.items()))
+        levels = {name: task.stage.channel.noise_level(task.sigma) for name, task in work.items()}
+        known = [share * weights[name] * level for name, level in levels.items() if level is not None]
+        return math.sqrt(length) * math.hypot(*known) if len(known) == len(levels) else None
 
 
 class TensorBoard:
@@ -159,7 +159,7 @@ class TensorBoard:
 
     def begin(self, plan: Plan) -> None:
         """Write down which plan it is."""
-        self._writer.add_text("plan", f"{plan.digest()}: {plan.algorithm.name}, {plan.rounds} rounds", 0)
+        self._writer.add_text("plan", f"{plan.digest()}: {plan.algorithm.name}, {plan.steps} rounds", 0)
 
     def round(self, progress: Progress) -> None:
         """Write a round's numbers."""

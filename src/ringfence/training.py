@@ -12,21 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from ringfence import peers
+from ringfence.accounting.charges import costs, plan_events
 from ringfence.errors import ApprovalError, RecordsError, TrainingError
 from ringfence.model import Model
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import as_seen_alone
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.guarantee import observers_of
 from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.protocol.plan import Plan
-from ringfence.report.statement import SiloGuarantee, Statement
 from ringfence.server import rounds
-from ringfence.server.shuffled import Collect
-from ringfence.server.survey import Findings
+from ringfence.server.channels import Collect
+from ringfence.server.learned import Findings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
+from ringfence.statement import SiloGuarantee, Statement
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,13 @@ class Silo:
 
 
 @dataclass(frozen=True)
-class Result:
-    """A trained model, what each silo's ledger says, the rounds, and what a survey found, if there was one."""
+class TrainingResult:
+    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for."""
 
     model: Model
     statement: Statement
-    history: tuple[rounds.Outcome, ...]
-    findings: Findings | None = None
+    history: tuple[rounds.RoundOutcome, ...]
+    findings: Mapping[str, Findings] = field(default_factory=dict)
 
 
 def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
@@ -67,17 +66,18 @@ def train(
     plan: Plan,
     silos: Mapping[str, Silo],
     *,
-    watch: Callable[[rounds.Outcome], None] = lambda outcome: None,
+    watch: Callable[[rounds.RoundOutcome], None] = lambda outcome: None,
     peer_to_peer: bool = False,
     collect: Collect | None = None,
-) -> Result:
+) -> TrainingResult:
     """Approve the plan at every silo, run its rounds through the gates, and end it.
 
     With `peer_to_peer` there is no server: every silo takes the steps itself (`ringfence.peers`). A plan that trusts
-    a shuffler needs one to `collect` from (`shuffle.local`), and silos with keys. Raises ApprovalError, before anything
-    is released anywhere, if a silo's cap does not cover the plan.
+    a shuffler needs one to `collect` from (`local_shuffler`), and silos with keys. Raises ApprovalError, before
+    anything is released anywhere, if a silo's cap does not cover the plan.
     """
-    if (collect is None) != (plan.shuffle is None) or (peer_to_peer and plan.shuffle is not None):
+    collected = any(stage.channel.is_collected for stage in plan.stages)
+    if (collect is not None) != collected or (peer_to_peer and collected):
         raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
     with ExitStack() as open_files:
         gates: dict[str, Gate] = {}
@@ -100,7 +100,7 @@ def train(
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
         model = Model.of(plan, trained.weights, answered, guarantees)
-        return Result(model, Statement(plan, guarantees), trained.history, trained.findings)
+        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings)
 
 
 def evaluate(model: Model, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, object]:
@@ -127,7 +127,7 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
     terms = plan.terms(name)
     if terms is None:
         raise ApprovalError(f"Silo '{name}' has no part in this plan.")
-    asked = Budget(terms.epsilon, terms.delta, terms.alone_epsilon)
+    asked = Budget.of(terms.guarantees)
     if not silo.ledger.exists():
         return Ledger.create(silo.ledger, silo=name, budget=silo.cap or asked)
     ledger = Ledger.open(silo.ledger)
@@ -139,11 +139,9 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
         if account.budget != silo.cap:
             ledger.grant(silo.cap)
         return ledger
-    delta = max(account.budget.delta, terms.delta)
+    delta = max(account.budget.delta, terms.guarantee.delta)
     events = [*account.reserved(without=plan.digest()), *plan_events(plan, terms)]
-    epsilon = max(accountant.epsilon(events, delta), account.budget.epsilon)
-    alone = max(accountant.epsilon(as_seen_alone(events), delta), account.budget.most_alone, epsilon)
-    needed = Budget(epsilon, delta, alone if alone > epsilon else None)
+    needed = account.budget.raised(costs(events, observers_of(account.observers, plan.observers), delta))
     if not account.budget.covers(needed):
         ledger.grant(needed)
     return ledger
@@ -157,10 +155,6 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
     return SiloGuarantee(
         records=terms.records,
         rounds=len(approved.rounds),
-        epsilon=accountant.epsilon(approved.charged(), terms.delta),
-        delta=terms.delta,
-        total_epsilon=account.spent(),
-        total_delta=account.budget.delta,
-        alone_epsilon=accountant.epsilon(as_seen_alone(approved.charged()), terms.delta),
-        total_alone_epsilon=account.spent_alone(),
+        this_run=costs(approved.charged(), plan.observers, terms.guarantee.delta),
+        all_runs=account.spent(),
     )

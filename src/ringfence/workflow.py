@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
-from ringfence.planning.events import require_positive, require_probability
 from ringfence.planning.explain import as_data
-from ringfence.planning.prescribe import Member, Proposal
+from ringfence.planning.propose import Proposal, propose_for
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.surveys import make_survey
-from ringfence.planning.wishes import Wishes, propose_for
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Moments
 from ringfence.protocol.schema import Numeric, Schema, load_schema
-from ringfence.protocol.shuffle import Keys
-from ringfence.server.rounds import Outcome
-from ringfence.server.survey import scales
+from ringfence.server.questions.moments import scales
+from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
-from ringfence.training import Result, Silo, evaluate, split, train
+from ringfence.training import Silo, TrainingResult, evaluate, split, train
 
 if TYPE_CHECKING:
-    from ringfence.shuffle.local import LocalShuffler
+    from ringfence.local_shuffler import LocalShuffler
 
 
 @dataclass(frozen=True)
-class Request:
-    """Which files to train on, what to predict, the plan's wishes, and how to test."""
+class TrainRequest:
+    """Which files to train on, what to predict, what is asked of the plan, and how to test."""
 
     files: Sequence[Path]
     schema: Path
     target: str
-    wishes: Wishes
+    plan: PlanRequest
     test_fraction: float = 0.2
     tests: Mapping[str, Path] = field(default_factory=dict)
     seed: int | None = None
@@ -46,7 +46,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class WorkflowResult:
     """The plan and why it is as it is, the result of the run, and its evaluation, if there was one.
 
     `losses` has the mean loss on the held-out records, by round, at the public weights that some rounds asked at: not
@@ -54,7 +54,7 @@ class Outcomes:
     """
 
     proposal: Proposal
-    result: Result
+    result: TrainingResult
     test: Mapping[str, object] | None
     losses: Mapping[int, float] = field(default_factory=dict)
 
@@ -65,16 +65,15 @@ class Outcomes:
             "plan": model.plan.digest(),
             "loss": model.plan.loss.name,
             "algorithm": model.plan.algorithm.name,
-            "sampling": model.plan.sampling,
-            "rounds": model.plan.rounds,
+            "sampling": model.plan.training_stages[0].sampling.name,
+            "rounds": model.plan.steps,
             **as_data(self.proposal),
-            "silos": {name: vars(guarantee) for name, guarantee in statement.silos.items()},
+            "silos": {name: guarantee.model_dump(mode="json") for name, guarantee in statement.silos.items()},
+            "findings": {
+                name: {"statistic": found.statistic.tolist(), "noise": found.noise}
+                for name, found in self.result.findings.items()
+            },
         }
-        if self.result.findings is not None:
-            report["survey"] = {
-                "statistic": self.result.findings.statistic.tolist(),
-                "noise": self.result.findings.noise,
-            }
         if self.test is not None:
             report["test"] = dict(self.test)
             report["test_is_private"] = False
@@ -89,7 +88,7 @@ def survey_files(
     epsilon: float,
     delta: float | None = None,
     ledgers: Path | None = None,
-) -> tuple[Result, dict[str, tuple[float, float]]]:
+) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
     """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
     loaded = load_schema(schema, target)
     paths = silo_paths(files)
@@ -99,9 +98,7 @@ def survey_files(
         name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger", None) for name, path in paths.items()
     }
     result = train(plan, silos)
-    if result.findings is None:
-        raise TrainingError("No silo answered the survey, so nothing is known of the features.")
-    return result, _in_units(loaded, scales(plan, result.findings))
+    return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
 
 
 def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -117,16 +114,16 @@ def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[
 
 
 def train_files(
-    request: Request,
+    request: TrainRequest,
     *,
     planned: Callable[[Plan], None] = lambda plan: None,
-    watch: Callable[[Outcome], None] = lambda outcome: None,
-) -> Outcomes:
+    watch: Callable[[RoundOutcome], None] = lambda outcome: None,
+) -> WorkflowResult:
     """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
     cap = None if request.cap is None else _cap(*request.cap)
     schema = load_schema(request.schema, request.target)
     paths = silo_paths(request.files)
-    for name in [*request.wishes.budgets, *request.tests]:
+    for name in [*request.plan.budgets, *request.tests]:
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
@@ -143,15 +140,15 @@ def train_files(
             tests[name] = (held_out.features, held_out.targets)
     losses: dict[int, float] = {}
 
-    def observe(outcome: Outcome) -> None:
+    def observe(outcome: RoundOutcome) -> None:
         if tests and outcome.weights is not None and outcome.round in marked:
             losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
         watch(outcome)
 
     sizes = {name: len(part) for name, part in training.items()}
-    with _shuffler(request.wishes, paths) as shuffler:
-        wishes = request.wishes if shuffler is None else replace(request.wishes, keys=shuffler.keys)
-        proposal = propose_for(wishes, schema, sizes)
+    with _shuffler(request.plan, paths) as shuffler:
+        asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
+        proposal = propose_for(asked, schema, sizes)
         planned(proposal.plan)
         marked = marks(proposal.plan)
         silos = {
@@ -165,25 +162,22 @@ def train_files(
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
         result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
-    return Outcomes(proposal, result, evaluate(result.model, tests) if tests else None, losses)
+    return WorkflowResult(proposal, result, evaluate(result.model, tests) if tests else None, losses)
 
 
-def what_if(wishes: Wishes, plan: Plan) -> dict[float, Proposal]:
+def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:
     """Return what the planner would propose for the plan's silos with other budgets, by the factor on every epsilon.
 
     Numbers only: no record is looked at. A factor for which there is no plan is left out.
     """
     sizes = {terms.name: terms.records for terms in plan.silos}
-    if plan.shuffle is not None:
-        keys = {terms.name: terms.key for terms in plan.silos if terms.key is not None}
-        pinned = Keys(server=plan.shuffle.server_key, shuffler=plan.shuffle.shuffler_key, silos=keys)
-        wishes = replace(wishes, keys=pinned)
+    request = replace(request, keys=plan.keys)
     proposals: dict[float, Proposal] = {}
     for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
-        budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in wishes.budgets.items()}
-        wished = replace(wishes, epsilon=factor * wishes.epsilon, budgets=budgets)
+        budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in request.budgets.items()}
+        epsilon = None if request.epsilon is None else factor * request.epsilon
         with suppress(PlanError, AccountingError):
-            proposals[factor] = propose_for(wished, plan.data, sizes)
+            proposals[factor] = propose_for(replace(request, epsilon=epsilon, budgets=budgets), plan.data, sizes)
     return proposals
 
 
@@ -193,14 +187,14 @@ def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, tuple[Fl
     return float(np.mean(np.concatenate(values)))
 
 
-def _shuffler(wishes: Wishes, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":
-    """Return a shuffler of this process if the wishes trust one: whoever trains on all files runs all parties."""
-    if wishes.trust != "shuffler":
+def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":
+    """Return a shuffler of this process if the plan is to trust one: whoever trains on all files runs all parties."""
+    if request.trust == "nobody":
         return nullcontext()
-    if wishes.keys is not None:
+    if request.keys is not None:
         raise PlanError("Whoever trains on all files makes all keys anew: leave the keys out.")
     try:
-        from ringfence.shuffle.local import local_shuffler
+        from ringfence.local_shuffler import local_shuffler
     except ModuleNotFoundError as missing:
         raise TrainingError(
             f"Sealing needs the module '{missing.name}', which is not installed: install ringfence[deployment]."
@@ -208,8 +202,9 @@ def _shuffler(wishes: Wishes, silos: Iterable[str]) -> "AbstractContextManager[L
     return local_shuffler(silos)
 
 
-def _cap(epsilon: float, delta: float, alone: float | None = None) -> Budget:
-    return Budget(require_positive("the cap's epsilon", epsilon), require_probability("the cap's delta", delta), alone)
+def _cap(epsilon: float, delta: float, anyone: float | None = None) -> Budget:
+    require_positive("the cap's epsilon", epsilon)
+    return Budget(epsilon, require_probability("the cap's delta", delta), anyone=anyone)
 
 
 def silo_paths(files: Sequence[Path]) -> dict[str, Path]:

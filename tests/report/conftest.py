@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from ringfence import workflow
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.planning.wishes import Wishes
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.schema import Schema
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import report
 from ringfence.report.conducted_page import conducted_report
-from ringfence.report.page import Report
-from ringfence.report.reproduced import write_single_page
+from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
+from ringfence.research.page import write_single_page
 from ringfence.server.conduct import conduct
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
@@ -42,7 +42,7 @@ AUDIT = {
     "rounds": 2, "runs": 1200, "score": 0.9021, "score_allowed": 0.91, "score_lower": 0.9, "findings": [],
 }  # fmt: skip
 
-Trained = tuple[Report, workflow.Outcomes, Recorder]
+Trained = tuple[ReportPage, workflow.WorkflowResult, Recorder]
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +68,10 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
 
     def train(**changes: object) -> Trained:
         recorders: list[Recorder] = []
-        request = workflow.Request(
+        request = workflow.TrainRequest(
             **{  # type: ignore[arg-type]
                 "files": files, "schema": files[0].parent / "schema.toml", "target": "ill",
-                "wishes": Wishes(epsilon=2.0, rounds=12), "seed": 1, **changes,
+                "plan": PlanRequest(epsilon=2.0, rounds=12), "seed": 1, **changes,
             }
         )  # fmt: skip
         outcomes = workflow.train_files(
@@ -79,18 +79,18 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
             planned=lambda plan: recorders.append(Recorder(plan)),
             watch=lambda outcome: recorders[0](outcome),  # noqa: PLW0108 (there is none yet)
         )
-        proposals = workflow.what_if(request.wishes, outcomes.proposal.plan)
+        proposals = workflow.what_if(request.plan, outcomes.proposal.plan)
         return train_report(outcomes, recorders[0].rounds, what_if=proposals, cap=9.0), outcomes, recorders[0]
 
     return train
 
 
 @pytest.fixture(scope="session")
-def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPathFactory) -> ReportPage:
     """A server's run over three silos, one of which answers only at first."""
     folder = tmp_path_factory.mktemp("conducted")
     names = ["north", HOSTILE, "west"]
-    plan = make_plan(schema, [Member(name, 40, 1.0, 1e-6) for name in names], rounds=6, survey=False)
+    plan = make_plan(schema, [Member(name, 40, 1.0, 1e-6) for name in names], PlanRequest(rounds=6, survey=False))
     with ExitStack() as opened:
         gates: dict[str, Gate] = {}
         for place, name in enumerate(names):
@@ -111,7 +111,7 @@ def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="session")
 def pages(
-    trained: Callable[..., Trained], conducted: Report, tmp_path_factory: pytest.TempPathFactory
+    trained: Callable[..., Trained], conducted: ReportPage, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:
     """The files of all kinds of reports."""
     folder = tmp_path_factory.mktemp("pages")

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from ringfence.errors import OutputError
-from ringfence.planning.wishes import Wishes
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted_page import conducted_report
-from ringfence.report.page import Report
-from ringfence.report.reproduced import write_single_page
+from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
 from tests.report.conftest import AUDIT, HOSTILE, Trained
 from tests.support import MakePlan
 
 
-def words(report: Report) -> str:
+def words(report: ReportPage) -> str:
     """The page's text without its tags, in one line."""
     body = report.html().split("<body>")[1]
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", body)).split())
@@ -40,7 +40,7 @@ def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained)
     assert "In words: whoever sees every message a silo ever sent" in text
     assert "What is not protected" in text
     for silo in statement.silos.values():
-        assert f"{silo.records} {silo.rounds} {silo.epsilon:.4g}" in text
+        assert f"{silo.records} {silo.rounds} {silo.run.epsilon:.4g}" in text
     assert outcomes.proposal.plan.digest() in text
 
 
@@ -65,8 +65,8 @@ def test_the_held_out_loss_is_that_of_the_weights_which_the_round_asked_at(
     trained: Callable[..., Trained], files: list[Path]
 ) -> None:
     tests = {path.stem: path for path in files}
-    wishes = Wishes(epsilon=2.0, rounds=12, survey=False)
-    _, outcomes, _ = trained(test_fraction=0.0, tests=tests, wishes=wishes)
+    asked = PlanRequest(epsilon=2.0, rounds=12, survey=False)
+    _, outcomes, _ = trained(test_fraction=0.0, tests=tests, plan=asked)
     assert sorted(outcomes.losses) == list(range(12))
     assert outcomes.losses[0] == pytest.approx(np.log(2))  # a run begins at weights of 0
     schema = outcomes.proposal.plan.data
@@ -81,7 +81,7 @@ def test_the_held_out_loss_is_that_of_the_weights_which_the_round_asked_at(
 def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
     _, outcomes, recorder = run
     last = recorder.rounds[-1].epsilon
-    assert last == {name: silo.epsilon for name, silo in outcomes.result.statement.silos.items()}
+    assert last == {name: silo.run.epsilon for name, silo in outcomes.result.statement.silos.items()}
     assert HOSTILE in last
 
 
@@ -108,7 +108,7 @@ def test_what_if_shows_a_smaller_bound_for_every_larger_epsilon(run: Trained) ->
     assert "What if" not in words(without)
 
 
-def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report) -> None:
+def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: ReportPage) -> None:
     text = words(conducted)
     assert "The guarantees are those that the plan claims." in text
     assert "Rounds in which somebody did not answer" in text
@@ -117,13 +117,19 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
 
 
 def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:
-    plan = plan_of()
-    claimed = {"epsilon": 1.0, "delta": 1e-6, "alone_epsilon": 7.5}
-    silos = {"clinic": {"records": 40, "answered": 5, "claimed": claimed}}
+    keys = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={"clinic": "a0" * 32, "ward": "a1" * 32})
+    members = [Member("clinic", 40, 1.0, 1e-6), Member("ward", 50, 1.0, 1e-6)]
+    plan = plan_of(members=members, trust="shuffler", keys=keys)
+    silos = {terms.name: {"records": terms.records, "answered": 5, "claimed": []} for terms in plan.silos}
     content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
     text = words(conducted_report(plan, content, []))
-    assert "epsilon if the shuffler helps the server" in text
-    assert "7.5" in text
+    with_trust, without = plan.silos[0].guarantees
+    assert with_trust.epsilon < without.epsilon
+    assert (
+        "claimed epsilon against a server that does not work together with the shuffler "
+        "claimed epsilon against the server, the shuffler and all other silos together at delta "
+        f"clinic 40 5 {with_trust.epsilon:.4g} {without.epsilon:.4g} 1 × 10⁻⁶"
+    ) in text
 
 
 @pytest.mark.parametrize(("refuted", "title"), [(False, "does not refute"), (True, "refutes the claim")])
@@ -134,16 +140,3 @@ def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> Non
     assert ("note warning" in report.html().split("<body>")[1]) == refuted
     assert "99.9999%" in words(report)
     assert "extra seen" in words(report)
-
-
-def test_an_experiments_page_becomes_one_file_with_its_words_tables_and_figures(tmp_path: Path) -> None:
-    (tmp_path / "curve.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
-    page = tmp_path / "index.md"
-    page.write_text("# Title & more\n\n![A curve](curve.svg)\n\n<b>raw</b>\n\n| a | b |\n|---|--:|\n| 1 | 2 |\n")
-    html = write_single_page(page).read_text()
-    assert "<h1>Title &amp; more</h1>" in html
-    assert 'src="data:image/svg+xml;base64,' in html
-    assert 'alt="A curve"' in html
-    assert "&lt;b&gt;raw&lt;/b&gt;" in html
-    assert "<td>2</td>" in html
-    assert "style=" not in html.split("<body>")[1]

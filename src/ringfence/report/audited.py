@@ -6,10 +6,10 @@ from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import bullets, section, table, tag
-from ringfence.report.page import Report, facts
+from ringfence.report.page import ReportPage, facts
 
 
-def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> Report:
+def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage:
     """Put the page together, from an audit's numbers as `ringfence audit --json` prints them and its verdict in words.
 
     It reads epsilon_claimed, epsilon_lower, epsilon_lower_any_mechanism, delta, confidence, refuted, mechanism,
@@ -65,7 +65,7 @@ def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> Report:
     )
     kicker = f"Audit report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · mechanism {found['mechanism']}"
     title = "The audit refutes the claim" if found["refuted"] else "The audit does not refute the claim"
-    return Report(title, kicker, parts, {"claimed-and-shown": chart})
+    return ReportPage(title, kicker, parts, {"claimed-and-shown": chart})
 
 
 def _is_shown(name: str, value: object) -> bool:

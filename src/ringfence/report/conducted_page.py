@@ -5,15 +5,16 @@ from typing import Any
 
 from ringfence.html.charts import figure
 from ringfence.html.markup import Html, Value, section, table, tag
+from ringfence.protocol.guarantee import AGAINST
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
-from ringfence.report.page import Report, facts
+from ringfence.report.page import ReportPage, facts
 from ringfence.tracking import Progress
 
 MOST_LINES = 200
 
 
-def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> Report:
+def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
     """Put the page together; `content` is what `conducted.report` returns of the same run."""
     silos: Mapping[str, Any] = content["silos"]
     last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
@@ -21,7 +22,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
     figures = {
         "budgets": sections.budget_chart(
             {name: (last[name],) for name in shown},
-            {name: terms.epsilon for name, terms in shown.items()},
+            {name: terms.guarantee.epsilon for name, terms in shown.items()},
             names=("answers that were used",),
             limit_name="claimed by the plan",
         ),
@@ -37,8 +38,8 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         ),
         facts(
             {
-                "largest epsilon claimed": max(terms.epsilon for terms in plan.silos),
-                "rounds": plan.rounds,
+                "largest epsilon claimed": max(terms.guarantee.epsilon for terms in plan.silos),
+                "rounds": plan.steps,
                 "silos": len(silos),
                 "records in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
@@ -50,14 +51,14 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 figures["budgets"],
                 "What the answers that were used cost, beside what the plan claims for all its rounds.",
             ),
-            _silos(silos),
+            _silos(plan, silos),
         ),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
         _participation(content["rounds"]),
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
-    return Report(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
+    return ReportPage(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
 
 
 def _claims(content: Mapping[str, Any]) -> list[Html]:
@@ -74,16 +75,21 @@ def _claims(content: Mapping[str, Any]) -> list[Html]:
     ]
 
 
-def _silos(silos: Mapping[str, Any]) -> Html:
-    """Show each silo's claims; where a plan trusts a shuffler, also what holds without that trust."""
-    alone = any("alone_epsilon" in silo["claimed"] for silo in silos.values())
-    rows: list[tuple[Value, ...]] = []
-    for name, silo in silos.items():
-        claimed = silo["claimed"]
-        row = (name, silo["records"], silo["answered"], float(claimed["epsilon"]), float(claimed["delta"]))
-        rows.append((*row, claimed.get("alone_epsilon", "")) if alone else row)
-    header = ["silo", "records", "rounds used", "claimed epsilon", "at delta"]
-    return table("Per silo", [*header, "epsilon if the shuffler helps the server"] if alone else header, rows)
+def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
+    """Show each silo's claims, against every kind of observer."""
+    rows: list[tuple[Value, ...]] = [
+        (
+            terms.name,
+            terms.records,
+            silos[terms.name]["answered"],
+            *(claim.epsilon for claim in terms.guarantees),
+            terms.guarantee.delta,
+        )
+        for terms in plan.silos
+    ]
+    claims = [f"claimed epsilon {AGAINST[observer]}" for observer in plan.observers]
+    header = ["silo", "records", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
+    return table("Per silo", header, rows)
 
 
 def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:

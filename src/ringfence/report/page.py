@@ -10,7 +10,7 @@ from ringfence.html.markup import Html, Value, document, tag
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportPage:
     """A page's title and parts, and its figures by name; those that were not drawn are None."""
 
     title: str

@@ -63,7 +63,7 @@ def epsilon_chart(rounds: Sequence[Progress]) -> Html | None:
 
 def update_chart(rounds: Sequence[Progress], plan: Plan) -> Html | None:
     """Draw how long the averaged noisy gradients were, and what of it is noise; None if there were none."""
-    gradients = [p for p in rounds if p.round >= plan.preliminaries and p.update_norm is not None]
+    gradients = [p for p in rounds if plan.place(p.round).stage.question.trains and p.update_norm is not None]
     if not gradients:
         return None
     noise = [(p.round + 1.0, p.noise_norm) for p in gradients if p.noise_norm is not None]
@@ -100,14 +100,15 @@ def rounds_section(plan: Plan, epsilon: Html | None, updates: Html | None) -> Ht
 
 def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
     """Show what was agreed before anything was sent."""
+    training = plan.training_stages
     rows: list[tuple[str, Value]] = [
         ("To predict", plan.data.target),
         ("From", ", ".join(plan.data.features)),
         ("Loss", plan.loss.name),
         ("Algorithm", plan.algorithm.name),
-        ("Rounds", plan.rounds),
-        ("Records in a round", _SAMPLING[plan.sampling]),
-        ("Each record's gradient is cut to length", plan.clip),
+        ("Rounds", plan.steps),
+        *dict.fromkeys(("Records in a round", stage.sampling.brief) for stage in training),
+        *dict.fromkeys(("Of a single record", limits) for stage in training if (limits := stage.question.limits(plan))),
         ("Numbers in an answer", plan.dimension),
         ("Silos", ", ".join(silos[:20]) + (f" and {len(silos) - 20} more" if len(silos) > 20 else "")),
         ("Neighbours", "data sets that differ in one replaced record"),
@@ -122,12 +123,3 @@ def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
         tag("p", tag("code", plan.digest())),
         table("What the plan says", ["", ""], rows),
     )
-
-
-_SAMPLING = {
-    "full": "all of a silo's",
-    "fixed": "a fresh, secret draw of fixed size",
-    "poisson": "a fresh, secret draw, each record by chance",
-    "one-pass": "the next ones: each record takes part once at most",
-    "phased": "all of the phase's part: each record takes part in one phase",
-}

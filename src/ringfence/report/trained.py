@@ -7,29 +7,30 @@ from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Html, Value, bullets, outline, section, table, tag
 from ringfence.model import Model
 from ringfence.planning.explain import explain_proposal
-from ringfence.planning.prescribe import Proposal
+from ringfence.planning.propose import Proposal
+from ringfence.protocol.guarantee import AGAINST, against
 from ringfence.report import sections
-from ringfence.report.page import Report, facts, not_private
-from ringfence.report.statement import Statement
+from ringfence.report.page import ReportPage, facts, not_private
+from ringfence.statement import Statement
 from ringfence.tracking import Progress
-from ringfence.workflow import Outcomes
+from ringfence.workflow import WorkflowResult
 
 MOST_WEIGHTS = 60
 
 
 def train_report(
-    outcomes: Outcomes,
+    outcomes: WorkflowResult,
     rounds: Sequence[Progress],
     *,
     what_if: Mapping[float, Proposal],
     cap: float | None = None,
-) -> Report:
+) -> ReportPage:
     """Put the report of a run together. `what_if` are proposals for other budgets, by the factor on every epsilon."""
     plan, statement = outcomes.proposal.plan, outcomes.result.statement
     silos = statement.silos
     figures = {
         "budgets": sections.budget_chart(
-            {name: (silo.epsilon, silo.total_epsilon) for name, silo in silos.items()},
+            {name: (silo.run.epsilon, silo.total.epsilon) for name, silo in silos.items()},
             {} if cap is None else dict.fromkeys(silos, cap),
             names=("this run", "all runs in the ledger"),
             limit_name="cap of all runs",
@@ -39,7 +40,7 @@ def train_report(
         "what-if": _what_if_chart(what_if),
         "held-out-loss": _loss_chart(outcomes.losses),
     }
-    worst = max(silos.values(), key=lambda silo: silo.total_epsilon)
+    worst = max(silos.values(), key=lambda silo: silo.total.epsilon)
     parts = (
         tag(
             "p",
@@ -49,10 +50,10 @@ def train_report(
         ),
         facts(
             {
-                "largest epsilon of this run": max(silo.epsilon for silo in silos.values()),
-                "largest of all runs so far": worst.total_epsilon,
+                "largest epsilon of this run": max(silo.run.epsilon for silo in silos.values()),
+                "largest of all runs so far": worst.total.epsilon,
                 "records in all": f"{sum(silo.records for silo in silos.values()):,}",
-                "rounds": plan.rounds,
+                "rounds": plan.steps,
             }
         ),
         not_private(
@@ -73,7 +74,7 @@ def train_report(
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Training report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
-    return Report(f"A model of “{plan.data.target}” from {_count(len(silos), 'silo')}", kicker, parts, figures)
+    return ReportPage(f"A model of “{plan.data.target}” from {_count(len(silos), 'silo')}", kicker, parts, figures)
 
 
 def _budgets(statement: Statement, chart: Html | None) -> Html:
@@ -88,21 +89,33 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
             "Per silo",
             ["silo", "records", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
             [
-                (name, silo.records, silo.rounds, silo.epsilon, silo.delta, silo.total_epsilon, silo.total_delta)
+                (
+                    name,
+                    silo.records,
+                    silo.rounds,
+                    silo.run.epsilon,
+                    silo.run.delta,
+                    silo.total.epsilon,
+                    silo.total.delta,
+                )
                 for name, silo in statement.silos.items()
             ],
         ),
-        table(
-            "If the shuffler works together with the server: each silo's own noise alone",
-            ["silo", "epsilon", "epsilon of all runs"],
-            [(name, silo.alone_epsilon, silo.total_alone_epsilon) for name, silo in statement.silos.items()],
-        )
-        if statement.plan.shuffle is not None
-        else None,
+        *(
+            table(
+                f"{AGAINST[observer].capitalize()}: each silo's own noise alone",
+                ["silo", "epsilon", "epsilon of all runs"],
+                [
+                    (name, against(silo.this_run, observer).epsilon, against(silo.all_runs, observer).epsilon)
+                    for name, silo in statement.silos.items()
+                ],
+            )
+            for observer in statement.plan.observers[1:]
+        ),
     )
 
 
-def _test(outcomes: Outcomes, chart: Html | None) -> Html | None:
+def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
     if outcomes.test is None:
         return None
     measured = dict(outcomes.test)
@@ -141,11 +154,11 @@ def _what_if_chart(proposals: Mapping[float, Proposal]) -> Html | None:
     if len(points) < 2:
         return None
     return line_chart(
-        [Line("certificate: excess loss at most", points)],
+        [Line("bound: excess loss at most", points)],
         title="What another epsilon would buy",
-        description="The certified bound on the excess loss falls as epsilon grows.",
+        description="The bound on the excess loss falls as epsilon grows.",
         x_label="largest epsilon of a silo",
-        y_label="certificate: excess loss at most",
+        y_label="bound: excess loss at most",
         log_x=True,
         log_y=True,
     )
@@ -156,15 +169,15 @@ def _what_if(proposals: Mapping[float, Proposal], chart: Html | None) -> Html | 
         return None
     rows: list[tuple[Value, ...]] = []
     for factor, proposal in proposals.items():
-        largest = max(proposal.plan.silos, key=lambda terms: terms.records)
-        choice = proposal.choice
+        plan, choice = proposal.plan, proposal.choice
+        largest = max(plan.silos, key=lambda terms: terms.records)
         rows.append(
             (
                 f"{_epsilon(proposal):.4g}" + (" (this run)" if factor == 1 else ""),
-                largest.sigma,
+                largest.stages[plan.training_numbers[0]].sigma,
                 choice.expected if choice else "none",
-                proposal.plan.algorithm.name,
-                proposal.plan.rounds,
+                plan.algorithm.name,
+                plan.steps,
             )
         )
     name = max(next(iter(proposals.values())).plan.silos, key=lambda terms: terms.records).name
@@ -178,7 +191,7 @@ def _what_if(proposals: Mapping[float, Proposal], chart: Html | None) -> Html | 
         figure(chart, "The bound on how far the model's loss may be, on average, above that of the best weights."),
         table(
             f"Noise is the standard deviation on each number that silo “{name}” sends",
-            ["largest epsilon", "noise", "certificate", "algorithm", "rounds"],
+            ["largest epsilon", "noise", "bound", "algorithm", "rounds"],
             rows,
         ),
     )
@@ -204,7 +217,7 @@ def _model(model: Model) -> Html | None:
 
 
 def _epsilon(proposal: Proposal) -> float:
-    return max(terms.epsilon for terms in proposal.plan.silos)
+    return max(terms.guarantee.epsilon for terms in proposal.plan.silos)
 
 
 def _number(value: object) -> Value:

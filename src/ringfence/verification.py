@@ -13,33 +13,31 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events, task_event
+from ringfence.accounting.events import Event, seen_by
 from ringfence.errors import CertificateError, RingfenceError
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events, task_event
-from ringfence.planning.events import Event, as_seen_alone
-from ringfence.protocol.certificate import Certificate, CertifiedEntry
+from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
-from ringfence.silo.chain import GENESIS, entry_hash
+from ringfence.silo.ledger import FORMATS, GENESIS
+from ringfence.storage.chain import entry_hash
+from ringfence.storage.formats import require_known_format
 
-_LIMIT = 2**30
 _NO_PAYLOAD = hashlib.sha256(b"").hexdigest()
 _PAYLOADS = ("approved", "released")
 _ROUNDING = 1e-9
 """Two machines' arithmetic may differ in the last digits; a forger gains nothing from that."""
 
 
-class Grant(NamedTuple):
-    """A budget: `alone` is the epsilon against a server that works together with the shuffler."""
-
-    epsilon: float
-    delta: float
-    alone: float
+Grant: TypeAlias = Mapping[Observer, float]
+"""A budget: the most epsilon against each observer."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,15 @@ class Finding:
     plans: int
     charged: int
     released: int
-    epsilon: float
-    alone_epsilon: float
-    delta: float
-    budget: Grant
+    spent: tuple[Guarantee, ...]
+    budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
-        return {"valid": True, **vars(self), "budget": self.budget._asdict()}
+        told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("spent", "budget")}
+        return {"valid": True, **vars(self), **told}
 
     def text(self) -> str:
         """Return the finding as its reader needs it: what is proved, and what is not."""
@@ -71,6 +68,8 @@ class Finding:
             else f"by the key {self.public_key}; whether that is the silo's, ask the silo by another way (--key)"
         )
         lost = self.charged - self.released
+        first, *others = self.spent
+        limit = against(self.budget, first.against)
         return "\n".join(
             [
                 f"Certificate of silo '{self.silo}', issued {self.issued}: every check passed.",
@@ -83,12 +82,12 @@ class Finding:
                 f"  - They list {self.plans} approved plans, {self.charged} charged rounds and {self.released} "
                 f"releases{f' ({lost} charged without a release, as after a crash)' if lost else ''}; every release "
                 "was charged first, no round was released twice, and each followed from a plan approved before.",
-                f"  - All of them together are differentially private at epsilon = {self.epsilon:.6g}, delta = "
-                f"{self.delta:.3g}, for each record, against replacing it. This was computed again from the plans "
+                f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
+                f"{first.delta:.3g}, for each record, against replacing it. This was computed again from the plans "
                 "alone.",
-                *self._without_shuffler(),
+                *(self._stronger(other) for other in others if other.epsilon > first.epsilon * (1 + _ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
-                f"{self.budget.epsilon:.6g} at delta {self.budget.delta:.3g}.",
+                f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
                 "",
                 "What is not proved",
                 "",
@@ -99,13 +98,13 @@ class Finding:
             ]
         )
 
-    def _without_shuffler(self) -> list[str]:
-        if self.alone_epsilon <= self.epsilon * (1 + _ROUNDING):
-            return []
-        return [
+    @staticmethod
+    def _stronger(other: Guarantee) -> str:
+        return (
             "  - That counts on shufflers that do not work together with the server, and on the noise of other silos. "
-            f"Without these the silo's own noise gives epsilon = {self.alone_epsilon:.6g} at the same delta."
-        ]
+            f"{AGAINST[other.against].capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at the "
+            "same delta."
+        )
 
 
 def verify_file(path: Path, *, key: str | None = None) -> Finding:
@@ -119,7 +118,8 @@ def verify_file(path: Path, *, key: str | None = None) -> Finding:
 
 def verify(content: bytes, *, key: str | None = None) -> Finding:
     """Check a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
-    certificate = Certificate.parse(content, error=CertificateError, limit=_LIMIT)
+    signed = read_certificate(content)
+    certificate = signed.certificate
     _check_chain(certificate)
     history = _History(certificate.silo)
     for entry in certificate.entries:
@@ -127,12 +127,7 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
             history.follow(entry)
     history.check_opened()
     _check_totals(certificate, history)
-    _check_signature(certificate, key)
-    if content != certificate.to_file():
-        raise CertificateError(
-            "The certificate's content fits, but the file was written in another form (spaces, order or spelling): "
-            "ask for the file as the silo exported it."
-        )
+    _check_signature(signed, key)
     return Finding(
         silo=certificate.silo,
         issued=certificate.issued,
@@ -140,10 +135,11 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
         plans=len(history.plans),
         charged=history.charges,
         released=history.releases,
-        epsilon=history.spent(),
-        alone_epsilon=history.spent_alone(),
-        delta=history.budget.delta,
-        budget=history.budget,
+        spent=tuple(history.spent(observer) for observer in history.observers()),
+        budget=tuple(
+            Guarantee(epsilon=limit, delta=history.delta, against=observer)
+            for observer, limit in history.budget.items()
+        ),
         public_key=certificate.public_key,
         key_was_given=key is not None,
     )
@@ -171,26 +167,27 @@ def _check_totals(certificate: Certificate, history: "_History") -> None:
             f"The certificate counts {certificate.charged} charges and {certificate.released} releases, but its "
             f"entries are {history.charges} and {history.releases}."
         )
-    if certificate.delta != history.budget.delta:
-        raise CertificateError("The certificate's delta is not the one of the budget in its entries.")
-    for stated, true_epsilon in (
-        (certificate.epsilon, history.spent()),
-        (certificate.alone_epsilon, history.spent_alone()),
-    ):
-        if not math.isclose(stated, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
+    for stated in certificate.spent:
+        if stated.delta != history.delta:
+            raise CertificateError("The certificate's delta is not the one of the budget in its entries.")
+        true_epsilon = history.spent(stated.against).epsilon
+        if not math.isclose(stated.epsilon, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
             raise CertificateError(
-                f"The certificate states epsilon {stated:.6g}, but its charges come to {true_epsilon:.6g}."
+                f"The certificate states epsilon {stated.epsilon:.6g}, but its charges come to {true_epsilon:.6g}."
             )
+    if not set(history.observers()) <= {stated.against for stated in certificate.spent}:
+        raise CertificateError("The certificate leaves out what its charges come to against one kind of observer.")
 
 
-def _check_signature(certificate: Certificate, key: str | None) -> None:
+def _check_signature(signed: SignedCertificate, key: str | None) -> None:
+    certificate = signed.certificate
     if key is not None and key.strip().lower() != certificate.public_key:
         raise CertificateError(
             f"The certificate was made with the key {certificate.public_key}, which is not the one that you named."
         )
     try:
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(certificate.public_key))
-        public.verify(bytes.fromhex(certificate.signature), certificate.signed_bytes())
+        public.verify(bytes.fromhex(signed.signature), signed.signed)
     except (InvalidSignature, ValueError):
         raise CertificateError(
             "The certificate's signature does not fit its content and public key: one of them was changed."
@@ -235,17 +232,19 @@ class _History:
     def __init__(self, silo: str) -> None:
         self._silo = silo
         self._opened = False
-        self.budget = Grant(0.0, 0.0, 0.0)
+        self.budget: Grant = {}
+        self.delta = 0.0
         self.plans: dict[str, _Followed] = {}
         self.charges = self.releases = 0
 
-    def spent(self) -> float:
-        """Return the epsilon of all charges, at the budget's delta."""
-        return accountant.epsilon(self._charged(), self.budget.delta)
+    def observers(self) -> tuple[Observer, ...]:
+        """Return whom costs must be told against: whoever the budget or a plan names."""
+        return observers_of(self.budget, *(followed.plan.observers for followed in self.plans.values()))
 
-    def spent_alone(self) -> float:
-        """Return the same against a server that works together with the shuffler."""
-        return accountant.epsilon(as_seen_alone(self._charged()), self.budget.delta)
+    def spent(self, observer: Observer) -> Guarantee:
+        """Return what all charges come to against the observer, at the budget's delta."""
+        epsilon = accountant.epsilon(seen_by(observer, self._charged()), self.delta)
+        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
 
     def _charged(self) -> list[tuple[Event, int]]:
         events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
@@ -253,12 +252,13 @@ class _History:
 
     def check_opened(self) -> None:
         """Raise unless the ledger was opened and given a budget."""
-        if not self._opened or self.budget.delta == 0:
+        if not self._opened or not self.budget:
             raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
 
     def follow(self, entry: CertifiedEntry) -> None:
         """Take one entry in, or raise."""
         body = json.loads(entry.body)
+        require_known_format("entry", body.get("format"), FORMATS[entry.kind], CertificateError)
         if (entry.payload == _NO_PAYLOAD) == (entry.kind in _PAYLOADS):
             raise CertificateError("it has a payload where there is none, or none where there is one.")
         if (entry.plan is None) == (entry.kind == "approved"):
@@ -271,8 +271,7 @@ class _History:
                     raise CertificateError("the ledger is another silo's, or counts by another adjacency.")
                 self._opened = True
             case "budget":
-                epsilon = float(body["epsilon"])
-                self._grant(Grant(epsilon, float(body["delta"]), float(body.get("alone", epsilon))))
+                self._grant(*_budget(body))
             case "approved":
                 self._approve(entry, body)
             case "charged":
@@ -286,13 +285,16 @@ class _History:
             case _:
                 raise KeyError(entry.kind)
 
-    def _grant(self, granted: Grant) -> None:
-        if not (0 < granted.epsilon <= granted.alone < math.inf and 0 < granted.delta < 1):
+    def _grant(self, granted: Grant, delta: float) -> None:
+        limits = [granted[observer] for observer in AGAINST if observer in granted]  # the weakest observer first
+        if "anyone" not in granted or limits != sorted(limits) or not (0 < limits[0] <= limits[-1] < math.inf):
             raise CertificateError("it is no budget.")
-        if any(new < old for new, old in zip(granted, self.budget, strict=True)):
+        if not 0 < delta < 1:
+            raise CertificateError("it is no budget.")
+        if delta < self.delta or any(_limit(granted, observer) < _limit(self.budget, observer) for observer in AGAINST):
             for followed in self.plans.values():
                 followed.covered = False
-        self.budget = granted
+        self.budget, self.delta = granted, delta
 
     def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:
         plan = entry.plan
@@ -301,14 +303,16 @@ class _History:
         terms = plan.terms(self._silo)
         if terms is None:
             raise CertificateError("the silo has no part in the plan.")
+        if not self.budget:
+            raise CertificateError("with this plan, more was promised than the budget of that time: there was none.")
         events = plan_events(plan, terms)
         if not _same([[event.to_dict(), count] for event, count in events], body["events"]):
             raise CertificateError("what it reserved is not what the plan costs.")
         digest = plan.digest()
         others = [event for other, followed in self.plans.items() if other != digest for event in followed.reserved()]
         together = [*others, *events]
-        for seen, allowed in ((together, self.budget.epsilon), (as_seen_alone(together), self.budget.alone)):
-            if accountant.epsilon(seen, self.budget.delta) > allowed * (1 + _ROUNDING):
+        for observer, allowed in self.budget.items():
+            if accountant.epsilon(seen_by(observer, together), self.delta) > allowed * (1 + _ROUNDING):
                 raise CertificateError("with this plan, more was promised than the budget of that time.")
         before = self.plans.get(digest)
         self.plans[digest] = _Followed(
@@ -320,9 +324,10 @@ class _History:
         if followed is None or followed.ended or not followed.covered:
             raise CertificateError("the plan was not approved at that time.")
         plan, terms, charged = followed.plan, followed.terms, followed.charged
-        if not 0 <= round < plan.exchanges or round <= max(charged, default=-1):
+        if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
             raise CertificateError("the plan did not have this round to charge any more.")
-        answered = sum(earlier >= plan.preliminaries for earlier in charged)
+        number = plan.place(round).number
+        answered = sum(plan.place(earlier).number == number for earlier in charged)
         event = task_event(plan, terms, task(plan, terms, round, answered))
         if not _same(event.to_dict(), body["event"]):
             raise CertificateError("what it charged is not what the plan's round costs.")
@@ -337,6 +342,24 @@ class _History:
             raise CertificateError("the round was released twice.")
         followed.released.add(round)
         self.releases += 1
+
+
+def _budget(body: Mapping[str, Any]) -> tuple[Grant, float]:
+    """Read a budget: in format 1 one epsilon, and `alone` where another was allowed against anyone."""
+    if body.get("format", 1) == 1:
+        epsilon, delta = float(body["epsilon"]), float(body["delta"])
+        alone = body.get("alone")
+        return ({"anyone": epsilon} if alone is None else {"server": epsilon, "anyone": float(alone)}), delta
+    limits = [Guarantee.model_validate(limit) for limit in body["limits"]]
+    granted: Grant = {limit.against: limit.epsilon for limit in limits}
+    if body["format"] != 2 or len(granted) != len(limits) or len({limit.delta for limit in limits}) != 1:
+        raise CertificateError("it is no budget.")
+    return granted, limits[0].delta
+
+
+def _limit(granted: Grant, observer: Observer) -> float:
+    """Return the most epsilon against the observer; what holds against anyone holds against each."""
+    return granted.get(observer, granted.get("anyone", 0.0))
 
 
 def _same(derived: Any, stated: Any) -> bool:

@@ -1,0 +1,151 @@
+"""The privacy statement: who is protected from whom, per what unit, at what (epsilon, delta), and what is not."""
+
+import math
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import Public
+
+_FORMAT_1 = {
+    "records", "rounds", "epsilon", "delta", "alone_epsilon", "total_epsilon", "total_delta", "total_alone_epsilon",
+}  # fmt: skip
+
+
+class SiloGuarantee(Public):
+    """What one silo's ledger shows: the cost of this run, and that of everything ever released from its data.
+
+    Each is told against every kind of observer, the one that counts first.
+    """
+
+    records: int
+    rounds: int
+    # Not strict: a list of JSON, once it went through the function below, is a list. Guarantees are strict themselves.
+    this_run: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
+    all_runs: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_format_1(cls, value: Any) -> Any:
+        """Read what version 0.1.0 wrote: an epsilon against a server without the shuffler, and one against anyone."""
+        if not isinstance(value, dict) or value.keys() != _FORMAT_1:
+            return value
+        return {
+            "records": value["records"],
+            "rounds": value["rounds"],
+            "this_run": _pair(value["epsilon"], value["alone_epsilon"], value["delta"]),
+            "all_runs": _pair(value["total_epsilon"], value["total_alone_epsilon"], value["total_delta"]),
+        }
+
+    @model_validator(mode="after")
+    def _is_told_against_everyone(self) -> Self:
+        for told in (self.this_run, self.all_runs):
+            named = tuple(guarantee.against for guarantee in told)
+            if "anyone" not in named or named != observers_of(named):
+                raise ValueError("a cost is told once against each kind of observer, the last of them anyone")
+        return self
+
+    @property
+    def run(self) -> Guarantee:
+        """What this run cost, against the observer that counts."""
+        return self.this_run[0]
+
+    @property
+    def total(self) -> Guarantee:
+        """What all runs cost, against the same observer."""
+        return against(self.all_runs, self.run.against)
+
+
+def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], ...]:
+    both = ({"epsilon": server, "delta": delta, "against": "server"}, {"epsilon": anyone, "delta": delta})
+    return both if anyone != server else both[1:]
+
+
+WEAK = 0.9
+"""A guarantee under which somebody may guess right more often than this is called weak."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The guarantee of a finished run, in numbers and in words."""
+
+    plan: Plan
+    silos: Mapping[str, SiloGuarantee]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self) -> str:
+        """Return the statement as a person reads it."""
+        return "\n".join(
+            [
+                "What is protected",
+                "",
+                *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
+                "",
+                *self._words(),
+                "",
+                "What is not protected",
+                "",
+                "  - How many records a silo has, and the schema: both are public.",
+                "  - Facts about the population that hold with or without any one record: learning them is the "
+                "purpose.",
+                "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
+                "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
+            ]
+        )
+
+    def _words(self) -> list[str]:
+        """Say it in words: what an observer's best guess is, and what the stronger guarantees rely on."""
+        first, *others = self.plan.observers
+        channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
+        return [
+            *_filled(
+                f"In words: {channel.observer_words} and tries to tell whether one of a silo's records was there or "
+                f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%."
+            ),
+            *(f"  {line}".rstrip() for line in channel.reliance_words()),
+            *(line for observer in others for line in ["", *self._without(observer)]),
+        ]
+
+    def _without(self, observer: Observer) -> list[str]:
+        worst = self._worst(observer)
+        guess = _best_guess(worst)
+        return _filled(
+            f"{AGAINST[observer].capitalize()}, only the silo's own noise protects its records: epsilon = "
+            f"{worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability at most "
+            f"{guess:.1%}{': that is weak' if guess > WEAK else ''}."
+        )
+
+    def _worst(self, observer: Observer) -> Guarantee:
+        """Return the weakest of all silos' guarantees against the observer, over all runs."""
+        return max((against(silo.all_runs, observer) for silo in self.silos.values()), key=lambda g: g.epsilon)
+
+    def _silo(self, name: str, silo: SiloGuarantee) -> str:
+        line = (
+            f"{name}: each of {silo.records} records, over {silo.rounds} round{'' if silo.rounds == 1 else 's'}, by "
+            f"epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
+        )
+        if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
+            line += (
+                f" (all runs on this data so far: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
+            )
+        for other in silo.this_run[1:]:
+            if other.epsilon > silo.run.epsilon * (1 + 1e-9):
+                line += f"; {AGAINST[other.against]} epsilon = {other.epsilon:.4g}"
+        return line
+
+
+def _filled(text: str) -> list[str]:
+    return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="  ")
+
+
+def _best_guess(guarantee: Guarantee) -> float:
+    """Return the largest success probability of telling two equally likely worlds apart under (ε, δ)-DP."""
+    epsilon, delta = guarantee.epsilon, guarantee.delta
+    return min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon))) if epsilon < 700 else 1.0

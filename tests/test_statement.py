@@ -1,0 +1,215 @@
+"""The statement says who is protected from whom, by how much, and what that relies on."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from ringfence.local_shuffler import local_shuffler
+from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol.plan import Plan
+from ringfence.statement import SiloGuarantee, Statement
+from ringfence.training import Silo, train
+from tests.server.quadratics import make_plan
+from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+
+
+def at(epsilon: float, against: Observer = "anyone") -> Guarantee:
+    return Guarantee(epsilon=epsilon, delta=1e-6, against=against)
+
+
+def costing(*this_run: Guarantee, all_runs: tuple[Guarantee, ...] = (), rounds: int = 5) -> SiloGuarantee:
+    return SiloGuarantee(records=10, rounds=rounds, this_run=this_run, all_runs=all_runs or this_run)
+
+
+@pytest.fixture
+def mixed() -> Plan:
+    """A plan for three silos through a shuffler."""
+    with local_shuffler(NAMES) as local:
+        return make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40))
+
+
+def guess(epsilon: float, delta: float = 1e-6) -> float:
+    """How often telling two equally likely worlds apart can be right under (ε, δ)-differential privacy."""
+    return (math.exp(epsilon) + delta) / (1 + math.exp(epsilon))
+
+
+def words(statement: Statement) -> str:
+    """Return the statement without its line breaks."""
+    return " ".join(str(statement).split())
+
+
+# A silo's own noise
+
+
+def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobody() -> None:
+    statement = Statement(make_plan(), {"s0": costing(at(1.0)), "s1": costing(at(0.5), rounds=1)})
+    assert words(statement) == (
+        "What is protected "
+        "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 "
+        "s1: each of 10 records, over 1 round, by epsilon = 0.5, delta = 1e-06 "
+        "In words: whoever sees every message a silo ever sent (the server, all other silos together, anyone "
+        "listening) and tries to tell whether one of a silo's records was there or another in its place, is right with "
+        "probability at most 73.1%; a coin is right with 50%. "
+        "This holds whatever they know and do: each silo adds its own noise before anything leaves it. "
+        "What is not protected "
+        "- How many records a silo has, and the schema: both are public. "
+        "- Facts about the population that hold with or without any one record: learning them is the purpose. "
+        "- A person with several records, in one silo or in many: the unit is one record of one silo. "
+        "- Anything done with the data outside this ledger, and accuracy measured on held-out records."
+    )
+
+
+def test_the_words_are_about_all_runs_of_the_silo_that_is_protected_least() -> None:
+    silos = {"s0": costing(at(1.0), all_runs=(at(1.5),)), "s1": costing(at(1.2))}
+    text = Statement(make_plan(), silos).text()
+    assert (
+        "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 (all runs on this data so far: " in text
+    )
+    assert "epsilon = 1.5, delta = 1e-06)" in text
+    assert f"at most {guess(1.5):.1%}" in text
+
+
+def test_earlier_runs_through_a_shuffler_count_in_a_run_of_own_noise_by_what_anyone_may_learn() -> None:
+    """The silo's own noise is what protected them too, from whoever the words of this run speak of."""
+    silos = {"s0": costing(at(1.0), all_runs=(at(1.4, "server"), at(6.0)))}
+    text = Statement(make_plan((1.0,)), silos).text()
+    assert "(all runs on this data so far: epsilon = 6, delta = 1e-06)" in text
+    assert f"at most {guess(6.0):.1%}" in text
+
+
+@pytest.mark.parametrize(("epsilon", "says"), [(0.0, "50.0%"), (710.0, "100.0%"), (math.inf, "100.0%")])
+def test_no_cost_and_no_bound_have_their_words_too(epsilon: float, says: str) -> None:
+    assert f"at most {says}; a coin" in words(Statement(make_plan(), {"s0": costing(at(epsilon))}))
+
+
+# Through a shuffler
+
+
+def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_left_without(mixed: Plan) -> None:
+    silos = dict.fromkeys(NAMES, costing(at(1.0, "server"), at(4.0), rounds=3))
+    text = words(Statement(mixed, silos))
+    assert text.startswith(
+        "What is protected "
+        "clinic: each of 10 records, over 3 rounds, by epsilon = 1, delta = 1e-06; against the server, the shuffler "
+        "and all other silos together epsilon = 4 north: "
+    )
+    assert (
+        "In words: a server that sees everything that the shuffler lets out and tries to tell whether one of a silo's "
+        "records was there or another in its place, is right with probability at most 73.1%; a coin is right with 50%. "
+        "This relies on two things beside the silo itself: "
+        "- The shuffler does not work together with the server. It cannot read a message, but it knows which came from "
+        "whom. "
+        "- At least 3 silos of every round, this one included, add the noise that they promised. "
+        "If the server works with the shuffler, or with all other silos, only the silo's own noise is left. "
+        "Against the server, the shuffler and all other silos together, only the silo's own noise protects its "
+        "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%: that is weak. "
+        "What is not protected "
+    ) in text
+    assert max(map(len, Statement(mixed, {"clinic": costing(at(1.0))}).text().splitlines())) < 120
+
+
+def test_own_noise_that_is_strong_by_itself_is_not_called_weak(mixed: Plan) -> None:
+    text = Statement(mixed, dict.fromkeys(NAMES, costing(at(0.5, "server"), at(2.0)))).text()
+    assert f"{guess(2.0):.1%}." in text
+    assert "weak" not in text
+
+
+def test_each_view_is_told_by_the_silo_that_it_protects_least(mixed: Plan) -> None:
+    silos = {
+        "clinic": costing(at(1.0, "server"), at(3.0)),
+        "north": costing(at(0.5, "server"), at(2.0), all_runs=(at(0.9, "server"), at(5.0))),
+    }
+    text = words(Statement(mixed, silos))
+    assert f"at most {guess(1.0):.1%}; a coin" in text
+    assert f"epsilon = 5, delta = 1e-06. Their guess is then right with probability at most {guess(5.0):.1%}" in text
+    assert "epsilon = 0.5, delta = 1e-06 (all runs on this data so far: epsilon = 0.9, delta = 1e-06)" in text
+
+
+def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -> None:
+    schema = schema_of(3)
+    with local_shuffler(NAMES) as local:
+        plan = make_shuffled_plan(schema, local.keys, dict.fromkeys(NAMES, 40))
+        silos = {
+            name: Silo(records_of(schema, 40, seed), tmp_path / f"{name}.ledger", None, local.silos[name])
+            for seed, name in enumerate(NAMES)
+        }
+        statement = train(plan, silos, collect=local.collect(plan)).statement
+    for name, silo in statement.silos.items():
+        server, anyone = silo.this_run
+        line = f"{name}: each of 40 records, over 3 rounds, by epsilon = {server.epsilon:.4g}, delta = 1e-06; against "
+        assert line + f"the server, the shuffler and all other silos together epsilon = {anyone.epsilon:.4g}" in str(
+            statement
+        )
+
+
+# As version 0.1.0 wrote it
+
+
+FORMER: dict[str, Any] = {
+    "records": 90,
+    "rounds": 3,
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "total_epsilon": 1.5,
+    "total_delta": 1e-5,
+    "alone_epsilon": 1.0,
+    "total_alone_epsilon": 1.5,
+}
+
+
+def test_what_0_1_0_wrote_of_own_noise_holds_against_anyone() -> None:
+    read = SiloGuarantee.model_validate(FORMER)
+    assert (read.records, read.rounds) == (90, 3)
+    assert read.this_run == (read.run,) == (Guarantee(epsilon=1.0, delta=1e-5, against="anyone"),)
+    assert read.all_runs == (read.total,) == (Guarantee(epsilon=1.5, delta=1e-5, against="anyone"),)
+    assert SiloGuarantee.model_validate(read.model_dump()) == read, "and is written in today's shape"
+
+
+def test_what_0_1_0_wrote_of_a_shuffled_run_holds_against_the_server_and_its_alone_against_anyone() -> None:
+    read = SiloGuarantee.model_validate({**FORMER, "alone_epsilon": 4.0, "total_alone_epsilon": 5.0})
+    assert [(cost.against, cost.epsilon) for cost in read.this_run] == [("server", 1.0), ("anyone", 4.0)]
+    assert [(cost.against, cost.epsilon) for cost in read.all_runs] == [("server", 1.5), ("anyone", 5.0)]
+    assert (read.run.against, read.total.epsilon) == ("server", 1.5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"promise": 1.0}, {"epsilon": "1"}, {"total_delta": 0.0}, {"epsilon": None}, {"records": 2.5}, {"this_run": []}],
+    ids=str,
+)
+def test_a_crooked_guarantee_of_0_1_0_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        SiloGuarantee.model_validate({**FORMER, **change})
+
+
+@pytest.mark.parametrize("field", FORMER)
+def test_a_guarantee_of_0_1_0_with_a_gap_is_refused(field: str) -> None:
+    with pytest.raises(ValidationError):
+        SiloGuarantee.model_validate({name: value for name, value in FORMER.items() if name != field})
+
+
+def test_a_guarantee_needs_what_the_run_and_what_all_runs_cost() -> None:
+    for missing in ("this_run", "all_runs"):
+        fields: dict[str, Any] = {"this_run": (at(1.0),), "all_runs": (at(1.0),), missing: ()}
+        with pytest.raises(ValidationError, match=missing):
+            SiloGuarantee(records=10, rounds=1, **fields)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (at(1.0, "server"),),
+        (at(4.0), at(1.0, "server")),
+        (at(1.0), at(4.0)),
+        (at(1.0, "server"), at(2.0, "server"), at(4.0)),
+    ],
+    ids=["nothing against anyone", "anyone first", "anyone twice", "the server twice"],
+)
+def test_costs_are_told_once_against_each_observer_the_last_of_them_anyone(told: tuple[Guarantee, ...]) -> None:
+    with pytest.raises(ValidationError, match="once against each kind of observer, the last of them anyone"):
+        costing(*told)
+    with pytest.raises(ValidationError, match="once against each kind of observer, the last of them anyone"):
+        costing(at(1.0), all_runs=told)
