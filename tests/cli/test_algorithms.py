@@ -13,7 +13,9 @@ import pytest
 from ringfence.model import Model
 from ringfence.planning.planner import METHODS
 from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage
-from tests.cli.conftest import Federation, Json, Ringfence
+from ringfence.protocol.channels import OwnNoise
+from ringfence.protocol.sampling import OnePass
+from tests.cli.conftest import Federation, Json, Ringfence, epsilon
 
 GENEROUS = "50"
 GOOD = 0.75
@@ -31,16 +33,16 @@ def train(federation: Federation, ringfence_json: Json, check_ledgers: CheckLedg
         model = Model.load(out)
         plan = model.plan
         assert plan.digest() == report["plan"]
-        assert (plan.algorithm.name, plan.sampling, plan.rounds) == (
+        assert (plan.algorithm.name, plan.training_stages[0].sampling.name, plan.steps) == (
             report["algorithm"], report["sampling"], report["rounds"],
         )  # fmt: skip
-        assert (plan.survey is not None) == ("survey" in report)
+        assert {stage.question.name for stage in plan.stages if not stage.question.trains} == set(report["findings"])
         for name, silo in report["silos"].items():
-            assert silo["epsilon"] <= float(GENEROUS)
-            assert silo["rounds"] == model.rounds[name] <= plan.exchanges
+            assert epsilon(silo["this_run"]) <= float(GENEROUS)
+            assert silo["rounds"] == model.rounds[name] <= plan.rounds
             if "--available" not in options:
-                assert silo["epsilon"] == pytest.approx(float(GENEROUS), rel=1e-3)
-                assert silo["rounds"] == plan.exchanges
+                assert epsilon(silo["this_run"]) == pytest.approx(float(GENEROUS), rel=1e-3)
+                assert silo["rounds"] == plan.rounds
         check_ledgers(report)
         return report, model
 
@@ -82,7 +84,7 @@ def test_a_regularised_run_has_a_penalty_and_stages_add_up(train: Train) -> None
     _, staged = train("--algorithm", "multi-stage", "--ridge", "0.5", "--max-rounds", "30")
     assert isinstance(staged.plan.algorithm, MultiStage)
     assert len(staged.plan.algorithm.stages) > 1
-    assert sum(stage.rounds for stage in staged.plan.algorithm.stages) == staged.plan.rounds <= 30
+    assert sum(stage.rounds for stage in staged.plan.algorithm.stages) == staged.plan.steps <= 30
 
 
 @pytest.mark.parametrize("correlation", [[], ["--correlation", "0.5"]])
@@ -91,20 +93,21 @@ def test_one_pass_trains_with_independent_and_with_correlated_noise(
     train: Train, correlation: list[str], algorithm: list[str]
 ) -> None:
     report, model = train("--sampling", "one-pass", "--rounds", "12", *algorithm, *correlation)
-    assert (model.plan.sampling, model.plan.rounds) == ("one-pass", 12)
-    assert all(terms.batch == 240 // 12 for terms in model.plan.silos)
-    assert model.plan.correlation == (0.5 if correlation else 0.0)
+    training = model.plan.stages[-1]
+    assert (training.sampling, training.rounds) == (OnePass(), 12)
+    assert all(terms.stages[-1].batch == 240 // 12 for terms in model.plan.silos)
+    assert training.channel == OwnNoise(correlation=0.5 if correlation else 0.0)
     assert report["test"]["accuracy"] > GOOD
-    assert ("no certificate covers correlated noise" in report["explanation"][1]) == bool(correlation)
+    assert ("no bound covers correlated noise" in report["explanation"][1]) == bool(correlation)
 
 
-def test_the_population_s_risk_is_certified_by_fresh_records_only(train: Train) -> None:
+def test_the_population_s_risk_is_bounded_by_fresh_records_only(train: Train) -> None:
     report, model = train("--risk", "population", "--max-rounds", "25")
-    assert model.plan.sampling == "one-pass"
+    assert {stage.sampling for stage in model.plan.training_stages} == {OnePass()}
     assert {choice["sampling"] for choice in report["alternatives"]} == {"one-pass", "phased"}
     assert {choice["risk"] for choice in report["alternatives"]} == {"population"}
-    certificates = [choice["expected"] for choice in report["alternatives"]]
-    assert certificates == sorted(certificates)
+    bounds = [choice["expected"] for choice in report["alternatives"]]
+    assert bounds == sorted(bounds)
     assert [choice["chosen"] for choice in report["alternatives"]] == [True, False, False, False]
     assert report["test"]["accuracy"] > GOOD
 
@@ -124,12 +127,13 @@ def test_every_average_makes_a_model(train: Train, average: str, algorithm: str)
 
 def test_a_survey_is_one_more_round_within_the_same_budget(train: Train) -> None:
     report, model = train("--survey", "--max-rounds", "10")
-    assert model.plan.exchanges == model.plan.rounds + 1
-    (eigenvalue,) = report["survey"]["statistic"]
+    assert model.plan.rounds == model.plan.steps + 1
+    found = report["findings"]["curvature"]
+    (eigenvalue,) = found["statistic"]
     features = model.plan.data.feature_norm**2
     # A mean of three largest eigenvalues, each from 0 to X², with noise; ten deviations of it have chance < 1e-22.
-    assert 0 - 10 * report["survey"]["noise"] < eigenvalue < features + 10 * report["survey"]["noise"]
-    assert 0 < report["survey"]["noise"] < features
+    assert 0 - 10 * found["noise"] < eigenvalue < features + 10 * found["noise"]
+    assert 0 < found["noise"] < features
     assert report["alternatives"][0]["survey"] > 0
     assert "budgeted query" in report["explanation"][2]
     assert "pace at most" in report["explanation"][0]
@@ -137,7 +141,7 @@ def test_a_survey_is_one_more_round_within_the_same_budget(train: Train) -> None
 
 def test_without_a_survey_nothing_is_spent_on_one(train: Train) -> None:
     report, model = train("--no-survey", "--max-rounds", "10")
-    assert model.plan.exchanges == model.plan.rounds
+    assert model.plan.rounds == model.plan.steps
     assert all(choice["survey"] == 0 for choice in report["alternatives"])
     assert "nothing is spent on it" in report["explanation"][2]
 
@@ -164,15 +168,15 @@ def test_peers_train_as_well_as_a_server_does(train: Train, algorithm: str, opti
     report, model = train("--peer-to-peer", "--algorithm", algorithm, "--rounds", "20", *options)
     assert report["test"]["accuracy"] > GOOD
     asked = 2 if options else 3
-    surveys = 3 * model.plan.preliminaries
-    assert sum(silo["rounds"] for silo in report["silos"].values()) == asked * model.plan.rounds + surveys
+    surveys = 3 * (model.plan.rounds - model.plan.steps)
+    assert sum(silo["rounds"] for silo in report["silos"].values()) == asked * model.plan.steps + surveys
 
 
 def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation, ringfence: Ringfence) -> None:
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("accelerated noisy minibatch SGD, the paper's Algorithm 1: 3 rounds of full batches")
-    assert why.startswith("certificate: its empirical loss, as clipped, is on average at most")
+    assert why.startswith("bound: its empirical loss, as clipped, is on average at most")
     assert "survey" in why or "nothing is spent" in basis
     assert blank == ""
 

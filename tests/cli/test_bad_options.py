@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.planning.wishes import Wishes
-from ringfence.workflow import Request, train_files
+from ringfence.planning.request import PlanRequest
+from ringfence.workflow import TrainRequest, train_files
 from tests.cli.conftest import Federation, Ringfence, check_one_sentence
 
 
@@ -14,7 +14,9 @@ from tests.cli.conftest import Federation, Ringfence, check_one_sentence
 def used(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     """Silos whose ledgers show one earlier run."""
     federation = Federation(tmp_path_factory.mktemp("used"))
-    train_files(Request(federation.files, federation.schema, "ill", Wishes(epsilon=1.0, rounds=2, survey=False)))
+    train_files(
+        TrainRequest(federation.files, federation.schema, "ill", PlanRequest(epsilon=1.0, rounds=2, survey=False))
+    )
     return federation
 
 
@@ -34,7 +36,7 @@ WISHES = [
     (["--delta", "1"], "delta must lie strictly between 0 and 1"),
     (["--delta", "0"], "delta must lie strictly between 0 and 1"),
     (["--budget", "north=1"], "not of the form NAME=EPS,DELTA"),
-    # which algorithm, by which certificate
+    # which algorithm, by which bound
     (["--algorithm", "guesswork"], "no algorithm 'guesswork'; choose one of minibatch-sgd, accelerated, regularised"),
     (["--risk", "all"], "one of empirical, population, not 'all'"),
     (["--average", "mean"], "one of weighted, last, tail, not 'mean'"),
@@ -52,7 +54,7 @@ WISHES = [
     (["--step", "1", "--rounds", "0"], "A plan needs at least one round, but 0 were asked for"),
     (["--max-rounds", "0"], "A plan needs at least one round, but 0 were asked for"),
     (["--max-rounds", "-3"], "A plan needs at least one round, but -3 were asked for"),
-    (["--max-rounds", "5", "--rounds", "9"], "either --rounds, exactly how many, or --max-rounds"),
+    (["--max-rounds", "5", "--rounds", "9"], "either the rounds, exactly how many, or the most rounds"),
     (["--sampling", "sometimes"], "one of full, fixed, poisson, one-pass"),
     (["--sampling", "fixed", "--batch", "10000"], "batch of 10000 is larger than the"),
     (["--sampling", "fixed", "--batch", "0"], "batch must be a whole number of at least 1"),
@@ -148,8 +150,8 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--epsilon", "0"], "epsilon: Input should be greater than 0"),
-        (["--epsilon", "nan"], "epsilon: Input should be a finite number"),
+        (["--epsilon", "0"], "epsilon must be a finite number above 0"),
+        (["--epsilon", "nan"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1e9"], "less than a millionth"),
         (["--delta", "0"], "delta: Input should be greater than 0"),
         (["--delta", "1"], "delta: Input should be less than 1"),

@@ -21,14 +21,14 @@ def test_bounds_answers_for_the_worked_example(ringfence_json: Json) -> None:
     report = ringfence_json(*SMOOTH)
     upper = by_name(report["upper"])
     assert upper["minibatch SGD (Theorem 2.1)", "population"]["value"] == pytest.approx(0.1, rel=0.01)
-    certificates = by_name(report["certificates"])
-    best = certificates["accelerated", "empirical"]
+    loss_bounds = by_name(report["loss_bounds"])
+    best = loss_bounds["accelerated", "empirical"]
     assert best["value"] == pytest.approx(0.0797, rel=0.01)
     assert best["rounds"] < 60
     assert best["sigma"] > 0
-    assert certificates["one-pass accelerated", "population"]["value"] == pytest.approx(0.283, rel=0.01)
-    assert certificates["localized accelerated", "population"]["value"] < 1
-    assert certificates["staying at the start", "population"]["value"] == 5
+    assert loss_bounds["one-pass accelerated", "population"]["value"] == pytest.approx(0.283, rel=0.01)
+    assert loss_bounds["localized accelerated", "population"]["value"] < 1
+    assert loss_bounds["staying at the start", "population"]["value"] == 5
     reference = by_name(report["reference"])
     assert (
         reference["every record for itself (LDP)", "population"]["value"]
@@ -49,41 +49,41 @@ def test_a_bound_that_does_not_apply_is_null_with_the_reason(ringfence_json: Jso
     rough = by_name(report["upper"])["one-pass accelerated (Theorem 3.1)", "population"]
     assert rough["value"] is None
     assert "smooth the loss first" in rough["why"]
-    certificates = by_name(report["certificates"])
-    assert "smooth the loss first" in certificates["accelerated", "empirical"]["why"]
-    assert "smooth the loss first" in certificates["localized accelerated", "population"]["why"]
-    assert certificates["minibatch SGD", "empirical"]["value"] < 0.1  # which needs no smoothness
+    loss_bounds = by_name(report["loss_bounds"])
+    assert "smooth the loss first" in loss_bounds["accelerated", "empirical"]["why"]
+    assert "smooth the loss first" in loss_bounds["localized accelerated", "population"]["why"]
+    assert loss_bounds["minibatch SGD", "empirical"]["value"] < 0.1  # which needs no smoothness
 
 
-def test_the_rounds_asked_for_are_the_rounds_certified(ringfence_json: Json) -> None:
+def test_the_rounds_asked_for_are_the_rounds_bounded(ringfence_json: Json) -> None:
     report = ringfence_json(*SMOOTH, "--rounds", "20")
-    certificates = by_name(report["certificates"])
-    assert certificates["accelerated", "empirical"]["value"] == pytest.approx(0.0860, rel=0.01)
-    assert {row["rounds"] for row in report["certificates"]} <= {0, *range(21)}
+    loss_bounds = by_name(report["loss_bounds"])
+    assert loss_bounds["accelerated", "empirical"]["value"] == pytest.approx(0.0860, rel=0.01)
+    assert {row["rounds"] for row in report["loss_bounds"]} <= {0, *range(21)}
     too_many = ringfence_json(*SMOOTH, "--rounds", "2000")
-    assert "ask for fewer" in by_name(too_many["certificates"])["one-pass accelerated", "population"]["why"]
+    assert "ask for fewer" in by_name(too_many["loss_bounds"])["one-pass accelerated", "population"]["why"]
 
 
 def test_strongly_convex_problems_have_their_own_bounds(ringfence_json: Json) -> None:
     convex, strong = ringfence_json(*SMOOTH), ringfence_json(*SMOOTH, "--strong-convexity", "0.1")
     for kind, name, about in [
         ("upper", "minibatch SGD (Theorem 2.1)", "population"),
-        ("certificates", "accelerated", "empirical"),
-        ("certificates", "minibatch SGD", "population"),
-        ("certificates", "minibatch SGD", "empirical"),
+        ("loss_bounds", "accelerated", "empirical"),
+        ("loss_bounds", "minibatch SGD", "population"),
+        ("loss_bounds", "minibatch SGD", "empirical"),
     ]:
         assert by_name(strong[kind])[name, about]["value"] < by_name(convex[kind])[name, about]["value"]
-    assert by_name(strong["certificates"])["accelerated, in stages", "empirical"]["value"] < 0.1
+    assert by_name(strong["loss_bounds"])["accelerated, in stages", "empirical"]["value"] < 0.1
     assert "convex losses only" in strong["reference"][0]["why"]
     short = ringfence_json(*SMOOTH, "--strong-convexity", "0.1", "--rounds", "3")
-    assert "single-run" in by_name(short["certificates"])["accelerated, in stages", "empirical"]["why"]
+    assert "single-run" in by_name(short["loss_bounds"])["accelerated, in stages", "empirical"]["why"]
 
 
-def test_absent_silos_make_every_certificate_that_depends_on_them_worse(ringfence_json: Json) -> None:
+def test_absent_silos_make_every_bound_that_depends_on_them_worse(ringfence_json: Json) -> None:
     everybody, some = ringfence_json(*SMOOTH), ringfence_json(*SMOOTH, "--available", "12")
     for name, about in [("accelerated", "empirical"), ("localized accelerated", "population")]:
         key = name, about
-        assert by_name(some["certificates"])[key]["value"] > by_name(everybody["certificates"])[key]["value"]
+        assert by_name(some["loss_bounds"])[key]["value"] > by_name(everybody["loss_bounds"])[key]["value"]
     assert "give the rounds" in by_name(some["upper"])["accelerated (Theorem 4.1)", "empirical"]["why"]
 
 
@@ -93,7 +93,7 @@ def test_the_table_speaks_in_words(ringfence: Ringfence) -> None:
     for words in (
         "Upper bounds",
         "Lower bounds",
-        "Certificates",
+        "Loss bounds",
         "which promises nothing",
         "Privacy is free",
         "54 silos",

@@ -86,14 +86,15 @@ def test_the_defaults_that_help_names_are_the_ones_that_hold(
         same_but_for_its_name(ringfence_json(*federation.plan(*options))["plan"]) for options in (given, default)
     )
     for plan in (said, silent):
-        plan["participation"]["silos"] = plan["participation"]["silos"] or 2  # of 2: all
+        for stage in plan["stages"]:
+            stage["participation"]["silos"] = stage["participation"]["silos"] or 2  # of 2: all
     assert said == silent
 
 
 @pytest.mark.parametrize("loss", ["huber", "epsilon-insensitive"])
 def test_the_margin_is_a_tenth_of_the_target_s_bound(federation: Federation, ringfence_json: Json, loss: str) -> None:
     said, silent = (
-        ringfence_json(*federation.plan("--loss", loss, *given, target="cost"))["plan"]["loss"]
+        ringfence_json(*federation.plan("--loss", loss, *given, target="cost"))["plan"]["training"]["loss"]
         for given in (["--margin", "0.1"], [])
     )
     assert said == silent

@@ -5,7 +5,7 @@ import pytest
 
 from ringfence.model import Model
 from ringfence.protocol.losses import EpsilonInsensitive, Huber, Pinball
-from tests.cli.conftest import Federation, Json
+from tests.cli.conftest import Federation, Json, epsilon
 
 # Of the costs, whose standard deviation is about 18. At epsilon 50 the noise is far too small to matter here.
 GOOD = 6.0
@@ -16,7 +16,7 @@ def cost_model(federation: Federation, ringfence_json: Json, *options: str) -> t
     report = ringfence_json(
         *federation.train(*options, "--max-rounds", "25", "--out", str(out), target="cost", epsilon="50")
     )
-    assert all(silo["epsilon"] == pytest.approx(50, rel=1e-3) for silo in report["silos"].values())
+    assert all(epsilon(silo["this_run"]) == pytest.approx(50, rel=1e-3) for silo in report["silos"].values())
     return report["test"]["rmse"], Model.load(out)
 
 

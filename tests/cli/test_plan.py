@@ -8,7 +8,7 @@ import pytest
 import ringfence as package
 from ringfence.planning.explain import PAPER_NAMES
 from ringfence.planning.planner import METHODS
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, load_plan
 from tests.cli.conftest import Federation, Json, Ringfence
 
 
@@ -19,8 +19,11 @@ def test_plan_prints_the_noise_of_every_silo(federation: Federation, ringfence_j
         "--epsilon", "1", "--delta", "1e-6", "--budget", "small=4,1e-6", "--out", str(out),
     )  # fmt: skip
     small, large = report["plan"]["silos"]
-    assert (small["name"], small["epsilon"], large["epsilon"]) == ("small", 4.0, 1.0)
-    assert small["sigma"] > large["sigma"] > 0
+    assert (small["name"], large["name"]) == ("small", "large")
+    assert small["guarantees"] == [{"epsilon": 4.0, "delta": 1e-6, "against": "anyone"}]
+    assert large["guarantees"] == [{"epsilon": 1.0, "delta": 1e-6, "against": "anyone"}]
+    for noisy, quiet in zip(small["stages"], large["stages"], strict=True):
+        assert noisy["sigma"] > quiet["sigma"] > 0
     assert Plan.parse(out.read_bytes(), error=package.RingfenceError).digest() == report["digest"]
     assert json.loads(out.read_bytes()) == report["plan"]
 
@@ -37,33 +40,49 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     assert south.split()[:3] == ["south", "3000", "3000"]
     title, columns, *rows = compared.splitlines()
     assert title == "What was compared, best first"
-    assert columns.split()[:4] == ["algorithm", "batches", "rounds", "certificate"]
+    assert columns.split()[:4] == ["algorithm", "batches", "rounds", "bound"]
     assert [row.split()[0] for row in rows] == ["accelerated", "regularised", "minibatch-sgd"]
-    what, certified, basis, digest = why.strip().splitlines()
+    what, bound, basis, digest = why.strip().splitlines()
     assert what.startswith(PAPER_NAMES["accelerated"])
-    assert certified.startswith("certificate: its empirical loss, as clipped, is on average at most ")
-    assert "next best: regularised with full batches" in certified
+    assert bound.startswith("bound: its empirical loss, as clipped, is on average at most ")
+    assert "next best: regularised with full batches" in bound
     assert basis.startswith("no record was looked at")
     assert digest.split()[0] == "plan"
     assert len(digest.split()[1]) == 64
+
+
+def test_of_a_plan_in_phases_the_table_shows_the_first(
+    federation: Federation, ringfence: Ringfence, tmp_path: Path
+) -> None:
+    out = tmp_path / "plan.json"
+    done = ringfence(
+        "plan", "--schema", str(federation.schema), "--target", "ill", "--silo", "north=400000", "--epsilon", "4",
+        "--algorithm", "localized", "--max-rounds", "2000", "--out", str(out),
+    )  # fmt: skip
+    plan = load_plan(out)
+    (terms,) = plan.silos
+    assert len(terms.stages) > 1
+    first = terms.stages[0]
+    assert done.stdout.splitlines()[1].split()[1:4] == ["400000", f"{first.batch}", f"{first.sigma:.4g}"]
 
 
 def test_the_json_says_what_the_table_says(federation: Federation, ringfence_json: Json) -> None:
     report = ringfence_json(*federation.plan())
     assert set(report) == {"digest", "explanation", "alternatives", "plan"}
     best, *others = report["alternatives"]
+    training = report["plan"]["stages"][-1]
     assert best["chosen"]
     assert not any(other["chosen"] for other in others)
     assert (best["algorithm"], best["sampling"], best["rounds"]) == (
-        report["plan"]["algorithm"]["name"], report["plan"]["sampling"], report["plan"]["rounds"],
+        report["plan"]["training"]["algorithm"]["name"], training["sampling"]["name"], training["rounds"],
     )  # fmt: skip
     assert [choice["expected"] for choice in report["alternatives"]] == sorted(
         choice["expected"] for choice in report["alternatives"]
     )
-    assert all(0 < choice["expected"] <= choice["certificate"] for choice in report["alternatives"])
-    what, certified, _ = report["explanation"]
+    assert all(0 < choice["expected"] <= choice["bound"] for choice in report["alternatives"])
+    what, bound, _ = report["explanation"]
     assert f"{best['rounds']} rounds of {best['sampling']} batches" in what
-    assert f"at most {best['certificate']:.3g}" in certified
+    assert f"at most {best['bound']:.3g}" in bound
 
 
 def test_with_a_ridge_stages_are_compared_too(federation: Federation, ringfence_json: Json) -> None:
@@ -101,7 +120,7 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
         report = ringfence_json(*federation.plan(*options, "--rounds", "10"))
         plan = Plan.parse(json.dumps(report["plan"]).encode(), error=package.RingfenceError)
         at_most, said = pace(report["explanation"][0])
-        assert at_most == (plan.survey is not None)
+        assert at_most == (len(plan.stages) > 1)
         assert said == pytest.approx(float(accelerated.settings(plan).pace[0]), rel=1e-3)
 
 
@@ -115,22 +134,22 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
         (
             ["--sampling", "one-pass", "--correlation", "0.5", "--average", "last"],
             "ill",
-            "correlated noise or another average",
+            "another average than the weighted one or correlated noise; without,",
         ),
         ([], "ward", "clipped gradients of several outputs"),
     ],
 )
-def test_what_no_theorem_covers_is_not_called_certified(
+def test_what_no_theorem_covers_is_not_called_bounded(
     federation: Federation, ringfence_json: Json, options: list[str], target: str, says: str
 ) -> None:
-    certified = ringfence_json(*federation.plan(*options, target=target))["explanation"][1]
-    assert certified.startswith("no certificate covers ")
-    assert says in certified
+    bound = ringfence_json(*federation.plan(*options, target=target))["explanation"][1]
+    assert bound.startswith("no bound covers ")
+    assert says in bound
 
 
-def test_a_softmax_that_is_not_clipped_is_certified(federation: Federation, ringfence_json: Json) -> None:
+def test_a_softmax_that_is_not_clipped_is_bounded(federation: Federation, ringfence_json: Json) -> None:
     report = ringfence_json(*federation.plan("--clip", "10", target="ward"))
-    assert report["explanation"][1].startswith("certificate: ")
+    assert report["explanation"][1].startswith("bound: ")
 
 
 def test_one_round_is_one_round(federation: Federation, ringfence_json: Json) -> None:

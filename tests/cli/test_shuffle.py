@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from ringfence.errors import PlanError
+from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.plan import Plan
 from ringfence.shuffle import sealing
-from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon, spent
 
 SHUFFLED = ("--trust", "shuffler", "--rounds", "5")
 
@@ -35,10 +36,10 @@ def test_training_through_a_shuffler_gives_a_model_and_says_what_both_views_cost
     assert report["test"]["accuracy"] > 0.8
     for name, silo in report["silos"].items():
         assert silo["rounds"] == 5
-        assert silo["epsilon"] <= 2.0 < silo["alone_epsilon"]
+        assert [cost["against"] for cost in silo["this_run"]] == ["server", "anyone"]
+        assert epsilon(silo["this_run"], "server") <= 2.0 < epsilon(silo["this_run"], "anyone")
         shown = ringfence_json("ledger", str(federation.folder / f"{name}.ledger"))
-        assert shown["spent"] == silo["total_epsilon"] == silo["epsilon"]
-        assert shown["spent_alone"] == silo["total_alone_epsilon"] == silo["alone_epsilon"]
+        assert spent(shown) == silo["all_runs"] == silo["this_run"]
 
 
 def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_mean(
@@ -50,10 +51,10 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     assert "a server that sees everything that the shuffler lets out" in text
     assert "The shuffler does not work together with the server." in text
     assert "At least 3 silos of every round, this one included, add the noise that they promised." in text
-    assert "If the server and the shuffler work together, or the server and all other silos" in text
-    assert "only the silo's own noise protects its records: epsilon = " in text
+    together = "Against the server, the shuffler and all other silos together"
+    assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
     assert "that is weak" in text, "three silos of 240 records at epsilon 2: little is left without the shuffler"
-    assert "without the shuffler epsilon = " in text
+    assert f"; {together.lower()} epsilon = " in text
     assert "This holds whatever they know and do" not in text
 
 
@@ -69,18 +70,18 @@ def test_a_cap_limits_both_views_and_may_allow_more_without_the_shuffler(
     federation: Federation, ringfence: Ringfence, ringfence_json: Json
 ) -> None:
     refused = ringfence(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6"))
-    check_one_sentence(refused, "against a server that works together with the shuffler")
+    check_one_sentence(refused, "against the server, the shuffler and all other silos together")
     assert "more than its budget of 2.5" in refused.stderr
     for path in federation.folder.glob("*.ledger"):
         path.unlink()
     report = ringfence_json(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6,20"))
-    assert report["silos"]["north"]["alone_epsilon"] < 20
+    assert 2.5 < epsilon(report["silos"]["north"]["this_run"], "anyone") < 20
 
 
 def test_a_second_run_adds_up_in_both_views(federation: Federation, ringfence_json: Json) -> None:
     first, second = (ringfence_json(*federation.train(*SHUFFLED))["silos"]["north"] for _ in range(2))
-    assert second["total_epsilon"] > first["total_epsilon"]
-    assert second["total_alone_epsilon"] > first["total_alone_epsilon"]
+    for observer in ("server", "anyone"):
+        assert epsilon(second["all_runs"], observer) > epsilon(first["all_runs"], observer)
 
 
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
@@ -92,11 +93,13 @@ def test_a_plan_pins_everybody_s_keys_and_survives_its_file(
     shown = ringfence_json(*federation.plan(*options, "--bits", "2000", "--out", str(out)))
     plan = parsed(shown["plan"])
     assert plan == Plan.parse(out.read_bytes(), error=PlanError)
-    assert plan.shuffle is not None
-    assert (plan.trust, plan.shuffle.quorum, plan.sampling) == ("shuffler", 2, sampling)
-    assert (plan.shuffle.server_key, plan.shuffle.shuffler_key) == ("5e" * 32, "5f" * 32)
+    (stage,) = plan.stages
+    channel = stage.channel
+    assert isinstance(channel, ShufflerChannel)
+    assert (plan.trust, channel.quorum, stage.sampling.name) == ("shuffler", 2, sampling)
+    assert (channel.server_key, channel.shuffler_key) == ("5e" * 32, "5f" * 32)
     assert [terms.key for terms in plan.silos] == ["a0" * 32, "a1" * 32]
-    assert plan.dimension * (plan.shuffle.levels + plan.shuffle.coins) <= 2000
+    assert plan.dimension * (channel.levels + channel.coins) <= 2000
 
 
 def test_a_plan_with_a_shuffler_is_explained_in_text(federation: Federation, ringfence: Ringfence, keys: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from ringfence.model import Model
 from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.silo.gate import Gate
-from tests.cli.conftest import Federation, Json, Ringfence
+from tests.cli.conftest import Federation, Json, Ringfence, epsilon
 
 
 def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federation, ringfence_json: Json) -> None:
@@ -17,9 +17,10 @@ def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federat
     assert set(report["test"]["per_silo"]) == set(report["silos"]) == {"north", "south", "west"}
     for silo in report["silos"].values():
         assert silo["records"] == 240
-        assert silo["rounds"] == report["rounds"] + ("survey" in report)
-        assert silo["delta"] == 1e-6
-        assert 1.99 < silo["epsilon"] <= 2.0
+        assert silo["rounds"] == report["rounds"] + len(report["findings"])
+        (cost,) = silo["this_run"]
+        assert (cost["delta"], cost["against"]) == (1e-6, "anyone")
+        assert 1.99 < cost["epsilon"] <= 2.0
     assert len(report["plan"]) == 64
 
 
@@ -38,23 +39,23 @@ def test_three_categories_give_a_softmax_classifier(federation: Federation, ring
 @pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])
 def test_every_sampling_trains_within_its_budget(federation: Federation, ringfence_json: Json, sampling: str) -> None:
     report = ringfence_json(*federation.train("--sampling", sampling, "--rounds", "10"))
-    assert all(1.9 < silo["epsilon"] <= 2.0 for silo in report["silos"].values())
+    assert all(1.9 < epsilon(silo["this_run"]) <= 2.0 for silo in report["silos"].values())
 
 
 def test_each_silo_can_have_its_own_budget(federation: Federation, ringfence_json: Json) -> None:
     report = ringfence_json(*federation.train("--budget", "south=0.5,1e-7"))
-    assert report["silos"]["south"]["epsilon"] == pytest.approx(0.5, rel=1e-3)
-    assert report["silos"]["south"]["delta"] == 1e-7
-    assert report["silos"]["north"]["epsilon"] == pytest.approx(2.0, rel=1e-3)
+    (south,), (north,) = (report["silos"][name]["this_run"] for name in ("south", "north"))
+    assert (south["epsilon"], south["delta"]) == (pytest.approx(0.5, rel=1e-3), 1e-7)
+    assert (north["epsilon"], north["delta"]) == (pytest.approx(2.0, rel=1e-3), 1e-6)
 
 
 def test_a_second_run_says_what_both_cost_together(federation: Federation, ringfence_json: Json) -> None:
     first = ringfence_json(*federation.train())
     second = ringfence_json(*federation.train())
     silo = second["silos"]["north"]
-    assert first["silos"]["north"]["total_epsilon"] == pytest.approx(2.0, rel=1e-3)
-    assert silo["epsilon"] == pytest.approx(2.0, rel=1e-3)
-    assert 2.5 < silo["total_epsilon"] < 4.0
+    assert epsilon(first["silos"]["north"]["all_runs"]) == pytest.approx(2.0, rel=1e-3)
+    assert epsilon(silo["this_run"]) == pytest.approx(2.0, rel=1e-3)
+    assert 2.5 < epsilon(silo["all_runs"]) < 4.0
     assert first["plan"] != second["plan"]
 
 
@@ -67,7 +68,7 @@ def test_a_cap_refuses_a_run_that_would_exceed_it_and_releases_nothing(
     assert refused.returncode == 1
     assert "more than its budget of 2.5" in refused.stderr
     after = ringfence_json("ledger", str(federation.folder / "north.ledger"))
-    assert after["spent"] == before["spent"]
+    assert after["costs"] == before["costs"]
 
 
 def test_the_model_file_predicts_new_rows(federation: Federation, ringfence: Ringfence, ringfence_json: Json) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_wishes
+from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_plan_request
 from ringfence.cli.output import AsJson, print_json, print_table, require_folder
 from ringfence.errors import AccountingError
 
@@ -29,57 +29,58 @@ def account(
     Exact under replacing one record. With a closed form of the paper, epsilon is the true one and
     nominal_epsilon what the formula was asked for.
     """
-    from ringfence.planning.questions import answer_question
-
     if (sigma is None) == (epsilon is None):
         raise AccountingError("Give either --sigma, to learn epsilon, or --epsilon, to learn sigma.")
-    answer = answer_question(
-        records=records,
-        rounds=rounds,
-        sampling=sampling,
-        batch=batch,
-        clip=clip,
-        delta=delta,
-        sigma=sigma,
-        epsilon=epsilon,
-        noise=noise,
-    )
+    question: Any = {"records": records, "rounds": rounds, "sampling": sampling, "batch": batch, "clip": clip}
+    if noise == "exact":
+        from ringfence.accounting import account
+
+        answer = account.answer_question(**question, delta=delta, sigma=sigma, epsilon=epsilon)
+    else:
+        from ringfence.research.theory import questions as paper
+
+        answer = paper.answer_question(**question, delta=delta, epsilon=epsilon, noise=noise)
     if json:
         print_json(answer)
     else:
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
 
 
-@takes_wishes
+@takes_plan_request
 def plan(
     *,
     schema: SchemaFile,
     target: Target,
     silo: Annotated[list[str], typer.Option(metavar="NAME=RECORDS", help="A silo and its size; once per silo.")],
-    wishes: Any,
+    request: Any,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).")] = None,
     json: AsJson = False,
 ) -> None:
     """Make a plan from sizes, budgets and a loss: which algorithm, how many rounds, and every silo's noise.
 
-    The choice is the one with the least certificate, a bound on the trained model's excess loss from public numbers
+    The choice is the one with the least bound on the trained model's excess loss, which is found from public numbers
     alone.
     """
     from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
-    from ringfence.planning.wishes import propose_for
+    from ringfence.planning.propose import propose_for
     from ringfence.protocol.schema import load_schema
 
     require_folder(out)
-    proposal = propose_for(wishes, load_schema(schema, target), parse_sizes(silo))
+    proposal = propose_for(request, load_schema(schema, target), parse_sizes(silo))
     made = proposal.plan
     if out is not None:
-        out.write_bytes(made.canonical())
+        out.write_bytes(made.content)
     if json:
         print_json({"digest": made.digest(), **as_data(proposal), "plan": made.model_dump(mode="json")})
         return
+    first = made.training_numbers[0]
     print_table(
         ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"],
-        [[t.name, t.records, t.batch, t.sigma, t.epsilon, t.delta, t.weight] for t in made.silos],
+        [
+            [t.name, t.records, own.batch, own.sigma, t.guarantee.epsilon, t.guarantee.delta, t.weight]
+            for t in made.silos
+            for own in [t.stages[first]]
+        ],
     )
     if proposal.alternatives:
         typer.echo("")

@@ -9,7 +9,7 @@ def demo(json: AsJson = False) -> None:
     """Train privately on real digits held by five silos; show the error for each epsilon."""
     import numpy as np
 
-    from ringfence.experiments import demo as experiment
+    from ringfence import demo as experiment
 
     digits = experiment.load_digits(np.random.default_rng())
     if not json:
@@ -20,7 +20,7 @@ def demo(json: AsJson = False) -> None:
         lines = list(
             experiment.run(
                 digits,
-                planned=lambda plan: bar.reset(task, total=plan.exchanges),
+                planned=lambda plan: bar.reset(task, total=plan.rounds),
                 watch=lambda _: bar.advance(task),
             )
         )

@@ -24,25 +24,26 @@ def ledger(
 
 def print_summary(summary: dict[str, Any], file: Path) -> None:
     """Print what a ledger says."""
-    budget = summary["budget"]
+    from ringfence.protocol.guarantee import AGAINST
+
+    first, *others = summary["costs"]
     typer.echo(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
     typer.echo(
-        f"Budget epsilon {budget['epsilon']:.4g} at delta {budget['delta']:.2g}; spent {summary['spent']:.4g}, "
-        f"reserved for running plans {summary['reserved']:.4g}, left {summary['left']:.4g}."
+        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; spent {first['spent']:.4g}, "
+        f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
     )
-    if any(plan["trust"] == "shuffler" for plan in summary["plans"]):
+    for cost in others:
         typer.echo(
-            "Against a server that works together with the shuffler: budget epsilon "
-            f"{budget.get('alone', budget['epsilon']):.4g}, spent {summary['spent_alone']:.4g}, left "
-            f"{summary['left_alone']:.4g}."
+            f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
+            f"left {cost['left']:.4g}."
         )
     if summary["plans"]:
         print_table(
             ["plan", "approved", "state", "rounds", "epsilon", "delta", "first release", "last release"],
             [
-                [p["plan"][:12], p["approved"][:16], p["state"], f"{p['charged']}/{p['rounds']}", p["epsilon"],
-                 p["delta"], p["first_release"][:16], p["last_release"][:16]]
-                for p in summary["plans"]
+                [p["plan"][:12], p["approved"][:16], p["state"], f"{p['charged']}/{p['rounds']}", cost["epsilon"],
+                 cost["delta"], p["first_release"][:16], p["last_release"][:16]]
+                for p in summary["plans"] for cost in p["costs"][:1]
             ],
         )  # fmt: skip
     if summary["refusals"]:

@@ -1,17 +1,16 @@
 """Options that several commands share, and options of the form NAME=VALUE."""
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ringfence.errors import PlanError
-
-if TYPE_CHECKING:
-    from ringfence.planning.wishes import Wishes
+from ringfence.planning.request import PlanRequest
 
 Value = TypeVar("Value")
 
@@ -19,137 +18,62 @@ SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringf
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 
 
-def wishes(
-    epsilon: Annotated[float, typer.Option(help="Every silo's epsilon.")],
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    budget: Annotated[list[str], typer.Option(metavar="NAME=EPS,DELTA", help="One silo's own budget.")] = [],  # noqa: B006
-    algorithm: Annotated[
-        str | None,
-        typer.Option(help="minibatch-sgd, accelerated, regularised, multi-stage or localized; chosen for you."),
-    ] = None,
-    risk: Annotated[
-        str, typer.Option(help="Choose by certificates of the 'empirical' or of the 'population' loss.")
-    ] = "empirical",
-    rounds: Annotated[int | None, typer.Option(help="Rounds, exactly; chosen for you.")] = None,
-    max_rounds: Annotated[int | None, typer.Option(help="The most rounds that may be chosen; by default 100.")] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(
-            help="logistic, hinge, softmax, squared, huber, absolute, pinball or epsilon-insensitive; by the "
-            "target's type."
-        ),
-    ] = None,
-    quantile: Annotated[float, typer.Option(help="Which quantile the pinball loss aims at.")] = 0.5,
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Where huber turns linear, or what epsilon-insensitive ignores, in scaled units; by default a tenth "
-            "of the target's bound."
-        ),
-    ] = None,
-    sampling: Annotated[
-        str | None, typer.Option(help="full, fixed, poisson, one-pass or phased; chosen for you.")
-    ] = None,
-    batch: Annotated[int | None, typer.Option(help="Records per round, where sampling leaves it open.")] = None,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of a record's gradient; chosen for you.")] = None,
-    distance: Annotated[
-        float | None, typer.Option(help="How large the best weights are expected to be; chosen for you.")
-    ] = None,
-    step: Annotated[float | None, typer.Option(help="Step of minibatch-sgd; chosen for you.")] = None,
-    average: Annotated[
-        str | None,
-        typer.Option(
-            help="The model: 'weighted' as in the theorems, 'last' point, or 'tail' average; by default weighted, with "
-            "a step of yours tail."
-        ),
-    ] = None,
-    correlation: Annotated[
-        float, typer.Option(help="Let one-pass noise cancel over the rounds: 0 is independent, 0.5 a good value.")
-    ] = 0.0,
-    survey: Annotated[
-        bool | None,
-        typer.Option(
-            "--survey/--no-survey",
-            help="Spend a little on a private estimate that the steps of accelerated need; by default where it pays.",
-        ),
-    ] = None,
-    ridge: Annotated[float, typer.Option(help="Strength of the L2 penalty, added at the server.")] = 0.0,
-    weights: Annotated[str, typer.Option(help="How silos count: by 'records', or 'equal'.")] = "records",
-    available: Annotated[
-        int | None, typer.Option(help="How many silos are asked in a round; all if not given.")
-    ] = None,
-    trust: Annotated[
-        str,
-        typer.Option(
-            help="Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not work together with the server."
-        ),
-    ] = "nobody",
-    keys: Annotated[
-        Path | None, typer.Option(help="Public keys of server, shuffler and silos (TOML), for a plan with a shuffler.")
-    ] = None,
-    quorum: Annotated[
-        int | None, typer.Option(help="The fewest silos that a shuffler lets out together; all that are asked.")
-    ] = None,
-    bits: Annotated[
-        int | None, typer.Option(help="The most bits per record of the shuffled sum; by default 140 per weight.")
-    ] = None,
-) -> "Wishes":
-    """Put the options that describe a plan together."""
-    from ringfence.planning.events import require_count
-    from ringfence.planning.wishes import Wishes
-    from ringfence.protocol.shuffle import load_keys
+def _load_keys(path: Path | None) -> Any:
+    from ringfence.protocol.keys import load_keys
 
-    if batch is not None:
-        require_count("batch", batch)
-    if rounds is not None and max_rounds is not None:
-        raise PlanError("Give either --rounds, exactly how many, or --max-rounds, a limit to choose within.")
-    return Wishes(
-        epsilon=epsilon,
-        delta=delta,
-        budgets=parse_budgets(budget),
-        algorithm=algorithm,
-        risk=risk,
-        rounds=rounds,
-        most_rounds=max_rounds,
-        loss=loss,
-        quantile=quantile,
-        margin=margin,
-        sampling=sampling,
-        batch=batch,
-        clip=clip,
-        distance=distance,
-        step=step,
-        average=average,
-        correlation=correlation,
-        survey=survey,
-        ridge=ridge,
-        weights=weights,
-        available=available,
-        trust=trust,
-        keys=None if keys is None else load_keys(keys),
-        quorum=quorum,
-        bits=bits,
-    )
+    return None if path is None else load_keys(path)
 
 
-def takes_wishes(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `wishes`; it receives them as its argument `wishes`."""
+def _plan_options() -> dict[str, inspect.Parameter]:
+    """Return an option for every field of a plan's request that offers one, by the field's name."""
+    options: dict[str, inspect.Parameter] = {}
+    for field in dataclasses.fields(PlanRequest):
+        option = field.metadata.get("option")
+        if option is None:
+            continue
+        kind, default = _SPECIAL.get(field.name) or (_plain(str(field.type)), field.default)
+        flag = f"--{option.flag or field.name.replace('_', '-')}"
+        shown = Annotated[kind, typer.Option(flag, help=option.help, metavar=option.metavar)]  # type: ignore[valid-type]
+        options[field.name] = inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown
+        )
+    return options
+
+
+_SPECIAL: dict[str, tuple[Any, Any]] = {
+    "epsilon": (float, inspect.Parameter.empty),  # here there are no members to say it
+    "budgets": (list[str], []),
+    "keys": (Path | None, None),
+}
+
+
+def _plain(annotation: str) -> Any:
+    """Return the type that the command line reads: a number, a switch, or else a text, whose value is checked later."""
+    kind = {"float": float, "int": int, "bool": bool}.get(annotation.partition(" ")[0], str)
+    return kind | None if annotation.endswith("None") else kind
+
+
+def takes_plan_request(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that describe a plan; it receives them as one argument, `request`."""
     own = inspect.signature(command)
-    shared = inspect.signature(wishes)
+    shared = _plan_options()
     parameters = [
         inserted
         for parameter in own.parameters.values()
-        for inserted in (shared.parameters.values() if parameter.name == "wishes" else [parameter])
+        for inserted in (shared.values() if parameter.name == "request" else [parameter])
     ]
 
     @wraps(command)
     def with_options(**options: Any) -> None:
-        wished = wishes(**{name: options.pop(name) for name in shared.parameters})
-        command(wishes=wished, **options)
+        asked = {name: options.pop(name) for name in shared}
+        asked["budgets"] = parse_budgets(asked["budgets"])
+        asked["keys"] = _load_keys(asked["keys"])
+        command(request=PlanRequest(**asked), **options)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     with_options.__signature__ = own.replace(parameters=keyword_only)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {**wishes.__annotations__, **command.__annotations__}
+    described = {name: parameter.annotation for name, parameter in shared.items()}
+    with_options.__annotations__ = {**described, **command.__annotations__}
     return with_options
 
 

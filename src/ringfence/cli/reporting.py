@@ -10,7 +10,7 @@ from ringfence.errors import OutputError
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
-    from ringfence.server.rounds import Outcome
+    from ringfence.server.rounds import RoundOutcome
     from ringfence.tracking import Progress, Recorder, TensorBoard
 
 ReportFile = Annotated[
@@ -61,7 +61,7 @@ class Follower:
 
             self._recorder = Recorder(plan, *([] if self._board is None else [self._board]))
 
-    def watch(self, outcome: "Outcome") -> None:
+    def watch(self, outcome: "RoundOutcome") -> None:
         """Take note of a round that is over."""
         if self._recorder is not None:
             self._recorder(outcome)

@@ -12,13 +12,13 @@ import typer
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, Follower, Track
 from ringfence.errors import DoorError, OutputError, TrainingError
-from ringfence.toml_files import read_toml
+from ringfence.storage.toml_files import read_toml
 
 if TYPE_CHECKING:
-    from ringfence.deployment.seam import Exchange
     from ringfence.protocol.plan import Plan
-    from ringfence.server.rounds import Outcome
-    from ringfence.server.shuffled import Collect
+    from ringfence.server.channels import Collect
+    from ringfence.server.rounds import RoundOutcome
+    from ringfence.transport.exchange import Exchange
 
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
 
@@ -86,9 +86,9 @@ def run(
     follower = Follower(report=True, track=track)
     follower.planned(loaded)
     with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
-        task = bar.add_task("rounds", total=loaded.exchanges)
+        task = bar.add_task("rounds", total=loaded.rounds)
 
-        def watch(outcome: "Outcome") -> None:
+        def watch(outcome: "RoundOutcome") -> None:
             follower.watch(outcome)
             bar.advance(task)
 
@@ -126,7 +126,7 @@ def key(
     json: AsJson = False,
 ) -> None:
     """Make the key that silos seal their messages to, for plans that trust a shuffler; or show an existing one's."""
-    from ringfence.deployment.mixing import make_key
+    from ringfence.deployment.batch_collector import make_key
 
     public = make_key(out)
     if json:
@@ -139,14 +139,14 @@ def _collect(
     plan: "Plan", address: str | None, token: Path | None, certificate: Path | None, key: Path | None, seconds: float
 ) -> "Collect | None":
     """Return the way to the shuffler, if the plan has one."""
-    if plan.shuffle is None:
+    if not any(stage.channel.is_collected for stage in plan.stages):
         if (address, token, certificate, key) != (None, None, None, None):
             raise TrainingError("The plan trusts no shuffler: leave out the shuffler's options and the key.")
         return None
     if address is None or token is None or key is None:
         raise TrainingError("The plan trusts a shuffler: give --shuffler, --shuffler-token and --key.")
-    from ringfence.deployment.mixing import collector
-    from ringfence.deployment.shuffling import ShufflerClient
+    from ringfence.deployment.batch_collector import collector
+    from ringfence.deployment.shuffler_client import ShufflerClient
 
     return collector(plan, ShufflerClient.read(address, token, certificate=certificate), key, seconds)
 
@@ -154,10 +154,10 @@ def _collect(
 def _exchange(
     engine: str, plan: "Plan", doors: Sequence[str], kit: Path | None, superlink: str | None
 ) -> "AbstractContextManager[Exchange]":
-    """Return the engine's exchange. An engine is one more case here, and all of it is behind `deployment.seam`."""
+    """Return the engine's exchange. An engine is one more case here, and all of it is behind `transport.exchange`."""
     if engine == "direct":
-        from ringfence.deployment.direct import DirectExchange
         from ringfence.deployment.door import Door
+        from ringfence.transport.direct import DirectExchange
 
         places = _places(doors)
         unknown = [name for name in places if plan.terms(name) is None]
@@ -190,7 +190,7 @@ def _exchange(
 
 def _why(exchange: "Exchange") -> str:
     """Say what the doors of silent silos said, as far as an engine knows."""
-    from ringfence.deployment.direct import DirectExchange
+    from ringfence.transport.direct import DirectExchange
 
     problems = exchange.problems() if isinstance(exchange, DirectExchange) else {}
     return "".join(f" {name}: {problem}" for name, problem in list(problems.items())[:3])
@@ -248,8 +248,9 @@ def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None
     print_table(
         ["silo", "records", "rounds", "claimed epsilon", "claimed delta"],
         [
-            [name, silo["records"], f"{silo['answered']}/{len(content['rounds'])}", *list(silo["claimed"].values())[:2]]
+            [name, silo["records"], f"{silo['answered']}/{len(content['rounds'])}", claim["epsilon"], claim["delta"]]
             for name, silo in content["silos"].items()
+            for claim in silo["claimed"][:1]
         ],
     )
     typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")

@@ -18,8 +18,8 @@ def init(
     json: AsJson = False,
 ) -> None:
     """Make a shuffler's folder: a key that silos seal to, a token for the server, and an empty database."""
-    from ringfence.shuffle.shuffler import Shuffler
-    from ringfence.shuffle.store import Store
+    from ringfence.shuffler.shuffler import Shuffler
+    from ringfence.shuffler.store import Store
 
     with Store.create(folder) as store:
         key = Shuffler(store).public_key
@@ -41,7 +41,7 @@ def add(
 ) -> None:
     """Serve a plan from now on, also if the folder is being served already."""
     from ringfence.protocol.plan import load_plan
-    from ringfence.shuffle.shuffler import Shuffler
+    from ringfence.shuffler.shuffler import Shuffler
 
     content = load_plan(plan)
     with Shuffler.open(folder) as shuffler:
@@ -66,7 +66,7 @@ def serve(
     ] = 10.0,
 ) -> None:
     """Take silos' envelopes and hand out mixed batches, until stopped; plans added meanwhile are served at once."""
-    from ringfence.shuffle import service
+    from ringfence.shuffler import service
 
     service.serve(
         folder,
@@ -82,7 +82,7 @@ def serve(
 @app.command()
 def status(folder: Folder, json: AsJson = False) -> None:
     """Show the key, the plans, and how many silos have deposited in each round."""
-    from ringfence.shuffle.shuffler import Shuffler
+    from ringfence.shuffler.shuffler import Shuffler
 
     with Shuffler.open(folder) as shuffler:
         found = shuffler.status()

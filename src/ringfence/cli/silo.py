@@ -10,7 +10,7 @@ from ringfence.cli.options import SchemaFile, Target
 from ringfence.cli.output import AsJson, print_json, print_table, require_folder
 
 if TYPE_CHECKING:
-    from ringfence.silo.house import House
+    from ringfence.silo.folder import SiloFolder
 
 app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
 
@@ -51,16 +51,16 @@ def init(
     json: AsJson = False,
 ) -> None:
     """Make a silo's folder: settings, a ledger with a total budget, a signing key and a door token."""
-    from ringfence.silo.house import House, make_settings
+    from ringfence.silo.folder import SiloFolder, make_settings
     from ringfence.silo.ledger import Budget
 
     settings = make_settings(
         name=name, data_file=str(data), schema_file=str(schema), target=target, port=port, courier_group=courier_group
     )
-    granted = Budget(epsilon, delta, alone)
-    house = House.create(folder, settings, granted)
+    granted = Budget(epsilon, delta, anyone=alone)
+    silo_folder = SiloFolder.create(folder, settings, granted)
     if json:
-        print_json({"silo": name, "folder": str(house.folder), "budget": granted.as_data()})
+        print_json({"silo": name, "folder": str(silo_folder.path), "budget": granted.as_data()})
     else:
         typer.echo(
             f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
@@ -73,8 +73,10 @@ def serve(folder: Folder, port: Port = None) -> None:
     """Answer the rounds of approved plans, until stopped; decisions made meanwhile take effect at once."""
     from ringfence.silo import agent
 
-    house = _open(folder)
-    agent.serve(house, port=port, ready=lambda where: typer.echo(f"silo '{house.name}' is served at {where}"))
+    silo_folder = _open(folder)
+    agent.serve(
+        silo_folder, port=port, ready=lambda where: typer.echo(f"silo '{silo_folder.name}' is served at {where}")
+    )
 
 
 @app.command()
@@ -85,13 +87,13 @@ def page(
     """Serve the operator's page to a browser on this machine: budget, waiting plans, ledger, and a stop button."""
     from ringfence.silo import operator
 
-    house = _open(folder)
-    token = operator.token_path(house)
+    silo_folder = _open(folder)
+    token = operator.token_path(silo_folder)
     operator.serve(
-        house,
+        silo_folder,
         port=port,
         ready=lambda address: typer.echo(
-            f"silo '{house.name}': open {address} in a browser here, and enter the token in {token}"
+            f"silo '{silo_folder.name}': open {address} in a browser here, and enter the token in {token}"
         ),
     )
 
@@ -120,8 +122,9 @@ def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
         print_json({"approved": result.plan.digest(), **result.data()})
     else:
         typer.echo(
-            f"Approved plan {result.plan.digest()}: epsilon {result.epsilon:.4g} is reserved for it. All plans "
-            f"together may reach {result.total:.4g}; {result.left:.4g} of {result.budget.epsilon:.4g} is left."
+            f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
+            f"together may reach {result.total[0].epsilon:.4g}; {result.left(result.total[0]):.4g} of "
+            f"{result.budget.epsilon:.4g} is left."
         )
 
 
@@ -154,13 +157,12 @@ def budget(folder: Folder, epsilon: Epsilon, delta: Delta, alone: Alone = None, 
     from ringfence.silo.decisions import set_budget
     from ringfence.silo.ledger import Budget
 
-    granted = Budget(epsilon, delta, alone)
+    granted = Budget(epsilon, delta, anyone=alone)
     set_budget(_open(folder), granted)
     if json:
         print_json({"budget": granted.as_data()})
     else:
-        without = "" if alone is None else f", and {alone:g} against a server that works together with a shuffler"
-        typer.echo(f"The budget is now epsilon {epsilon:g} at delta {delta:g}{without}.")
+        typer.echo(f"The budget is now {granted}.")
 
 
 @app.command()
@@ -168,12 +170,12 @@ def status(folder: Folder, json: AsJson = False) -> None:
     """Show the budget, what is spent and left, every plan, and whether an agent serves the folder."""
     from ringfence.silo.decisions import status as read_status
 
-    house = _open(folder)
-    found = read_status(house)
+    silo_folder = _open(folder)
+    found = read_status(silo_folder)
     if json:
         print_json(found)
         return
-    print_summary(found, house.ledger_path)
+    print_summary(found, silo_folder.ledger_path)
     typer.echo("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
     typer.echo(f"Its certificates are signed with the key {found['public_key']}.")
 
@@ -213,7 +215,7 @@ def certificate(
         )
 
 
-def _open(folder: Path) -> "House":
-    from ringfence.silo.house import House
+def _open(folder: Path) -> "SiloFolder":
+    from ringfence.silo.folder import SiloFolder
 
-    return House.open(folder)
+    return SiloFolder.open(folder)

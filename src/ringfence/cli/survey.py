@@ -26,11 +26,11 @@ def survey(
     from ringfence.workflow import survey_files
 
     result, found = survey_files(files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers)
-    assert result.findings is not None  # noqa: S101 (survey_files refuses otherwise)
-    noise = result.findings.noise * result.model.plan.data.feature_norm
+    (moments,) = result.findings.values()
+    noise = moments.noise * result.model.plan.data.feature_norm
     if json:
         features = {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in found.items()}
-        silos = {name: vars(silo) for name, silo in result.statement.silos.items()}
+        silos = {name: silo.model_dump() for name, silo in result.statement.silos.items()}
         print_json({"plan": result.model.plan.digest(), "features": features, "noise": noise, "silos": silos})
         return
     print_table(

@@ -5,23 +5,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_wishes
+from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_plan_request
 from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, Follower, NoReport, ReportFile, Track, report_path
 from ringfence.errors import TrainingError
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
-    from ringfence.server.rounds import Outcome
+    from ringfence.server.rounds import RoundOutcome
+    from ringfence.statement import Statement
 
 
-@takes_wishes
+@takes_plan_request
 def train(
     *,
     files: Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")],
     schema: SchemaFile,
     target: Target,
-    wishes: Any,
+    request: Any,
     test_fraction: Annotated[float, typer.Option(help="Share of each silo held out for the test.")] = 0.2,
     test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
@@ -48,11 +49,11 @@ def train(
     from ringfence import workflow
     from ringfence.planning.explain import explain_proposal
 
-    request = workflow.Request(
+    training = workflow.TrainRequest(
         files=files,
         schema=schema,
         target=target,
-        wishes=wishes,
+        plan=request,
         test_fraction=test_fraction if evaluation and not test else 0.0,
         tests=parse_files(test),
         seed=seed,
@@ -70,34 +71,36 @@ def train(
 
         def planned(plan: "Plan") -> None:
             follower.planned(plan)
-            bar.update(task, total=plan.exchanges)
+            bar.update(task, total=plan.rounds)
 
-        def watch(outcome: "Outcome") -> None:
+        def watch(outcome: "RoundOutcome") -> None:
             follower.watch(outcome)
             bar.advance(task)
 
-        outcome = workflow.train_files(request, planned=planned, watch=watch)
+        outcome = workflow.train_files(training, planned=planned, watch=watch)
     if out is not None:
         outcome.result.model.save(out)
     rounds = follower.end(outcome.result.statement.text())
     if page is not None:
         from ringfence.report.trained import train_report
 
-        proposals = workflow.what_if(wishes, outcome.proposal.plan)
-        made = train_report(outcome, rounds, what_if=proposals, cap=request.cap[0] if request.cap else None)
+        proposals = workflow.what_if(request, outcome.proposal.plan)
+        made = train_report(outcome, rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
         made.write(page, figures=figures)
     if json:
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
     else:
         typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
-        _print(outcome.report(), outcome.result.statement.text(), out, page)
+        _print(outcome.report(), outcome.result.statement, out, page)
 
 
-def _print(report: dict[str, Any], statement: str, out: Path | None, page: Path | None) -> None:
-    silos = report["silos"]
+def _print(report: dict[str, Any], statement: "Statement", out: Path | None, page: Path | None) -> None:
     print_table(
         ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
-        [[name, s["records"], s["rounds"], s["epsilon"], s["delta"], s["total_epsilon"]] for name, s in silos.items()],
+        [
+            [name, silo.records, silo.rounds, silo.run.epsilon, silo.run.delta, silo.total.epsilon]
+            for name, silo in statement.silos.items()
+        ],
     )
     if "test" in report:
         test = dict(report["test"])
@@ -109,7 +112,7 @@ def _print(report: dict[str, Any], statement: str, out: Path | None, page: Path 
             [["all held-out records", value], *per_silo.items()],
             title="NOT PRIVATE: measured on held-out records, for whoever may see those",
         )
-    typer.echo(f"\n{statement}\n\nplan {report['plan']}")
+    typer.echo(f"\n{statement.text()}\n\nplan {report['plan']}")
     if out is not None:
         typer.echo(f"model {out}")
     if page is not None:

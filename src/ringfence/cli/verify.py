@@ -16,7 +16,7 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Check a silo's certificate: hash chain, every charge from the plans, totals and signature."""
-    from ringfence.report.verify import verify_file
+    from ringfence.verification import verify_file
 
     finding = verify_file(file, key=key)
     if json:
