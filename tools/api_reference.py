@@ -3,10 +3,14 @@
 The page is part of the repository, so that it can be read where the code is; a test compares it with what this writes.
 """
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from pydantic import BaseModel
@@ -14,7 +18,6 @@ from pydantic import BaseModel
 import ringfence
 from ringfence import errors
 from ringfence.estimators.base import FederatedLinearModel
-from ringfence.planning.prescribe import propose
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 SECTIONS = {
@@ -26,7 +29,7 @@ SECTIONS = {
         "FederatedQuantileRegressor",
     ],
     "Schema and records": ["load_schema", "Schema", "load_records", "Records"],
-    "Plan": ["make_plan", "Member", "Plan"],
+    "Plan": ["make_plan", "propose", "PlanRequest", "Member", "Proposal", "load_plan", "Plan", "Guarantee"],
     "Train": ["train", "Silo", "Model"],
     "The silo's own": ["Gate", "Ledger", "Budget"],
     "Errors": ["RingfenceError"],
@@ -35,9 +38,11 @@ INTRODUCTION = """\
 # Python
 
 The public names of `ringfence`, from their docstrings (`python tools/api_reference.py` writes this page). They are
-loaded on first use, so that importing the server's side never loads the silo's. Other modules are importable and
-documented in place; they may change without notice.
+loaded on first use, so that importing the server's side never loads the silo's. Public beside them are the
+[modules](#modules) below. Others are importable and documented in place; they may change without notice.
 """
+MODULES = ["losses", "algorithms", "domains", "sampling", "stages", "messages", "accounting", "simulation"]
+"""Those that name more than errors, in the order of the page."""
 
 
 def page() -> str:
@@ -47,6 +52,8 @@ def page() -> str:
         raise SystemExit(f"Public names without a section in tools/api_reference.py: {', '.join(sorted(missing))}.")
     lines = [INTRODUCTION]
     for section, names in SECTIONS.items():
+        if section == "Errors":
+            lines += ["## Modules\n", "| module | what it has | names |", "|---|---|---|", *_modules(), ""]
         lines += [f"## {section}\n"]
         if section == "Estimators":
             lines += [f"Common to all:\n\n{_prose(inspect.getdoc(FederatedLinearModel) or '')}\n"]
@@ -63,15 +70,14 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
         yield f"```text\n{name}{_signature(thing)}\n```\n"
     yield f"{_prose(_own_words(thing))}\n"
     if isinstance(thing, type):
-        rows = list(_members(thing))
-        if rows:
-            yield "\n".join(["| member | what it does |", "|---|---|", *rows]) + "\n"
+        for header, rows in (("field | what it asks for", _options(thing)), ("member | what it does", _members(thing))):
+            table = list(rows)
+            if table:
+                yield "\n".join([f"| {header} |", "|---|---|", *table]) + "\n"
 
 
 def _own_words(thing: Any) -> str:
     """Return the docstring; an estimator's without what it has from the base of all."""
-    if thing is ringfence.make_plan:
-        return f"{inspect.getdoc(propose)}"
     described, common = inspect.getdoc(thing) or "", inspect.getdoc(FederatedLinearModel) or ""
     return described.replace(common, "").strip()
 
@@ -95,6 +101,21 @@ def _prose(text: str) -> str:
     return "\n".join(lines)
 
 
+def _options(owner: type) -> Iterator[str]:
+    """Describe the fields that the command line offers as options: both say the same of them."""
+    for field in dataclasses.fields(owner) if dataclasses.is_dataclass(owner) else ():
+        if option := field.metadata.get("option"):
+            yield f"| `{field.name}` | {_first(option.help)} |"
+
+
+def _modules() -> Iterator[str]:
+    """Describe the public modules by the names that they export, or by the modules in them."""
+    for name in MODULES:
+        module = import_module(f"ringfence.{name}")
+        exported = getattr(module, "__all__", None) or [inner.name for inner in iter_modules(module.__path__)]
+        yield f"| `ringfence.{name}` | {_first(module.__doc__ or '')} | {', '.join(f'`{each}`' for each in exported)} |"
+
+
 def _members(owner: type) -> Iterator[str]:
     for name, member in inspect.getmembers_static(owner):
         ours = any(
@@ -105,10 +126,11 @@ def _members(owner: type) -> Iterator[str]:
         if name.startswith("_") or not ours:
             continue
         function = getattr(member, "__func__", member)
-        described = inspect.getdoc(member) if isinstance(member, property) or inspect.isfunction(function) else None
+        is_read = isinstance(member, property | cached_property)
+        described = inspect.getdoc(member) if is_read or inspect.isfunction(function) else None
         if described is None:
             continue
-        call = "" if isinstance(member, property) else "(" + ", ".join(_arguments(function)) + ")"
+        call = "" if is_read else "(" + ", ".join(_arguments(function)) + ")"
         yield f"| `{name}{call}` | {_first(described)} |"
 
 
@@ -122,7 +144,7 @@ def _signature(thing: Any) -> str:
         parameters = [f"{name}: {_kind(field.annotation)}" for name, field in thing.model_fields.items()]
         returns = ""
     else:
-        taken = inspect.signature(propose if thing is ringfence.make_plan else thing).parameters
+        taken = inspect.signature(thing).parameters
         parameters = [_parameter(parameter) for parameter in taken.values()]
         returns = "" if isinstance(thing, type) else f" -> {_kind(inspect.signature(thing).return_annotation)}"
     short = f"({', '.join(parameters)}){returns}"
@@ -130,7 +152,9 @@ def _signature(thing: Any) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    default = "..." if callable(parameter.default) else repr(parameter.default)
+    default = repr(parameter.default)
+    if callable(parameter.default) or default.startswith("<"):
+        default = "..."
     given = "" if parameter.default is inspect.Parameter.empty else f" = {default}"
     return f"{parameter.name}: {_kind(parameter.annotation)}{given}"
 

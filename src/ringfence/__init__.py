@@ -1,6 +1,8 @@
 """Ringfence: private federated learning without a trusted server.
 
-The public names are loaded on first use, so that importing the server's side never loads the silo's.
+The public names are loaded on first use, so that importing the server's side never loads the silo's. Beside them these
+modules are public: `losses`, `algorithms`, `domains`, `sampling` and `stages`, which plans are made of; `messages`;
+`accounting`; `errors`; `simulation`. All others are internal and may change without notice.
 """
 
 from importlib import import_module
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
         FederatedQuantileRegressor,
     )
     from ringfence.model import Model
-    from ringfence.planning.prescribe import Member, make_plan
-    from ringfence.protocol.plan import Plan
+    from ringfence.planning.propose import Proposal, make_plan, propose
+    from ringfence.planning.request import Member, PlanRequest
+    from ringfence.protocol.guarantee import Guarantee
+    from ringfence.protocol.plan import Plan, load_plan
     from ringfence.protocol.schema import Schema, load_schema
     from ringfence.silo.gate import Gate
     from ringfence.silo.ledger import Budget, Ledger
@@ -35,19 +39,36 @@ _HOMES = {
     "FederatedLogisticRegression": "ringfence.estimators",
     "FederatedQuantileRegressor": "ringfence.estimators",
     "Gate": "ringfence.silo.gate",
+    "Guarantee": "ringfence.protocol.guarantee",
     "Ledger": "ringfence.silo.ledger",
-    "Member": "ringfence.planning.prescribe",
+    "Member": "ringfence.planning.request",
     "Model": "ringfence.model",
     "Plan": "ringfence.protocol.plan",
+    "PlanRequest": "ringfence.planning.request",
+    "Proposal": "ringfence.planning.propose",
     "Records": "ringfence.silo.records",
     "RingfenceError": "ringfence.errors",
     "Schema": "ringfence.protocol.schema",
     "Silo": "ringfence.training",
+    "load_plan": "ringfence.protocol.plan",
     "load_records": "ringfence.silo.records",
     "load_schema": "ringfence.protocol.schema",
-    "make_plan": "ringfence.planning.prescribe",
+    "make_plan": "ringfence.planning.propose",
+    "propose": "ringfence.planning.propose",
     "train": "ringfence.training",
 }
+
+_NAMESPACES = (
+    "accounting",
+    "algorithms",
+    "domains",
+    "errors",
+    "losses",
+    "messages",
+    "sampling",
+    "simulation",
+    "stages",
+)
 
 __all__ = [
     "Budget",
@@ -57,23 +78,34 @@ __all__ = [
     "FederatedLogisticRegression",
     "FederatedQuantileRegressor",
     "Gate",
+    "Guarantee",
     "Ledger",
     "Member",
     "Model",
     "Plan",
+    "PlanRequest",
+    "Proposal",
     "Records",
     "RingfenceError",
     "Schema",
     "Silo",
     "__version__",
+    "load_plan",
     "load_records",
     "load_schema",
     "make_plan",
+    "propose",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _NAMESPACES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'ringfence' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_NAMESPACES])

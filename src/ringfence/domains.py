@@ -1,0 +1,5 @@
+"""The sets that a model's weights are kept in."""
+
+from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
+
+__all__ = ["Ball", "Box", "Domain", "WholeSpace"]

@@ -1,0 +1,26 @@
+"""What a plan is made of: stages, each of which asks one question over one channel, and the guarantees in return."""
+
+from ringfence.protocol.channels import BaseChannel, Channel, OwnNoise, ShufflerChannel
+from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.questions import BaseQuestion, Curvature, Gradient, Moments, Question
+
+__all__ = [
+    "BaseChannel",
+    "BaseQuestion",
+    "Channel",
+    "Curvature",
+    "Gradient",
+    "Guarantee",
+    "Moments",
+    "Observer",
+    "OwnNoise",
+    "Participation",
+    "Plan",
+    "Question",
+    "ShufflerChannel",
+    "SiloTerms",
+    "Stage",
+    "StageTerms",
+    "Training",
+]
