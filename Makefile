@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-THOROUGH := tests/docs tests/experiments tests/fuzz tests/simulation/test_shuffled_engine.py
+THOROUGH := tests/docs tests/research/experiments tests/fuzz tests/simulation/test_shuffled_engine.py
 
 .PHONY: demo test thorough packages check audit docs clean
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo.gate import Gate
@@ -55,7 +56,7 @@ def plan_of(schema: Schema) -> MakePlan:
 
     def make(*, epsilon: float = 1.0, delta: float = 1e-6, rounds: int = 5, **changes: Any) -> Plan:
         members = changes.pop("members", [Member("clinic", 40, epsilon, delta)])
-        return make_plan(schema, members, rounds=rounds, **{"survey": False, **changes})
+        return make_plan(schema, members, PlanRequest(rounds=rounds, **{"survey": False, **changes}))
 
     return make
 

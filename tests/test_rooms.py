@@ -1,0 +1,113 @@
+"""Whoever is not in the room of a question, a sampling rule or a channel works through its interface."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from ringfence.protocol import channels, questions, sampling
+
+SOURCE = Path(__file__).parent.parent / "src" / "ringfence"
+
+ROOMS = {
+    "questions": ("protocol/questions/", "silo/questions/", "server/questions/", "simulation/gradient.py"),
+    "channels": (
+        "protocol/channels/",
+        "accounting/channels/",
+        "planning/channels/",
+        "silo/channels/",
+        "server/channels/",
+        "simulation/channels/",
+    ),
+    "sampling": (
+        "protocol/sampling.py",
+        "accounting/sampling.py",
+        "silo/sampling.py",
+        "simulation/sampling.py",
+    ),
+}
+"""Where it may be asked which one it is."""
+
+OF_ONE_KIND = (
+    "protocol/plan_format_1.py",  # reads documents whose fields named them
+    "audit/",  # plays games about a mechanism that each names
+    "research/",  # experiments about a mechanism that each names
+    "shuffler/",  # the party that one channel leads to
+    "deployment/batch_collector.py",  # and the way there
+)
+"""What is about one of them by its very purpose."""
+
+
+def _classes(union: object) -> set[str]:
+    return {kind.__name__ for kind in get_args(get_args(union)[0])}
+
+
+KINDS = {
+    "questions": _classes(questions.Question),
+    "channels": _classes(channels.Channel),
+    "sampling": _classes(sampling.Sampling),
+}
+NAMES = set(sampling.SAMPLING_NAMES)
+
+
+def _files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def _asks_for_a_class(tree: ast.AST, kinds: set[str]) -> Iterator[int]:
+    """Yield the lines that test for a class, by isinstance, by type or by a pattern."""
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("isinstance", "issubclass")
+        ):
+            if any(isinstance(inner, ast.Name) and inner.id in kinds for inner in ast.walk(node.args[1])):
+                yield node.lineno
+        elif isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name) and node.cls.id in kinds:
+            yield node.cls.lineno
+        elif isinstance(node, ast.Compare) and any(
+            isinstance(side, ast.Name) and side.id in kinds for side in (node.left, *node.comparators)
+        ):
+            yield node.lineno
+
+
+def _compares_a_name(tree: ast.AST) -> Iterator[int]:
+    """Yield the lines that compare something with a sampling rule's name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            constants = (inner for side in (node.left, *node.comparators) for inner in ast.walk(side))
+            if any(isinstance(inner, ast.Constant) and inner.value in NAMES for inner in constants):
+                yield node.lineno
+        elif isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant) and node.value.value in NAMES:
+            yield node.value.lineno
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nobody_outside_of_its_rooms_asks_which_one_it_is(room: str) -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in _files()
+        if not str(path.relative_to(SOURCE)).startswith((*ROOMS[room], *OF_ONE_KIND))
+        for line in _asks_for_a_class(ast.parse(path.read_text()), KINDS[room])
+    ]
+    assert not found, f"use the interface of {room}, or mend it: {', '.join(found)}"
+
+
+def test_nobody_outside_of_their_rooms_compares_a_sampling_rules_name() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in _files()
+        if not str(path.relative_to(SOURCE)).startswith((*ROOMS["sampling"], *OF_ONE_KIND))
+        for line in _compares_a_name(ast.parse(path.read_text()))
+    ]
+    assert not found, f"use the rule's traits and methods, or mend them: {', '.join(found)}"
+
+
+def test_a_gate_that_asked_for_a_question_would_be_found() -> None:
+    asks = ast.parse("if isinstance(work.stage.question, Gradient | Moments): pass")
+    assert list(_asks_for_a_class(asks, KINDS["questions"])) == [1]
+    assert list(_compares_a_name(ast.parse('if plan.sampling in ("fixed", "poisson"): pass'))) == [1]
+    assert list(_compares_a_name(ast.parse('match name:\n    case "full": pass'))) == [2]
