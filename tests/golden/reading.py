@@ -1,47 +1,45 @@
-"""How this version of Ringfence reads golden documents: the only code here that touches Ringfence's internals.
+"""How this version of Ringfence reads golden documents: with `shapes.py`, the only code that touches its internals.
 
-Every function takes paths or bytes and returns plain data, in the terms of the version that wrote the documents. When
-the code changes, this file follows; the tests and `expected.json` stay as they are.
+Every function takes paths or bytes and returns plain data, in terms that stay: those of 0.1.0, the first version. When
+the code changes, this file follows (and `shapes.py`); the tests and `expected.json` stay as they are.
 """
 
-import dataclasses
 import hashlib
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import Event, event_from_dict, seen_by
 from ringfence.deployment.nvflare import federation, policy
 from ringfence.errors import PlanError
 from ringfence.model import Model
-from ringfence.planning import accountant
-from ringfence.planning.charges import plan_events
-from ringfence.planning.events import Event, as_seen_alone, event_from_dict
-from ringfence.planning.wishes import Wishes
-from ringfence.private_files import read_key
-from ringfence.protocol.certificate import Certificate
-from ringfence.protocol.messages import NoisyUpdate, Refusal, RoundRequest, SealedUpdate, parse_answer, unpack
-from ringfence.protocol.plan import Plan, load_plan
-from ringfence.protocol.shuffle import Batch, Keys, load_keys
-from ringfence.report.verify import verify_file
+from ringfence.planning.request import PlanRequest
+from ringfence.protocol.guarantee import Guarantee, against
+from ringfence.protocol.keys import load_keys
+from ringfence.protocol.messages import Batch, RoundRequest, SealedUpdate, parse_answer, unpack
+from ringfence.protocol.plan import load_plan
 from ringfence.server import transcript
-from ringfence.server.conduct import Run, conduct, replay
-from ringfence.server.shuffled import Collect, Totals, read_batch
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
+from ringfence.server.channels import Collect, Totals
+from ringfence.server.channels.shuffler import read_batch
+from ringfence.server.conduct import ConductedRun, conduct, replay
+from ringfence.shuffler.shuffler import Shuffler
 from ringfence.silo import certificate, pending
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House, Settings, make_settings
-from ringfence.silo.ledger import Approved, Budget, Ledger
+from ringfence.silo.ledger import Approved, Ledger
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
-from ringfence.simulation.table import Header, read_rows
-from ringfence.workflow import Request, train_files
+from ringfence.simulation.table import SweepHeader, read_rows
+from ringfence.storage.private_files import read_key
+from ringfence.verification import verify_file
+from ringfence.workflow import TrainRequest, train_files
 
 PLACE = "@GOLDEN@"
 """Stands in golden files for the absolute path of the folder that they are in."""
@@ -49,9 +47,9 @@ PLACE = "@GOLDEN@"
 _PRIVATE = (".key", ".token", ".ledger", ".db")
 
 
-def copy(golden: Path, target: Path) -> Path:
-    """Copy golden documents to where they may be changed, as they were when they were written."""
-    for path in sorted(golden.rglob("*")):
+def copy(golden: Path, target: Path, *parts: str) -> Path:
+    """Copy golden documents, or parts of them, to where they may be changed, as they were when they were written."""
+    for path in sorted(path for part in parts or (".",) for path in (golden / part).rglob("*")):
         if path.is_file():
             copied = target / path.relative_to(golden)
             copied.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -82,7 +80,7 @@ def _epsilons(events: list[tuple[Event, int]], delta: float) -> dict[str, float]
     """Return what events cost against a server, and against one that works together with a shuffler."""
     return {
         "shuffled": accountant.epsilon(events, delta),
-        "alone": accountant.epsilon(as_seen_alone(events), delta),
+        "alone": accountant.epsilon(seen_by("anyone", events), delta),
     }
 
 
@@ -92,10 +90,11 @@ def plan_facts(path: Path) -> dict[str, Any]:
     silos = {}
     for terms in plan.silos:
         events = plan_events(plan, terms)
-        silos[terms.name] = {"events": _listed(events), "delta": terms.delta, "epsilon": _epsilons(events, terms.delta)}
+        delta = terms.guarantee.delta
+        silos[terms.name] = {"events": _listed(events), "delta": delta, "epsilon": _epsilons(events, delta)}
     return {
         "digest": plan.digest(),
-        "exchanges": plan.exchanges,
+        "exchanges": plan.rounds,
         "dimension": plan.dimension,
         "silos": silos,
     }
@@ -123,13 +122,27 @@ def account_of(path: Path) -> dict[str, Any]:
         delta = account.budget.delta
         return {
             "silo": account.silo,
-            "budget": account.budget.as_data(),
+            "budget": _budget(account.budget.limits),
             "entries": [[entry.number, entry.kind, entry.hash] for entry in entries],
             "refusals": account.refusals,
             "spent": {"events": _listed(spent), "epsilon": _epsilons(spent, delta)},
             "reserved": {"events": _listed(reserved), "epsilon": _epsilons(reserved, delta)},
             "plans": {digest: _plan_state(account.silo, approved) for digest, approved in account.plans.items()},
         }
+
+
+def _budget(limits: Sequence[Guarantee]) -> dict[str, float]:
+    """Return limits as 0.1.0 stated them: an epsilon, and another one against anyone where it was allowed."""
+    stated = {"epsilon": against(limits, "server").epsilon, "delta": limits[0].delta}
+    return stated if len(limits) == 1 else {**stated, "alone": against(limits, "anyone").epsilon}
+
+
+def without_hashes(account: dict[str, Any]) -> dict[str, Any]:
+    """Return what an account comes to, whatever noise and times are in it."""
+    plans = {
+        digest: {**plan, "answered": sorted(plan["answered"], key=int)} for digest, plan in account["plans"].items()
+    }
+    return {**{name: account[name] for name in ("silo", "budget", "spent", "reserved")}, "plans": plans}
 
 
 def _plan_state(silo: str, approved: Approved) -> dict[str, Any]:
@@ -139,39 +152,39 @@ def _plan_state(silo: str, approved: Approved) -> dict[str, Any]:
     return {
         "state": approved.ended or "running",
         "covered": approved.covered,
-        "exchanges": approved.plan.exchanges,
+        "exchanges": approved.plan.rounds,
         "charged": [number for number, _ in rounds],
         "answered": {str(number): sha256(round.answer) for number, round in rounds if round.answer is not None},
         "lost": [number for number, round in rounds if round.answer is None],
-        "delta": terms.delta,
-        "epsilon": _epsilons(approved.charged(), terms.delta),
+        "delta": terms.guarantee.delta,
+        "epsilon": _epsilons(approved.charged(), terms.guarantee.delta),
     }
 
 
 def ledger_of(folder: Path) -> Path:
     """Return where the ledger of a silo's folder is."""
-    return House.open(folder).ledger_path
+    return SiloFolder.open(folder).ledger_path
 
 
 def silo_facts(folder: Path) -> dict[str, Any]:
     """Return what stands in a silo's folder beside its ledger."""
-    house = House.open(folder)
-    waiting = pending.pending(house, ())
+    silo_folder = SiloFolder.open(folder)
+    waiting = pending.pending(silo_folder, ())
     return {
-        "name": house.name,
-        "records": len(house.records()),
-        "key": sha256(house.key()),
-        "token": sha256(house.token().encode()),
-        "port": house.settings.port,
+        "name": silo_folder.name,
+        "records": len(silo_folder.records()),
+        "key": sha256(silo_folder.key()),
+        "token": sha256(silo_folder.token().encode()),
+        "port": silo_folder.settings.port,
         "waiting": sorted(waiting.plans),
     }
 
 
 def ask(folder: Path, requests: Sequence[bytes]) -> list[bytes]:
     """Ask a silo, through the gate of its folder, and return its answers."""
-    house = House.open(folder)
-    with house.ledger() as ledger:
-        gate = Gate(house.records(), ledger, house.key())
+    silo_folder = SiloFolder.open(folder)
+    with silo_folder.ledger() as ledger:
+        gate = Gate(silo_folder.records(), ledger, silo_folder.key())
         return [gate.answer(RoundRequest.from_bytes(request)).to_bytes() for request in requests]
 
 
@@ -184,12 +197,16 @@ def describe(answer: bytes) -> dict[str, Any]:
 
 def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     """Check a certificate and return what it proves."""
-    return verify_file(path, key=key).data()
+    found = verify_file(path, key=key)
+    proved = {name: value for name, value in found.data().items() if name not in ("spent", "budget")}
+    epsilon, anyone = against(found.spent, "server").epsilon, against(found.spent, "anyone").epsilon
+    budget = {"alone": against(found.budget, "anyone").epsilon, **_budget(found.budget)}
+    return {**proved, "epsilon": epsilon, "alone_epsilon": anyone, "delta": budget["delta"], "budget": budget}
 
 
 def certify(folder: Path, out: Path) -> dict[str, Any]:
     """Export the certificate of a silo's folder, check it, and return what it proves."""
-    made = certificate.export(House.open(folder), out)
+    made = certificate.export(SiloFolder.open(folder), out)
     return certificate_facts(out, made.public_key)
 
 
@@ -199,7 +216,7 @@ def certify(folder: Path, out: Path) -> dict[str, Any]:
 def transcript_facts(folder: Path) -> dict[str, Any]:
     """Return how far a run has come."""
     header, entries = transcript.read(folder)
-    run = Run(header)
+    run = ConductedRun(header)
     kinds: list[str] = []
     answered: list[list[str]] = []
     for entry in entries:
@@ -242,8 +259,10 @@ def resume(folder: Path) -> dict[str, Any]:
     with ExitStack() as opened:
         gates = {}
         for terms in plan.silos:
-            house = House.open(folder / "silos" / terms.name)
-            gates[terms.name] = Gate(house.records(), opened.enter_context(house.ledger()), house.key())
+            silo_folder = SiloFolder.open(folder / "silos" / terms.name)
+            gates[terms.name] = Gate(
+                silo_folder.records(), opened.enter_context(silo_folder.ledger()), silo_folder.key()
+            )
 
         def exchange(
             request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float
@@ -255,8 +274,8 @@ def resume(folder: Path) -> dict[str, Any]:
                 arrived(name, answer)
 
         collect: Collect | None = None
-        if plan.shuffle is not None:
-            shuffle, key = plan.shuffle, read_key(folder / "server.key", PlanError)
+        if plan.trust == "shuffler":
+            key = read_key(folder / "server.key", PlanError)
             shuffler = opened.enter_context(Shuffler.open(folder / "shuffler", seconds=3600.0))
 
             def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
@@ -266,7 +285,7 @@ def resume(folder: Path) -> dict[str, Any]:
                     batch = shuffler.release(plan.digest(), round)
                 assert isinstance(batch, bytes), batch
                 batches[str(round)] = sha256(batch)
-                return read_batch(plan, shuffle, key, round, batch)
+                return read_batch(plan, key, round, batch)
 
         trained = conduct(plan, exchange, folder / "server", collect=collect)
     return {"asked": asked, "deposits": deposits, "batches": batches, "weights": trained.weights.tolist()}
@@ -289,9 +308,8 @@ def handed_out(folder: Path, plan: str, round: int) -> bytes:
 def opened_batch(plan: Path, key: Path, content: bytes) -> list[int]:
     """Open a batch with the server's key and return what it adds up to."""
     loaded = load_plan(plan)
-    assert loaded.shuffle is not None
     round = Batch.from_bytes(content).round
-    numbers: list[int] = read_batch(loaded, loaded.shuffle, read_key(key, PlanError), round, content).numbers.tolist()
+    numbers: list[int] = read_batch(loaded, read_key(key, PlanError), round, content).numbers.tolist()
     return numbers
 
 
@@ -339,15 +357,15 @@ def _encoded(model: Model, rows: Path) -> Any:
 
 def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:
     """Train once more on ledgers that exist, and return each silo's epsilon of all runs together."""
-    wishes = Wishes(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd")
-    request = Request(files=files, schema=schema, target=target, wishes=wishes, test_fraction=0.0, ledgers=ledgers)
+    asked = PlanRequest(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd")
+    request = TrainRequest(files=files, schema=schema, target=target, plan=asked, test_fraction=0.0, ledgers=ledgers)
     silos = train_files(request).result.statement.silos
-    return {name: guarantee.total_epsilon for name, guarantee in silos.items()}
+    return {name: guarantee.total.epsilon for name, guarantee in silos.items()}
 
 
 def sweep_facts(path: Path) -> dict[str, Any]:
     """Return a sweep's label, parameters and rows."""
-    header = Header.read(path)
+    header = SweepHeader.read(path)
     return {"label": header.label, "parameters": list(header.parameters), "rows": list(read_rows(path))}
 
 
@@ -385,119 +403,3 @@ def kit_faults(kit: Path, folder: Path) -> str:
 def administrator(kit: Path) -> str:
     """Return who an administrator's kit is for."""
     return federation.user_of(kit)
-
-
-# -- shapes --
-
-
-def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
-    """Return which fields this version writes, by document; `golden` lends data, and `work` is an empty folder."""
-    documents: dict[str, Any] = {
-        "certificate": Certificate,
-        "keys.toml": Keys,
-        "message batch": Batch,
-        "message refusal": Refusal,
-        "message request": RoundRequest,
-        "message sealed": SealedUpdate,
-        "message update": NoisyUpdate,
-        "model": Model,
-        "plan": Plan,
-        "silo.toml": Settings,
-        "transcript answer": transcript.Answered,
-        "transcript asked": transcript.Asked,
-        "transcript closed": transcript.Closed,
-        "transcript mixed": transcript.Mixed,
-        "transcript run": transcript.Header,
-    }
-    found = {name: sorted(_paths(kind.model_json_schema(), {}, "")) for name, kind in documents.items()}
-    for event in get_args(Event):
-        fields = dataclasses.fields(event)
-        found[f"event {event.kind}"] = sorted(f"{field.name}: {_name(field.type)}" for field in fields)
-    found["transcript line"] = sorted(json.loads(transcript.to_line(transcript.Closed(round=0, answered=()))))
-    found["sweep header"] = sorted(json.loads(Header("label", ("parameter",)).line()))
-    return found | _silo_shapes(_lent(golden, work), work / "silo") | _store_shapes(work / "shuffler")
-
-
-def _name(kind: Any) -> str:
-    return str(getattr(kind, "__name__", kind))
-
-
-def _lent(golden: Path, work: Path) -> Path:
-    """Copy the golden documents that a new silo needs."""
-    copy(golden / "data", work / "golden" / "data")
-    return copy(golden / "plans", work / "golden" / "plans").parent
-
-
-def _silo_shapes(golden: Path, folder: Path) -> dict[str, list[str]]:
-    """Let a new silo write every kind of entry, and return what it wrote."""
-    settings = make_settings(
-        name="clinic",
-        data_file=str(golden / "data" / "clinic.csv"),
-        schema_file=str(golden / "data" / "schema-ill.toml"),
-        target="ill",
-    )
-    house = House.create(folder, settings, Budget(2.0, 1e-6))
-    plan = load_plan(golden / "plans" / "of-silos" / "approved-only.json")
-    with house.ledger() as ledger:
-        ledger.grant(Budget(2.0, 1e-6, 3.0))
-        gate = Gate(house.records(), ledger, house.key())
-        gate.approve(plan)
-        for round in (0, 99):
-            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
-        gate.end(plan)
-        entries = ledger.entries()
-        tables = _tables(house.ledger_path)
-    fields: dict[str, set[str]] = {}
-    for entry in entries:
-        body = {name: value for name, value in entry.body.items() if name not in ("event", "events")}
-        names = {*(f"{name}: {type(value).__name__}" for name, value in body.items()), *(entry.body.keys() - body)}
-        fields.setdefault(f"ledger {entry.kind}", set()).update(names, ["payload"] if entry.payload else [])
-    files = sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
-    return {kind: sorted(names) for kind, names in fields.items()} | {"ledger tables": tables, "silo folder": files}
-
-
-def _store_shapes(folder: Path) -> dict[str, list[str]]:
-    with Store.create(folder) as store:
-        tables = _tables(store.path)
-    files = sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
-    return {"shuffler tables": tables, "shuffler folder": files}
-
-
-def _tables(path: Path) -> list[str]:
-    connection = sqlite3.connect(path)
-    try:
-        numbers = [
-            f"{name} = {connection.execute(f'PRAGMA {name}').fetchone()[0]}"
-            for name in ("application_id", "user_version")
-        ]
-        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
-        return [*numbers, *(" ".join(sql.split()) for (sql,) in made)]
-    finally:
-        connection.close()
-
-
-def _paths(schema: dict[str, Any], known: dict[str, Any], path: str, *, one_of_several: bool = False) -> set[str]:
-    """Return the paths of a JSON schema's fields, with what stands there; `?` marks what may be left out."""
-    known = schema.get("$defs", known)
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return (
-            {f"{path}: a plan"} if name == "Plan" else _paths(known[name], known, path, one_of_several=one_of_several)
-        )
-    choices = schema.get("anyOf", schema.get("oneOf", []))
-    found = {field for choice in choices for field in _paths(choice, known, path, one_of_several=True)}
-    fields = schema.get("properties", {})
-    tags = [f"<{field['const']}>" for field in fields.values() if one_of_several and "const" in field]
-    for name, field in fields.items():
-        optional = "" if name in schema.get("required", []) else "?"
-        if "default" in field:
-            optional = f"?={json.dumps(field['default'])}"
-        found |= _paths(field, known, f"{path}{''.join(tags)}.{name}{optional}".lstrip("."))
-    if "items" in schema:
-        found |= _paths(schema["items"], known, f"{path}[]")
-    if isinstance(schema.get("additionalProperties"), dict):
-        found |= _paths(schema["additionalProperties"], known, f"{path}{{}}")
-    if not found:
-        what = schema.get("const", schema.get("enum", schema.get("type", "anything")))
-        found = {f"{path}: {json.dumps(what)}"}
-    return found

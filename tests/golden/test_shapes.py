@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.golden import reading
+from tests.golden import shapes
 
 HERE = Path(__file__).parent
 SHAPES = HERE / "shapes.json"
@@ -16,13 +16,13 @@ GOLDEN = HERE / "v0_1_0"
 
 ADVICE = (
     "The shape of documents has changed: {changes}. What was written before must stay readable. Add golden files of "
-    "the new format in a new folder beside v0_1_0, with what this version makes of them; let the tests read both; "
-    "then write shapes.json anew: python -m tests.golden.test_shapes"
+    "the new format in a new folder (README.md says how), then write shapes.json anew: "
+    "python -m tests.golden.test_shapes"
 )
 
 
 def current(work: Path) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = json.loads(json.dumps(reading.shapes(GOLDEN, work)))
+    found: dict[str, list[str]] = json.loads(json.dumps(shapes.shapes(GOLDEN, work)))
     return found
 
 
@@ -49,9 +49,20 @@ def test_there_are_golden_files_of_every_kind_of_entry_event_and_message() -> No
             written |= {"transcript run", *(f"transcript {kind}" for kind in run["transcript"]["entries"])}
         written |= {f"event {event['event']['kind']}" for event in expected["events"].values()}
         written |= {f"message {message['kind']}" for message in expected["messages"].values()}
-    shapes = json.loads(SHAPES.read_text())
-    kinds = {name for name in shapes if name.split()[0] in ("event", "ledger", "message", "transcript")}
+    kinds = {
+        name
+        for name in json.loads(SHAPES.read_text())
+        if name.split()[0] in ("event", "ledger", "message", "transcript")
+    }
     assert kinds - written == {"ledger tables", "transcript line"}
+
+
+def test_there_are_golden_files_of_every_format() -> None:
+    found: dict[str, set[int]] = {}
+    for path in HERE.glob("v*/expected.json"):
+        for document, formats in shapes.formats(path.parent).items():
+            found.setdefault(document, set()).update(formats)
+    assert found == {document: set(range(1, newest + 1)) for document, newest in shapes.newest_formats().items()}
 
 
 if __name__ == "__main__":

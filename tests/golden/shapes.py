@@ -1,0 +1,220 @@
+"""Which fields this version of Ringfence writes, and in which formats: touches its internals, as `reading.py` does."""
+
+import dataclasses
+import json
+import sqlite3
+import tomllib
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from ringfence.accounting.events import Event
+from ringfence.deployment.nvflare import policy
+from ringfence.model import Model
+from ringfence.protocol.certificate import Certificate, CertificateFile
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.messages import Batch, NoisyUpdate, Refusal, RoundRequest, SealedUpdate
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.protocol.public import Public
+from ringfence.server import transcript
+from ringfence.shuffler.store import Store
+from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import FORMATS, Budget
+from ringfence.simulation.table import SweepHeader
+from tests.golden.reading import copy
+
+
+def newest_formats() -> dict[str, int]:
+    """Return the newest format of every document that states its own."""
+    documents = {
+        "plan": Plan.newest_format,
+        "certificate": CertificateFile.newest_format,
+        "transcript": transcript.RunHeader.newest_format,
+        "model": Model.newest_format,
+    }
+    return documents | {f"ledger {kind}": format for kind, format in FORMATS.items()}
+
+
+def formats(golden: Path) -> dict[str, set[int]]:
+    """Return the formats of a version's golden documents, as they stand there; none stated, or a text, means 1."""
+    found: dict[str, set[int]] = {}
+
+    def add(document: str, stated: Any) -> None:
+        found.setdefault(document, set()).add(stated if isinstance(stated, int) else 1)
+
+    for folder, document in (("plans", "plan"), ("certificates", "certificate"), ("models", "model")):
+        for path in (golden / folder).rglob("*.json"):
+            add(document, json.loads(path.read_bytes()).get("format"))
+    for path in golden.rglob("transcript.jsonl"):
+        add("transcript", json.loads(path.read_bytes().splitlines()[0])["entry"].get("format"))
+    for path in golden.rglob("*.ledger"):
+        for kind, stated in ledger_formats(path):
+            add(kind if kind == "plan" else f"ledger {kind}", stated)
+    return found
+
+
+def ledger_formats(path: Path) -> list[tuple[str, int]]:
+    """Return every entry's kind and format, and the format of every plan, as they stand in a ledger's file."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)  # a golden file stays untouched
+    try:
+        entries = connection.execute("SELECT kind, body, payload FROM entries ORDER BY number").fetchall()
+    finally:
+        connection.close()
+    found = []
+    for kind, body, payload in entries:
+        found.append((kind, json.loads(body).get("format", 1)))
+        if kind == "approved":
+            found.append(("plan", json.loads(payload).get("format", 1)))
+    return found
+
+
+def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
+    """Return which fields this version writes, by document; `golden` lends data, and `work` is an empty folder."""
+    documents: dict[str, type[Public]] = {
+        "certificate": Certificate,
+        "certificate file": CertificateFile,
+        "keys.toml": PublicKeys,
+        "message batch": Batch,
+        "message refusal": Refusal,
+        "message request": RoundRequest,
+        "message sealed": SealedUpdate,
+        "message update": NoisyUpdate,
+        "model": Model,
+        "plan": Plan,
+        "silo.toml": SiloSettings,
+        "transcript answer": transcript.Answered,
+        "transcript asked": transcript.Asked,
+        "transcript closed": transcript.Closed,
+        "transcript mixed": transcript.Mixed,
+        "transcript run": transcript.RunHeader,
+    }
+    found = {name: _fields(kind) for name, kind in documents.items()}
+    for event in get_args(Event):
+        fields = dataclasses.fields(event)
+        found[f"event {event.kind}"] = sorted(f"{field.name}: {_name(field.type)}" for field in fields)
+    found["transcript line"] = sorted(json.loads(transcript.to_line(transcript.Closed(round=0, answered=()))))
+    found["sweep header"] = sorted(json.loads(SweepHeader("label", ("parameter",)).line()))
+    lent = copy(golden, work / "golden", "data", "plans", "kit")
+    silo_folder = _new_silo_folder(lent, work / "silo", "clinic")
+    return found | _silo_shapes(lent, silo_folder) | _kit_shapes(lent, work) | _store_shapes(work / "shuffler")
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))
+
+
+def _new_silo_folder(golden: Path, folder: Path, name: str) -> SiloFolder:
+    settings = make_settings(
+        name=name,
+        data_file=str(golden / "data" / f"{name}.csv"),
+        schema_file=str(golden / "data" / "schema-ill.toml"),
+        target="ill",
+    )
+    return SiloFolder.create(folder, settings, Budget(2.0, 1e-6))
+
+
+def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
+    """Let a new silo write every kind of entry, and return what it wrote."""
+    plan = load_plan(golden / "plans" / "of-silos" / "approved-only.json")
+    with silo_folder.ledger() as ledger:
+        ledger.grant(Budget(2.0, 1e-6, anyone=3.0))
+        gate = Gate(silo_folder.records(), ledger, silo_folder.key())
+        gate.approve(plan)
+        for round in (0, 99):
+            gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
+        gate.end(plan)
+        entries = ledger.entries()
+        tables = _tables(silo_folder.ledger_path)
+    fields: dict[str, set[str]] = {}
+    for entry in entries:
+        body = {name: value for name, value in entry.body.items() if name not in ("event", "events")}
+        names = {*_values(body), *(entry.body.keys() - body)}
+        fields.setdefault(f"ledger {entry.kind}", set()).update(names, ["payload"] if entry.payload else [])
+    return {kind: sorted(names) for kind, names in fields.items()} | {
+        "ledger tables": tables,
+        "silo folder": _files(silo_folder.path),
+        "courier.toml": _toml(silo_folder.path / "courier.toml"),
+    }
+
+
+def _kit_shapes(golden: Path, work: Path) -> dict[str, list[str]]:
+    """Let a silo join a federation, and return what leads from the engine's kit to the silo."""
+    kit = golden / "kit" / "silos" / "north"
+    policy.join(_new_silo_folder(golden, work / "joining", "north").path, kit)
+    return {"kit's ringfence.toml": _toml(kit / "local" / "ringfence.toml")}
+
+
+def _store_shapes(folder: Path) -> dict[str, list[str]]:
+    with Store.create(folder) as store:
+        tables = _tables(store.path)
+    return {"shuffler tables": tables, "shuffler folder": _files(folder)}
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
+
+
+def _toml(path: Path) -> list[str]:
+    return sorted(_values(tomllib.loads(path.read_text())))
+
+
+def _tables(path: Path) -> list[str]:
+    connection = sqlite3.connect(path)
+    try:
+        numbers = [
+            f"{name} = {connection.execute(f'PRAGMA {name}').fetchone()[0]}"
+            for name in ("application_id", "user_version")
+        ]
+        made = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name").fetchall()
+        return [*numbers, *(" ".join(sql.split()) for (sql,) in made)]
+    finally:
+        connection.close()
+
+
+def _values(content: Any, path: str = "") -> set[str]:
+    """Return the paths of plain data, with the type of what stands there."""
+    if isinstance(content, dict):
+        return {
+            field for name, value in content.items() for field in _values(value, f"{path}.{name}" if path else name)
+        }
+    if isinstance(content, list):
+        return {field for value in content for field in _values(value, f"{path}[]")}
+    return {f"{path}: {type(content).__name__}"}
+
+
+def _fields(kind: type[Public]) -> list[str]:
+    """Return the paths of a document's fields, with what may stand there."""
+    # What is read as a plan may be written as an object or as a text.
+    written = kind.model_json_schema(mode="serialization").get("$defs", {})
+    return sorted(_paths(kind.model_json_schema(), {}, "", plan="a plan" if "Plan" in written else "a plan as text"))
+
+
+def _paths(
+    schema: dict[str, Any], known: dict[str, Any], path: str, *, plan: str, one_of_several: bool = False
+) -> set[str]:
+    """Return the paths of a JSON schema's fields, with what stands there; `?` marks what may be left out."""
+    known = schema.get("$defs", known)
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name == "Plan":
+            return {f"{path}: {plan}"}
+        return _paths(known[name], known, path, plan=plan, one_of_several=one_of_several)
+    choices = schema.get("anyOf", schema.get("oneOf", []))
+    found = {field for choice in choices for field in _paths(choice, known, path, plan=plan, one_of_several=True)}
+    fields = schema.get("properties", {})
+    tags = [f"<{field['const']}>" for field in fields.values() if one_of_several and "const" in field]
+    for name, field in fields.items():
+        optional = "" if name in schema.get("required", []) else "?"
+        if "default" in field:
+            optional = f"?={json.dumps(field['default'])}"
+        found |= _paths(field, known, f"{path}{''.join(tags)}.{name}{optional}".lstrip("."), plan=plan)
+    if "items" in schema:
+        found |= _paths(schema["items"], known, f"{path}[]", plan=plan)
+    if isinstance(schema.get("additionalProperties"), dict):
+        found |= _paths(schema["additionalProperties"], known, f"{path}{{}}", plan=plan)
+    if not found:
+        what = schema.get("const", schema.get("enum", schema.get("type", "anything")))
+        found = {f"{path}: {json.dumps(what)}"}
+    return found

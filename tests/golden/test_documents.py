@@ -1,0 +1,381 @@
+"""What a version wrote is read, continued and accounted for as that version did; its `expected.json` says how that was.
+
+The documents are copied before they are opened: nothing here may change them.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Collection
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.golden import reading, shapes
+
+HERE = Path(__file__).parent
+EXPECTED: dict[str, Any] = {path.parent.name: json.loads(path.read_text()) for path in HERE.glob("v*/expected.json")}
+VERSIONS = sorted(EXPECTED)
+
+Seen = Callable[[str], Path]
+Copied = Callable[..., Path]
+
+
+def each(
+    kind: str, among: Collection[str] = (), wanted: Callable[[Any], bool] = lambda _: True
+) -> pytest.MarkDecorator:
+    """Give a test every version's documents of a kind: all, or those of the given names, or those that are wanted."""
+    found = [
+        pytest.param(version, name, id=f"{version}-{name}")
+        for version in VERSIONS
+        for name, expected in EXPECTED[version][kind].items()
+        if (not among or name in among) and wanted(expected)
+    ]
+    assert {case.values[1] for case in found} >= set(among), "no version has a document of that name"
+    return pytest.mark.parametrize(("version", "name"), found)
+
+
+def having(kind: str) -> pytest.MarkDecorator:
+    """Give a test every version that has documents of a kind."""
+    return pytest.mark.parametrize("version", [version for version in VERSIONS if EXPECTED[version].get(kind)])
+
+
+EXACT, SAMPLED = 1e-12, 1e-9
+"""How far, relatively, numbers may be from those of the version that wrote them.
+
+Sampled releases are composed by Fourier transforms, whose last digits depend on the processor: what they round off,
+about 1e-16, is more in proportion to a small delta.
+"""
+
+
+def agree(found: Any, expected: Any, place: str = "") -> None:
+    """Compare plain data: numbers up to rounding, all else exactly."""
+    found = json.loads(json.dumps(found))
+    text = json.dumps(expected)
+    _agree(found, expected, SAMPLED if '"fixed-size"' in text or '"poisson"' in text else EXACT, place)
+
+
+def _agree(found: Any, expected: Any, tolerance: float, place: str) -> None:
+    if isinstance(expected, dict):
+        assert isinstance(found, dict), place
+        assert found.keys() == expected.keys(), place
+        for name, value in expected.items():
+            _agree(found[name], value, tolerance, f"{place}/{name}")
+    elif isinstance(expected, list):
+        assert isinstance(found, list), place
+        assert len(found) == len(expected), place
+        for number, value in enumerate(expected):
+            _agree(found[number], value, tolerance, f"{place}/{number}")
+    elif isinstance(expected, float):
+        assert isinstance(found, float | int), place
+        assert math.isclose(found, expected, rel_tol=tolerance), f"{place}: {found!r} is not {expected!r}"
+    else:
+        assert found == expected, place
+
+
+def requests_of(version: str, silo: str) -> list[bytes]:
+    return (HERE / version / "requests" / f"{silo}.jsonl").read_bytes().splitlines()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """Return a version's copy to look at."""
+    return cache(lambda version: reading.copy(HERE / version, tmp_path_factory.mktemp(version)))
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Copied:
+    """Return a copy, of all that a version wrote or of some folders of it, to go on with."""
+
+    def copy(version: str, *folders: str) -> Path:
+        return reading.copy(HERE / version, tmp_path / version, *({"data", *folders} if folders else ()))
+
+    return copy
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_golden_file_was_ever_changed(version: str) -> None:
+    golden = HERE / version
+    lines = (HERE / f"{version}.sha256").read_text().splitlines()
+    stated = {path: digest for digest, path in (line.split("  ", 1) for line in lines)}
+    found = {
+        path.relative_to(golden).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in golden.rglob("*")
+        if path.is_file()
+    }
+    assert found == stated
+
+
+# Silos
+
+
+@each("silos")
+def test_a_ledger_holds_the_same_entries_events_and_epsilons(seen: Seen, version: str, name: str) -> None:
+    ledger = reading.ledger_of(seen(version) / "silos" / name)
+    agree(reading.account_of(ledger), EXPECTED[version]["silos"][name]["account"])
+
+
+@each("ledgers")
+def test_a_ledger_of_ringfence_train_holds_the_same_entries_events_and_epsilons(
+    seen: Seen, version: str, name: str
+) -> None:
+    agree(reading.account_of(seen(version) / name), EXPECTED[version]["ledgers"][name])
+
+
+@each("silos")
+def test_a_silo_s_folder_opens_with_its_records_keys_and_waiting_plans(seen: Seen, version: str, name: str) -> None:
+    expected, facts = EXPECTED[version]["silos"][name], reading.silo_facts(seen(version) / "silos" / name)
+    agree(facts, {key: value for key, value in expected.items() if key in facts})
+    assert facts.keys() <= expected.keys()
+
+
+@each("silos")
+def test_answered_rounds_come_back_byte_for_byte_and_cost_nothing(copied: Copied, version: str, name: str) -> None:
+    folder, expected = copied(version, f"silos/{name}") / "silos" / name, EXPECTED[version]["silos"][name]
+    asked = [pair for pair in zip(requests_of(version, name), expected["answers"], strict=True) if "stored" in pair[1]]
+    answers = reading.ask(folder, [request for request, _ in asked])
+    assert [reading.sha256(answer) for answer in answers] == [answer["stored"] for _, answer in asked]
+    agree(reading.account_of(reading.ledger_of(folder)), expected["account"])
+
+
+@each("silos")
+def test_a_silo_goes_on_where_it_stopped(copied: Copied, version: str, name: str) -> None:
+    folder, expected = copied(version, f"silos/{name}") / "silos" / name, EXPECTED[version]["silos"][name]
+    answers = reading.ask(folder, requests_of(version, name))
+    for answer, wanted in zip(answers, expected["answers"], strict=True):
+        stored = wanted.get("stored")
+        assert reading.describe(answer) == {key: value for key, value in wanted.items() if key != "stored"}
+        assert stored in (None, reading.sha256(answer))
+    again = reading.ask(folder, requests_of(version, name))
+    assert [a for a in again if reading.describe(a)["kind"] != "refusal"] == [
+        a for a in answers if reading.describe(a)["kind"] != "refusal"
+    ]
+    after = reading.account_of(reading.ledger_of(folder))
+    agree(reading.without_hashes(after), expected["afterwards"])
+    before = expected["account"]["entries"]
+    assert after["entries"][: len(before)] == before
+
+
+@each("silos", ["lost-rounds"])
+def test_a_round_that_was_lost_stays_lost_and_the_next_is_answered(copied: Copied, version: str, name: str) -> None:
+    folder = copied(version, f"silos/{name}") / "silos" / name
+    said = [reading.describe(answer) for answer in reading.ask(folder, requests_of(version, name))]
+    assert [answer.get("reason", answer["kind"]) for answer in said] == [
+        "update", "round-lost", "update", "round-lost", "update", "update",
+    ]  # fmt: skip
+
+
+@each("silos", ["revoked"])
+def test_a_revoked_plan_stays_revoked_also_in_its_answered_rounds(copied: Copied, version: str, name: str) -> None:
+    answers = reading.ask(copied(version, f"silos/{name}") / "silos" / name, requests_of(version, name))
+    assert [reading.describe(answer).get("reason") for answer in answers] == ["revoked"] * len(answers)
+    plans = EXPECTED[version]["silos"][name]["account"]["plans"]
+    assert len(plans) == 1
+    [plan] = plans.values()
+    assert plan["answered"].keys() == {"0", "1"}
+
+
+@each("silos", ["half-finished"])
+def test_other_weights_for_an_answered_round_are_still_refused(copied: Copied, version: str, name: str) -> None:
+    requests = requests_of(version, name)
+    asked = json.loads(requests[0])
+    asked["weights"] = json.loads(requests[1])["weights"]
+    [answer] = reading.ask(copied(version, f"silos/{name}") / "silos" / name, [json.dumps(asked).encode()])
+    assert reading.describe(answer)["reason"] == "round-answered"
+
+
+CERTIFIED = ("begun-by-0.1.0", "composed", "correlated", "half-finished", "new", "phased", "surveyed-one-pass")
+
+
+@each("silos", CERTIFIED)
+def test_a_silo_that_went_on_can_be_certified(copied: Copied, tmp_path: Path, version: str, name: str) -> None:
+    folder = copied(version, f"silos/{name}") / "silos" / name
+    reading.ask(folder, requests_of(version, name))
+    proved = reading.certify(folder, tmp_path / "certificate.json")
+    spent = EXPECTED[version]["silos"][name]["afterwards"]["spent"]["epsilon"]
+    assert math.isclose(proved["epsilon"], spent["shuffled"], rel_tol=SAMPLED)
+    assert math.isclose(proved["alone_epsilon"], spent["alone"], rel_tol=SAMPLED)
+
+
+def test_a_ledger_that_0_1_0_began_went_on_with_new_formats_and_none_of_its_entries_changed() -> None:
+    former = EXPECTED["v0_1_0"]["silos"]["correlated"]["account"]
+    later = EXPECTED["v0_2_0"]["silos"]["begun-by-0.1.0"]["account"]
+    assert later["entries"][: len(former["entries"])] == former["entries"]
+    for digest, plan in former["plans"].items():
+        assert later["plans"][digest]["answered"].items() >= plan["answered"].items()
+        assert "3" in later["plans"][digest]["answered"], "the later version went on with the plan"
+    formats = shapes.ledger_formats(HERE / "v0_2_0" / "silos" / "begun-by-0.1.0" / "clinic.ledger")
+    assert {format for kind, format in formats if kind == "budget"} == {1, 2}
+    assert {format for kind, format in formats if kind == "plan"} == {1, 2}
+
+
+# Plans, events, messages, certificates
+
+
+@each("plans")
+def test_a_plan_has_the_same_name_events_and_epsilons(version: str, name: str) -> None:
+    expected = EXPECTED[version]["plans"][name]
+    agree(reading.plan_facts(HERE / version / name), expected)
+    assert expected["digest"] == reading.sha256((HERE / version / name).read_bytes())
+
+
+@each("events")
+def test_an_event_is_read_and_costs_the_same(version: str, name: str) -> None:
+    content, expected = (HERE / version / "events" / name).read_bytes(), EXPECTED[version]["events"][name]
+    assert reading.event_again(content) == json.loads(content) == expected["event"]
+    agree({"event": expected["event"], "epsilon": reading.event_cost(content, 1e-6)}, expected)
+
+
+@each("messages")
+def test_a_message_is_read_and_written_again_as_the_same_bytes(version: str, name: str) -> None:
+    content, expected = (HERE / version / "messages" / name).read_bytes(), EXPECTED[version]["messages"][name]
+    assert reading.message_again(content) == (expected["kind"], content)
+    assert reading.sha256(content) == expected["sha256"]
+    if "vector" in expected:
+        assert reading.vector_in(content) == expected["vector"]
+    if expected["kind"] == "refusal":
+        assert reading.describe(content)["reason"] == name.removeprefix("refusal-").removesuffix(".json")
+
+
+@each("certificates")
+def test_a_certificate_is_still_valid_and_proves_the_same(version: str, name: str) -> None:
+    path, expected = HERE / version / "certificates" / name, EXPECTED[version]["certificates"][name]
+    found, named = reading.certificate_facts(path), reading.certificate_facts(path, expected["public_key"])
+    sampled = SAMPLED if name == "composed.json" else EXACT
+    _agree(json.loads(json.dumps(found)), expected, sampled, name)
+    assert named == {**found, "key_was_given": True}
+
+
+# Runs
+
+
+@each("runs")
+def test_a_transcript_says_how_far_its_run_has_come(seen: Seen, version: str, name: str) -> None:
+    expected = EXPECTED[version]["runs"][name]
+    agree(reading.transcript_facts(seen(version) / "runs" / name / "server"), expected["transcript"])
+    content = (HERE / version / "runs" / name / "server" / "transcript.jsonl").read_bytes()
+    assert reading.sha256(content) == expected["file"]
+
+
+@each("runs", wanted=lambda run: run["silos"])
+def test_the_silos_of_a_run_hold_the_same_entries_events_and_epsilons(seen: Seen, version: str, name: str) -> None:
+    for silo, expected in EXPECTED[version]["runs"][name]["silos"].items():
+        folder = seen(version) / "runs" / name / "silos" / silo
+        agree({**reading.silo_facts(folder), "account": reading.account_of(reading.ledger_of(folder))}, expected, silo)
+
+
+@each("runs", ["finished"])
+def test_a_finished_run_is_replayed_to_the_same_model(seen: Seen, version: str, name: str) -> None:
+    weights = reading.replayed_weights(seen(version) / "runs" / name / "server")
+    agree(weights, EXPECTED[version]["runs"][name]["weights"])
+    agree(weights, EXPECTED[version]["models"]["conducted.json"]["weights"])
+
+
+@each("runs", wanted=lambda run: not run["transcript"]["finished"])
+def test_a_run_that_was_stopped_goes_on_to_its_end_and_asks_nobody_for_what_it_holds(
+    copied: Copied, version: str, name: str
+) -> None:
+    folder, expected = copied(version, f"runs/{name}") / "runs" / name, EXPECTED[version]["runs"][name]
+    written = (folder / "server" / "transcript.jsonl").read_bytes()
+    whole = written[: written.rindex(b"\n") + 1]  # a torn last line is dropped
+    found = reading.resume(folder)
+    wanted = expected["resumed"]
+    assert [[round, silo] for round, silo, _ in found["asked"]] == [[round, silo] for round, silo, _ in wanted["asked"]]
+    for (_, _, answer), (_, _, stored) in zip(found["asked"], wanted["asked"], strict=True):
+        assert stored in (None, answer), "an answer that the ledger holds came back as another"
+    assert found["deposits"] == wanted["deposits"]
+    assert sorted(found["batches"], key=int) == wanted["batches"]
+    for round, batch in expected.get("batches", {}).items():
+        assert found["batches"].get(round, batch["sha256"]) == batch["sha256"], "a round was mixed twice"
+    assert (folder / "server" / "transcript.jsonl").read_bytes().startswith(whole)
+    for silo, afterwards in wanted["afterwards"].items():
+        account = reading.account_of(reading.ledger_of(folder / "silos" / silo))
+        agree(reading.without_hashes(account), afterwards, silo)
+        before = expected["silos"][silo]["account"]["entries"]
+        assert account["entries"][: len(before)] == before
+    facts = reading.transcript_facts(folder / "server")
+    assert facts["finished"]
+    assert facts["answered"][: len(expected["transcript"]["answered"])] == expected["transcript"]["answered"]
+    assert all(map(math.isfinite, found["weights"]))
+    assert reading.replayed_weights(folder / "server") == found["weights"]
+    again = reading.resume(folder)
+    assert again == {"asked": [], "deposits": [], "batches": {}, "weights": found["weights"]}
+
+
+@each("runs", wanted=lambda run: "shuffler" in run)
+def test_a_shuffler_knows_its_rounds_and_hands_out_the_same_batches_again(seen: Seen, version: str, name: str) -> None:
+    folder, expected = seen(version) / "runs" / name, EXPECTED[version]["runs"][name]
+    status = reading.shuffler_facts(folder / "shuffler")
+    agree(status, expected["shuffler"])
+    agree(reading.keys_of(folder / "keys.toml"), expected["keys"])
+    [plan] = status["plans"]
+    for round, batch in expected["batches"].items():
+        content = reading.handed_out(folder / "shuffler", plan["plan"], int(round))
+        assert reading.sha256(content) == batch["sha256"]
+        assert reading.opened_batch(folder / "plan.json", folder / "server.key", content) == batch["totals"]
+    assert {entry["state"] for entry in plan["rounds"]} >= {"released"}
+
+
+def test_one_shuffler_was_stopped_with_deposits_in_an_open_round() -> None:
+    [plan] = EXPECTED["v0_1_0"]["runs"]["shuffled"]["shuffler"]["plans"]
+    assert [(entry["silos"], entry["state"]) for entry in plan["rounds"]] == [
+        (3, "released"), (3, "released"), (2, "waiting"),
+    ]  # fmt: skip
+
+
+# Models, sweeps, kits
+
+
+@each("models")
+def test_a_model_predicts_and_states_the_same(version: str, name: str) -> None:
+    found = reading.model_facts(HERE / version / "models" / name, HERE / version / "data" / "new.csv")
+    agree(_with_numbers_alone(found), _with_numbers_alone(EXPECTED[version]["models"][name]))
+
+
+def _with_numbers_alone(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return a model's facts with the numbers of its statement, whose words may be bettered."""
+    words = facts["statement"]
+    return {**facts, "statement": None if words is None else re.findall(r"\d[\d.e-]*", words)}
+
+
+@having("ledgers")
+def test_training_again_counts_what_was_spent_before(copied: Copied, version: str) -> None:
+    folder = copied(version, "models")
+    ledgers = folder / "models" / "ledgers"
+    silos = [path.stem for path in sorted(ledgers.glob("*.ledger"))]
+    assert len(silos) == len(EXPECTED[version]["ledgers"]) > 1
+    files = [folder / "data" / f"{silo}.csv" for silo in silos]
+    # The ledgers are of trained parts of the files: their silos' names and budgets count, not their sizes.
+    totals = reading.train_again(files, folder / "data" / "schema-ill.toml", "ill", ledgers)
+    for silo in silos:
+        before = EXPECTED[version]["ledgers"][f"models/ledgers/{silo}.ledger"]
+        after = reading.account_of(ledgers / f"{silo}.ledger")
+        assert after["entries"][: len(before["entries"])] == before["entries"]
+        assert totals[silo] > before["spent"]["epsilon"]["shuffled"] > 0.5
+        assert math.isclose(after["spent"]["epsilon"]["shuffled"], totals[silo], rel_tol=SAMPLED)
+        assert [event for event in before["spent"]["events"] if event not in after["spent"]["events"]] == []
+
+
+@having("sweep")
+def test_a_sweep_keeps_its_rows_and_runs_what_is_missing(copied: Copied, version: str) -> None:
+    path, expected = copied(version, "sweep") / "sweep" / "sweep.jsonl", EXPECTED[version]["sweep"]
+    found = reading.sweep_facts(path)
+    agree(found, {name: expected[name] for name in found})
+    agree(reading.finish_sweep(path), expected["missing"])
+    rows = reading.sweep_facts(path)["rows"]
+    agree(rows[: len(expected["rows"])], expected["rows"])
+    assert len(rows) == len(expected["rows"]) + len(expected["missing"])
+    assert reading.finish_sweep(path) == []
+
+
+@having("kit")
+def test_a_silo_s_startup_kit_is_still_found_strict_enough_and_names_its_folder(copied: Copied, version: str) -> None:
+    another = next(iter(EXPECTED[version]["silos"]))
+    folder = copied(version, "kit", f"silos/{another}")
+    kit = folder / "kit"
+    assert reading.kit_faults(kit / "silos" / "north", kit / "silo") == ""
+    assert "another silo's folder" in reading.kit_faults(kit / "silos" / "north", folder / "silos" / another)
+    assert reading.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]
