@@ -7,6 +7,9 @@ A `text` block directly after one that was run is its output. A comment directly
     <!-- not run: REASON -->          the block is only checked: its options must exist
     <!-- in: FOLDER -->               run it in this folder, seen from where the page began
     <!-- background: TEXT -->         leave it running while the page lasts, once it has printed TEXT
+    <!-- file: PATH -->               a new file of the source tree, and
+    <!-- edit: PATH -->               a change of one, in a copy of it, where
+    <!-- check: WHAT -->              this is run (`test_extending.py`)
 """
 
 import json
@@ -24,11 +27,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ("python", "sh")
-SHOWN = ("text", "toml")
+SHOWN = ("text", "toml", "diff")
 SECONDS = 120  # a block that takes longer hangs
 
 _FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<content>.*?)^```$", re.DOTALL | re.MULTILINE)
-_COMMENT = re.compile(r"<!-- (?P<word>not run|in|background): (?P<value>[^\n]*) -->\s*\Z")
+_COMMENT = re.compile(r"<!-- (?P<word>not run|in|background|file|edit|check): (?P<value>[^\n]*) -->\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class Block:
     @property
     def not_run(self) -> str | None:
         """Return why it is not run, if it is not."""
-        return self.asked.get("not run")
+        elsewhere = "it is run in a copy of the source tree" if self.asked.keys() & {"file", "edit", "check"} else None
+        return self.asked.get("not run", elsewhere)
 
 
 def pages() -> list[str]:
