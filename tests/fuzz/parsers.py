@@ -9,31 +9,47 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ringfence.cli.server import _file_of_doors
 from ringfence.deployment.door import Door
-from ringfence.deployment.shuffling import ShufflerClient, _meaning
+from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import CertificateError, SiloError
 from ringfence.model import Model
-from ringfence.planning.prescribe import Member, make_plan
-from ringfence.private_files import read_key
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.certificate import Certificate, SignedCertificate
 from ringfence.protocol.encoding import column_types
-from ringfence.protocol.messages import NoisyUpdate, Reason, Refusal, RoundRequest, SealedUpdate, pack, parse_answer
+from ringfence.protocol.keys import load_keys
+from ringfence.protocol.messages import (
+    Batch,
+    NoisyUpdate,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    SealedUpdate,
+    pack,
+    parse_answer,
+)
 from ringfence.protocol.plan import Plan, load_plan
 from ringfence.protocol.schema import Schema, load_schema
-from ringfence.protocol.shuffle import Batch, load_keys
-from ringfence.report.verify import verify
 from ringfence.server import transcript
+from ringfence.shuffle.sealing import sign
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.house import House
+from ringfence.silo.ledger import GENESIS
 from ringfence.silo.records import load_records
+from ringfence.storage.chain import entry_hash
+from ringfence.storage.private_files import read_key
+from ringfence.transport.client import meaning
+from ringfence.verification import verify
 from tests.protocol import plan_document
-from tests.silo.agents import SCHEMA, make_house
+from tests.silo.agents import SCHEMA, make_silo_folder
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "v0_1_0"
 
 Reader = Callable[[bytes], object]
 
@@ -69,7 +85,7 @@ def messages() -> dict[str, Parser]:
     request = RoundRequest.at(plan, 3, np.array([1.0, -2.5]))
     update = NoisyUpdate(plan=plan, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
     sealed = SealedUpdate(plan=plan, round=0, silo="north", envelope="AAAA", signature="0a" * 64)
-    refusal = Refusal(plan=plan, round=3, silo="north", reason=Reason.BUDGET)
+    refusal = Refusal(plan=plan, round=3, silo="north", reason=RefusalReason.BUDGET)
     batch = Batch(plan=plan, round=0, silos=2, messages="AAAA")
     return {
         "request": Parser(RoundRequest.from_bytes, request.to_bytes()),
@@ -78,9 +94,7 @@ def messages() -> dict[str, Parser]:
         "sealed deposit": Parser(SealedUpdate.from_bytes, sealed.to_bytes()),
         "refusal": Parser(parse_answer, refusal.to_bytes()),
         "batch": Parser(Batch.from_bytes, batch.to_bytes()),
-        "a shuffler's sentence": Parser(
-            lambda content: _meaning(422, content), b'{"refused":"x","error":"A sentence."}'
-        ),
+        "a shuffler's sentence": Parser(meaning, b'{"refused":"x","error":"A sentence."}'),
     }
 
 
@@ -89,24 +103,26 @@ def documents() -> dict[str, Parser]:
     plan = plan_document.parse(plan_document.DOCUMENT)
     model = Model.of(plan, np.zeros(plan.dimension), {"north": 3})
     read_plan = from_file(load_plan)
-    kinds = {
-        "plain": {},
-        "surveyed": plan_document.SURVEY,
-        "one-pass": plan_document.ONE_PASS | {"correlation": 0.5},
-        "localized": plan_document.LOCALIZED,
-        "staged": plan_document.STAGES,
-        "shuffled": plan_document.SHUFFLED,
-    }
     plans = {
-        f"{name} plan": Parser(read_plan, json.dumps(plan_document.edited(edits)).encode())
-        for name, edits in kinds.items()
+        f"{name} plan": Parser(read_plan, plan_document.plan_of(edits).content)
+        for name, edits in plan_document.KINDS.items()
     }
-    return plans | {
+    former = {
+        f"{name} plan of format 1": Parser(read_plan, (GOLDEN / "plans" / f"{name}.json").read_bytes())
+        for name in ("all-settings", "curvature", "correlated", "localized", "stages-by-hand", "shuffled")
+    }
+    return {
+        **plans,
+        **former,
         "model": Parser(from_file(Model.load), model.canonical()),
-        "certificate": Parser(verify, certificate()),
-        "signed certificate": Parser(_verify_signed_again, certificate()),
+        "model of format 1": Parser(from_file(Model.load), (GOLDEN / "models" / "shuffled.json").read_bytes()),
+        "certificate": Parser(verify, certificate().to_file()),
+        "certificate of format 1": Parser(verify, (GOLDEN / "certificates" / "correlated.json").read_bytes()),
+        "signed certificate": Parser(_verify_signed_again, certificate().certificate.content),
+        "certified plan": Parser(_verify_with_plan, _certified_plan().content),
         "transcript": Parser(from_file(_read_transcript, transcript.NAME), a_transcript()),
-        "checked transcript": Parser(_read_checked, transcript.Header(plan=plan, seed=7).canonical()),
+        "checked transcript": Parser(_read_checked, transcript.RunHeader(plan=plan, seed=7).canonical()),
+        "transcript's plan": Parser(_read_plan_of_transcript, plan.content),
     }
 
 
@@ -119,7 +135,7 @@ def files() -> dict[str, Parser]:
     return {
         "schema": Parser(from_file(lambda path: load_schema(path, "ill"), "schema.toml"), SCHEMA.encode()),
         "keys": Parser(from_file(load_keys), keys),
-        "silo.toml": Parser(from_file(lambda path: House.open(path.parent), "silo.toml"), silo),
+        "silo.toml": Parser(from_file(lambda path: SiloFolder.open(path.parent), "silo.toml"), silo),
         "courier.toml": Parser(from_file(_knock), b'port = 9\ntoken_file = "token"\n'),
         "doors": Parser(from_file(_file_of_doors), b'clinic = "folders/clinic"\nwest = "unix:/x"\n'),
         "private key": Parser(from_file(lambda path: read_key(path, SiloError)), key + b"\n"),
@@ -147,10 +163,10 @@ def _knock(path: Path) -> object:
 
 
 @cache
-def house() -> House:
+def silo_folder() -> SiloFolder:
     """A silo that has answered two rounds of a plan."""
-    made = make_house(Path(_folder().name))
-    plan = make_plan(load_schema_of(SCHEMA), [Member("clinic", 40, 1.0, 1e-6)], rounds=3, survey=False)
+    made = make_silo_folder(Path(_folder().name))
+    plan = make_plan(load_schema_of(SCHEMA), [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
     approve_plan(made, plan)
     with made.ledger() as ledger:
         gate = Gate(made.records(), ledger, made.key())
@@ -160,35 +176,41 @@ def house() -> House:
 
 
 @cache
-def certificate() -> bytes:
+def certificate() -> SignedCertificate:
     """The certificate of that silo."""
-    return certify(house()).to_file()
+    return certify(silo_folder())
+
+
+def _certified_plan() -> Plan:
+    (plan,) = (entry.plan for entry in certificate().certificate.entries if entry.plan is not None)
+    return plan
 
 
 def _verify_signed_again(content: bytes) -> object:
-    """Check a certificate after repairing its hash chain, so that what is changed in it gets past the hashes."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from ringfence.protocol.certificate import Certificate
-    from ringfence.silo.chain import GENESIS, entry_hash
-
+    """Check what a certificate says after repairing its hash chain, so that what is changed gets past the hashes."""
     parsed = Certificate.parse(content, error=CertificateError)
     previous, entries = GENESIS, []
     for entry in parsed.entries:
-        payload = entry.payload if entry.plan is None else hashlib.sha256(entry.plan.canonical()).hexdigest()
+        payload = entry.payload if entry.plan is None else entry.plan.digest()
         previous = entry_hash(previous, entry.number, entry.time, entry.kind, entry.body, payload)
         entries.append(entry.model_copy(update={"payload": payload, "hash": previous}))
-    changes: dict[str, Any] = {"entries": tuple(entries), "head": previous}
-    again = parsed.model_copy(update=changes)
-    signature = Ed25519PrivateKey.from_private_bytes(house().key()).sign(again.signed_bytes()).hex()
-    return verify(again.model_copy(update={"signature": signature}).to_file())
+    again = parsed.model_copy(update={"entries": tuple(entries), "head": previous})
+    signed = again.signed_bytes()
+    return verify(SignedCertificate(again, signed, sign(silo_folder().key(), signed)).to_file())
+
+
+def _verify_with_plan(content: bytes) -> object:
+    """Check the certificate with another plan in the place of the approved one."""
+    plan, said = Plan.parse(content, error=CertificateError), certificate().certificate
+    entries = tuple(entry if entry.plan is None else entry.model_copy(update={"plan": plan}) for entry in said.entries)
+    return _verify_signed_again(said.model_copy(update={"entries": entries}).content)
 
 
 def a_transcript() -> bytes:
     """A transcript of one round."""
     plan: Plan = plan_document.parse(plan_document.DOCUMENT)
-    entries: list[transcript.Header | transcript.Entry] = [
-        transcript.Header(plan=plan, seed=7),
+    entries: list[transcript.RunHeader | transcript.Entry] = [
+        transcript.RunHeader(plan=plan, seed=7),
         transcript.Asked(round=0, silos=("north",), request="0" * 64),
         transcript.Answered.of(0, "north", b"anything"),
         transcript.Mixed(round=0, silos=2, totals="AAAAAAAAAAA="),
@@ -206,6 +228,12 @@ def _read_checked(content: bytes) -> object:
     """Read a line whose check is right, whatever its content."""
     check = hashlib.sha256(content).hexdigest()[:32].encode()
     return transcript.from_line(b'{"check":"' + check + b'","entry":' + content + b"}\n")
+
+
+def _read_plan_of_transcript(content: bytes) -> object:
+    """Read a transcript's first line, in which any bytes stand for the plan."""
+    header = {"kind": "run", "format": 2, "seed": 7, "time": "", "plan": content.decode("utf-8", errors="replace")}
+    return _read_checked(json.dumps(header).encode())
 
 
 def everything() -> dict[str, Parser]:

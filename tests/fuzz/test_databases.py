@@ -14,31 +14,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringfence.errors import LedgerError, RingfenceError
-from ringfence.planning.prescribe import Member, make_plan
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
-from ringfence.shuffle.shuffler import Shuffler
-from ringfence.shuffle.store import Store
-from ringfence.silo.chain import GENESIS, entry_hash
+from ringfence.shuffler.shuffler import Shuffler
+from ringfence.shuffler.store import Store
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import GENESIS, Budget, Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
+from ringfence.storage.chain import entry_hash
 from tests.fuzz.hostile import check_sentence, damaged, rewritten
 from tests.generated import examples
-from tests.shuffle.depositors import Depositors, depositors
+from tests.shuffler.depositors import Depositors, depositors
 
 
 @pytest.fixture(scope="module")
 def plan(schema: Schema) -> Plan:
-    return make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], rounds=3, survey=False)
+    return make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
 
 
-@pytest.fixture(scope="module")
-def ledger_file(tmp_path_factory: pytest.TempPathFactory, records: Records, plan: Plan) -> Path:
-    """A ledger with an entry of every kind, all of it in one file."""
+@pytest.fixture(scope="module", params=["today's", "of format 1"])
+def ledger_file(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, records: Records, plan: Plan
+) -> Path:
+    """A ledger with an entry of every kind, all of it in one file; or one that version 0.1.0 wrote."""
     path = tmp_path_factory.mktemp("silo") / "clinic.ledger"
+    if request.param == "of format 1":
+        shutil.copyfile(Path(__file__).parents[1] / "golden" / "v0_1_0" / "silos" / "revoked" / path.name, path)
+        return path
     with Ledger.create(path, silo="clinic", budget=Budget(2.0, 1e-6)) as ledger:
         gate = Gate(records, ledger)
         gate.approve(plan)
@@ -55,7 +61,7 @@ def use(path: Path) -> list[Any]:
         entries = ledger.entries()
         account = ledger.account()
         account.spent()
-        account.spent_alone()
+        account.committed()
     summarise(path)
     return entries
 

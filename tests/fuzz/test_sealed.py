@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.deployment.wire import Wire
 from ringfence.errors import MessageError
-from ringfence.protocol.shuffle import Batch
-from ringfence.server.shuffled import Totals, read_batch
+from ringfence.protocol.messages import Batch
+from ringfence.server.channels import Totals
+from ringfence.server.channels.shuffler import read_batch
 from ringfence.shuffle import sealing, shares
-from ringfence.shuffle.shuffler import Reason, Receipt, Shuffler
+from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
+from ringfence.transport.wire import Wire
 from tests.fuzz.hostile import damaged, reads_or_refuses, rewritten
 from tests.generated import examples
-from tests.shuffle.depositors import Depositors, make_shuffler
+from tests.shuffle.shuffled_federation import numbers_of
+from tests.shuffler.depositors import Depositors, make_shuffler
 
 PLAN = "0123456789abcdef" * 4
 KEY = sealing.new_key()
@@ -73,7 +75,7 @@ def test_whatever_a_member_signs_and_seals_is_mixed_whole_or_refused(
     changed = data.draw(damaged(joined) | st.binary(max_size=100))
     outcome = shuffler.deposit(silos.update(silos.names[1], 1, [changed]))
     if len(changed) != len(joined):
-        assert outcome is Reason.WRONG_SIZE
+        assert outcome is ShufflerRefusal.WRONG_SIZE
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Depositors]:
 def test_a_changed_batch_is_refused_with_a_message_error(data: st.DataObject, batch: tuple[bytes, Depositors]) -> None:
     content, silos = batch
     changed = data.draw(damaged(content) | rewritten(content))
-    reads_or_refuses(lambda raw: read_batch(silos.plan, silos.shuffle, silos.server, 0, raw), changed)
+    reads_or_refuses(lambda raw: read_batch(silos.plan, silos.server, 0, raw), changed)
 
 
 @examples(100)
@@ -107,12 +109,12 @@ def test_any_messages_in_a_batch_that_opens_are_added_up_or_refused(
     content = data.draw(damaged(right))
     messages = [content[start : start + size] for start in range(0, len(content), size)]
     many = data.draw(st.integers(0, 4) | st.integers(0, 2**70))
-    reads_or_refuses(lambda _: shares.add_up(silos.shuffle, messages, silos=many, numbers=silos.plan.numbers), b"")
+    reads_or_refuses(lambda _: shares.add_up(silos.shuffle, messages, silos=many, numbers=numbers_of(silos.plan)), b"")
     sealed = sealing.seal_messages(silos.shuffle.server_key, silos.plan.digest(), 0, messages)
     made = Batch(
         plan=silos.plan.digest(), round=0, silos=max(1, many), messages=base64.b64encode(b"".join(sealed)).decode()
     )
-    reads_or_refuses(lambda raw: read_batch(silos.plan, silos.shuffle, silos.server, 0, raw), made.to_bytes())
+    reads_or_refuses(lambda raw: read_batch(silos.plan, silos.server, 0, raw), made.to_bytes())
 
 
 @examples(60)
