@@ -70,13 +70,14 @@ class _Proposing:
     """One request on its way to a plan."""
 
     def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest) -> None:
-        self.data, self.members, self.request = data, members, request
+        self.data, self.members = data, members
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
         self.clip = defaults.clip(data.geometry, self.loss) if request.clip is None else request.clip
         self.distance = defaults.distance(data.geometry, self.loss) if request.distance is None else request.distance
-        PlanRequest(clip=self.clip, distance=self.distance)  # defaults too must be numbers that can be computed with
+        # What is chosen is checked like what is asked for.
+        self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
             self.domain: Domain = request.domain or Ball(radius=defaults.DOMAIN_REACH * self.distance)
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
