@@ -2,14 +2,15 @@
 #   make demo    trains a private model across silos on real digits
 #   make test    runs the checks that every change needs
 # And make docs builds the documentation's site, without network. Two take their time:
-#   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, rehearsals of the
-#                   experiments, fuzzing
+#   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, research and its
+#                   experiments' rehearsals, the second engine and the tour, fuzzing
 #   make audit      attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-THOROUGH := tests/docs tests/research/experiments tests/fuzz tests/simulation/test_shuffled_engine.py
+THOROUGH := tests/docs tests/research tests/fuzz tests/simulation/test_shuffled_engine.py \
+  tests/deployment/test_flower.py tests/deployment/test_tour.py
 
 .PHONY: demo test thorough packages check audit docs clean
 
