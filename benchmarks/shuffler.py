@@ -24,8 +24,8 @@ from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import Batch, SealedUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 

@@ -16,18 +16,17 @@ from ringfence.protocol.messages import Answer, RoundRequest, SealedUpdate, unpa
 from ringfence.protocol.plan import Plan, Stage, StageTerms
 from ringfence.protocol.questions import Curvature
 from ringfence.protocol.sampling import Full
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.server import rounds
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import mean_of_totals
 from ringfence.server.conduct import conduct, replay
 from ringfence.server.rounds import RunResult
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.training import Silo, train
-from tests.server.local import Local
-from tests.shuffle.shuffled_federation import (
+from tests.sealed_sums.shuffled_federation import (
     DELTA,
     NAMES,
     federation,
@@ -36,6 +35,7 @@ from tests.shuffle.shuffled_federation import (
     schema_of,
     shuffle_of,
 )
+from tests.server.local import Local
 from tests.support import rebuilt
 
 

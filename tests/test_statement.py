@@ -12,8 +12,8 @@ from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.plan import Plan
 from ringfence.statement import SiloGuarantee, Statement
 from ringfence.training import Silo, train
+from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.server.quadratics import make_plan
-from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 
 
 def at(epsilon: float, against: Observer = "anyone") -> Guarantee:

@@ -20,7 +20,7 @@ from ringfence.protocol.schema import Schema
 from ringfence.silo.records import Records
 from ringfence.tracking import FOLLOWED, MARKS, Progress, Recorder, TensorBoard, marks
 from ringfence.training import Silo, train
-from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan
 
 KINDS: dict[str, dict[str, Any]] = {

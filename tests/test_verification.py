@@ -12,7 +12,7 @@ from ringfence.errors import CertificateError
 from ringfence.protocol.certificate import Certificate, SignedCertificate, read_certificate
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.public import canonical_json
-from ringfence.shuffle.sealing import new_key, sign, verifying_key
+from ringfence.sealed_sums.sealing import new_key, sign, verifying_key
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.gate import Gate

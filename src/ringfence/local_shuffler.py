@@ -9,10 +9,10 @@ from pathlib import Path
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 

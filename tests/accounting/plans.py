@@ -11,7 +11,7 @@ from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema
-from tests.shuffle.shuffled_federation import make_shuffled_plan, schema_of
+from tests.sealed_sums.shuffled_federation import make_shuffled_plan, schema_of
 
 PHASES = Localized(smoothness=1.0, phases=tuple(Phase(rounds=r, penalty=0.1) for r in (4, 1, 7)))
 KINDS: dict[str, dict[str, Any]] = {

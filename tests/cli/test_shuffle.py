@@ -9,7 +9,7 @@ import pytest
 from ringfence.errors import PlanError
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.plan import Plan
-from ringfence.shuffle import sealing
+from ringfence.sealed_sums import sealing
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon, spent
 
 SHUFFLED = ("--trust", "shuffler", "--rounds", "5")

@@ -19,10 +19,10 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate, parse_answer, unpack
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.server.conduct import replay
 from ringfence.server.transcript import Mixed, read
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 from ringfence.silo.decisions import approve_plan

@@ -34,8 +34,8 @@ from ringfence.protocol.messages import (
 )
 from ringfence.protocol.plan import Plan, load_plan
 from ringfence.protocol.schema import Schema, load_schema
+from ringfence.sealed_sums.sealing import sign
 from ringfence.server import transcript
-from ringfence.shuffle.sealing import sign
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder

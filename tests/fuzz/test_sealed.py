@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from ringfence.errors import MessageError
 from ringfence.protocol.messages import Batch
+from ringfence.sealed_sums import sealing, shares
 from ringfence.server.channels import Totals
 from ringfence.server.channels.shuffler import read_batch
-from ringfence.shuffle import sealing, shares
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal
 from ringfence.transport.wire import Wire
 from tests.fuzz.hostile import damaged, reads_or_refuses, rewritten
 from tests.generated import examples
-from tests.shuffle.shuffled_federation import numbers_of
+from tests.sealed_sums.shuffled_federation import numbers_of
 from tests.shuffler.depositors import Depositors, make_shuffler
 
 PLAN = "0123456789abcdef" * 4

@@ -13,8 +13,8 @@ from ringfence.server.channels import Collect, Totals
 from ringfence.server.conduct import Quorum, conduct, replay
 from ringfence.server.transcript import NAME, Answered, Closed, Mixed, read
 from ringfence.silo.channels import shuffler as channel_at_silo
+from tests.sealed_sums.shuffled_federation import NAMES, Federation, federation
 from tests.server.local import Local
-from tests.shuffle.shuffled_federation import NAMES, Federation, federation
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from ringfence.protocol.channels.shuffler import SEALED_EXTRA
 from ringfence.protocol.messages import Batch, SealedUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
-from ringfence.shuffle.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign, verifying_key
+from ringfence.sealed_sums.sealing import cut, new_key, public_key, seal_envelope, seal_messages, sign, verifying_key
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
-from tests.shuffle.shuffled_federation import numbers_of, plan_through, shuffle_of
+from tests.sealed_sums.shuffled_federation import numbers_of, plan_through, shuffle_of
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from ringfence.errors import PlanError, ShufflerError
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.protocol.questions import Moments
-from ringfence.shuffle.sealing import new_key, open_messages, public_key, seal_envelope
+from ringfence.sealed_sums.sealing import new_key, open_messages, public_key, seal_envelope
 from ringfence.shuffler import shuffler as shuffler_module
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
 from tests.shuffler.depositors import Depositors, depositors, make_shuffler, on_the_disk, release

@@ -20,11 +20,11 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundRequest, unpack
 from ringfence.protocol.plan import Plan
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
-from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 
 SCHEMA = schema_of(3)
 KEY = sealing.new_key()

@@ -15,7 +15,7 @@ from ringfence.protocol.certificate import Certificate, SignedCertificate
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.plan import Plan
-from ringfence.shuffle.sealing import verifying_key
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan, end_plan, set_budget
 from ringfence.silo.folder import SiloFolder

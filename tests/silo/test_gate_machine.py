@@ -32,13 +32,13 @@ from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
-from ringfence.shuffle import sealing
-from ringfence.shuffle.sealing import verifying_key
+from ringfence.sealed_sums import sealing
+from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
 from tests.generated import examples
-from tests.shuffle.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
+from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.silo.accidents import MOMENTS, STEPS, full_disk, power_cut
 
 DELTA = 1e-6

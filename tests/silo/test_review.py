@@ -13,7 +13,7 @@ from ringfence.protocol.guarantee import AGAINST, Guarantee
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.review import reveals, review
-from tests.shuffle.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
+from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan, ask_all, own_terms, spent
 
 NOTHING_ELSE = "Nothing else: no loss, no accuracy, no count. The number of records and the schema are public."

@@ -7,8 +7,8 @@ silo's counts. That shares hide whose counts are whose is `accounting.shuffled_s
 audit's.
 
 *Exactly coins.* A canary's clipped gradient is ±L in a coordinate of its own and all else is 0, so a silo of K records
-rounds the height g(K ± 1)/2 where a canary plays and gK/2 elsewhere (`shuffle.vector_sum`). Such a height is whole, or
-half-way between two whole numbers: then rounding is one more fair coin. What the server sees in a coordinate is thus
+rounds the height g(K ± 1)/2 where a canary plays and gK/2 elsewhere (`sealed_sums.vector_sum`). Such a height is whole,
+or half-way between two whole numbers: then rounding is one more fair coin. What the server sees in a coordinate is thus
 ∓g/2 plus the heads among a known number of fair coins, less their mean: exactly, up to the 2⁻⁵³ of a rounding's draw.
 """
 
@@ -27,8 +27,8 @@ from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import sealing, shares
 from ringfence.server.channels import Collect, Totals
-from ringfence.shuffle import sealing, shares
 
 OTHER = "other silo"
 """The silo whose coins hide the audited one's records too; its own are zeros."""

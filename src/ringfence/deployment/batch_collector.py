@@ -9,9 +9,9 @@ from ringfence.errors import DeploymentError, DoorError, OutputError
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import sealing
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
-from ringfence.shuffle import sealing
 from ringfence.storage.private_files import read_key, write_private
 
 _PAUSE = 0.05

@@ -24,7 +24,7 @@ from ringfence.errors import MessageError, PlanError, ShufflerError
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA, ShufflerChannel
 from ringfence.protocol.messages import SIZE_LIMIT, Batch, SealedUpdate
 from ringfence.protocol.plan import Plan, Stage
-from ringfence.shuffle.sealing import cut, open_envelope, public_key, verify
+from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
 
 PLANS_LIMIT = 1000

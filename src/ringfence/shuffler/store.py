@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Self
 
 from ringfence.errors import ShufflerError
-from ringfence.shuffle.sealing import new_key
+from ringfence.sealed_sums.sealing import new_key
 from ringfence.storage.database import Database
 from ringfence.storage.kind import Kind
 from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token

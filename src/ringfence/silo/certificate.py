@@ -8,7 +8,7 @@ from pathlib import Path
 from ringfence.errors import LedgerError, OutputError, PlanError
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate
 from ringfence.protocol.plan import Plan
-from ringfence.shuffle.sealing import sign, verifying_key
+from ringfence.sealed_sums.sealing import sign, verifying_key
 from ringfence.silo.folder import SiloFolder
 from ringfence.storage.chain import Entry, body_text
 

@@ -50,7 +50,7 @@ def set_budget(folder: SiloFolder, budget: Budget) -> None:
 
 def status(folder: SiloFolder) -> dict[str, Any]:
     """Return what stands in the ledger, whether an agent serves the folder, and the key that signs certificates."""
-    from ringfence.shuffle.sealing import verifying_key
+    from ringfence.sealed_sums.sealing import verifying_key
 
     return {**summarise(folder.ledger_path), "serving": folder.is_served(), "public_key": verifying_key(folder.key())}
 

@@ -10,7 +10,7 @@ from ringfence.errors import AccountingError
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from tests.accounting.plans import mixed_plan
-from tests.shuffle.shuffled_federation import numbers_of, shuffle_of
+from tests.sealed_sums.shuffled_federation import numbers_of, shuffle_of
 from tests.support import restaged
 
 

@@ -15,7 +15,7 @@ from ringfence.planning.propose import make_plan, propose, propose_for
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Participation, Plan
-from tests.shuffle.shuffled_federation import make_shuffled_plan, numbers_of, schema_of, shuffle_of
+from tests.sealed_sums.shuffled_federation import make_shuffled_plan, numbers_of, schema_of, shuffle_of
 from tests.support import clip_of
 
 NAMES = ("big", "mid", "small")

@@ -12,10 +12,10 @@ from scipy.stats import chi2
 
 from ringfence.errors import MessageError, PlanError
 from ringfence.protocol.messages import Batch
+from ringfence.sealed_sums import sealing, shares
 from ringfence.server.channels import Totals
 from ringfence.server.channels.shuffler import mean_of_totals, read_batch
-from ringfence.shuffle import sealing, shares
-from tests.shuffle.shuffled_federation import Federation, federation, numbers_of, shuffle_of
+from tests.sealed_sums.shuffled_federation import Federation, federation, numbers_of, shuffle_of
 from tests.support import MakePlan, clip_of
 
 FALSE_ALARM = 1e-6

@@ -17,13 +17,13 @@ from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer
 from ringfence.protocol.messages import RefusalReason, SealedUpdate, parse_answer
 from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.schedule import task
-from ringfence.shuffle import sealing, vector_sum
+from ringfence.sealed_sums import sealing, vector_sum
 from ringfence.silo.channels import shuffler as shuffler_channel
 from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
-from tests.shuffle.shuffled_federation import (
+from tests.sealed_sums.shuffled_federation import (
     DELTA,
     NAMES,
     Federation,

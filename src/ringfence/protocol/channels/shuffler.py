@@ -3,7 +3,7 @@
 A silo's answer is not a noisy vector but a count per number, cut into shares, each sealed to the server's key, all of
 them sealed to the shuffler's. The shuffler opens the outer seal only, mixes all silos' shares and passes them on. What
 the server can read is then the total of the counts, and nothing else: neither whose share is whose, nor in which order
-they came (`ringfence.shuffle`).
+they came (`ringfence.sealed_sums`).
 """
 
 import math
@@ -26,7 +26,7 @@ SEALED_EXTRA = 48
 
 
 class ShufflerChannel(BaseChannel):
-    """Vector summation through a shuffler (`shuffle.vector_sum`, `shuffle.shares`).
+    """Vector summation through a shuffler (`sealed_sums.vector_sum`, `sealed_sums.shares`).
 
     `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
     each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at

@@ -14,8 +14,8 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.messages import Answer, Batch, RoundRequest, SealedUpdate
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import shares, vector_sum
 from ringfence.server.channels import Totals
-from ringfence.shuffle import shares, vector_sum
 
 
 def is_usable(channel: ShufflerChannel, plan: Plan, number: int, request: RoundRequest, answer: Answer) -> bool:
@@ -33,7 +33,7 @@ def mean(
 
 def read_batch(plan: Plan, key: bytes, round: int, content: bytes) -> Totals:
     """Open a batch with the server's key and add its shares up; MessageError if it is not one of that round."""
-    from ringfence.shuffle import sealing
+    from ringfence.sealed_sums import sealing
 
     stage, number, _ = plan.place(round)
     channel = stage.channel

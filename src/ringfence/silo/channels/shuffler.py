@@ -11,7 +11,7 @@ from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
-from ringfence.shuffle import sealing, shares, vector_sum
+from ringfence.sealed_sums import sealing, shares, vector_sum
 from ringfence.silo.records import Unpicklable
 
 

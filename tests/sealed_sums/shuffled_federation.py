@@ -23,8 +23,8 @@ from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, Stage
 from ringfence.protocol.questions import Gradient
 from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.shuffle import sealing, shares
-from ringfence.shuffle.vector_sum import Counts
+from ringfence.sealed_sums import sealing, shares
+from ringfence.sealed_sums.vector_sum import Counts
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records

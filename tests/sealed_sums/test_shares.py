@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from ringfence.errors import MessageError
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.channels.shuffler import LABEL_BYTES
-from ringfence.shuffle.shares import add_up, split
+from ringfence.sealed_sums.shares import add_up, split
 
 FALSE_ALARM = 1e-6
 

@@ -22,12 +22,12 @@ from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
-from ringfence.shuffle.vector_sum import count_bits, decode, encode, to_bits
+from ringfence.sealed_sums.vector_sum import count_bits, decode, encode, to_bits
 from ringfence.silo import mechanism
 from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.records import Records
-from tests.shuffle.shuffled_federation import plan_through, shuffle_of
+from tests.sealed_sums.shuffled_federation import plan_through, shuffle_of
 
 Floats = NDArray[np.float64]
 FALSE_ALARM = 1e-6

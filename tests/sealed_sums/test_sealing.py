@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.shuffle.sealing import (
+from ringfence.sealed_sums.sealing import (
     SEALED_EXTRA,
     cut,
     new_key,

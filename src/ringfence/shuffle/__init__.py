@@ -1,1 +1,0 @@
-"""The shuffle model: counts in shares, sealed so that the server reads their total and the shuffler nothing."""
