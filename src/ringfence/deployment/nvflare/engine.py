@@ -23,6 +23,8 @@ _SLOW = 3.0
 """Seconds after which a silo that has not answered is looked for."""
 _LOGIN = 5.0, 40.0
 """Seconds that a login at the engine's server may take at first, and at most: twice as many after each that failed."""
+_COMMAND = 30.0
+"""Seconds that the engine's server may take over one command: one that is gone must not hold us up."""
 _AGAIN = 60.0
 """Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
 
@@ -61,7 +63,7 @@ class NvflareExchange:
     def __exit__(self, *_: object) -> None:
         self._cleanup.close()  # first: whoever ended us may not wait for the engine's goodbye
         if self._admin.acquire(timeout=15):
-            self._drop_session()
+            self._drop_session(politely=True)
             self._admin.release()
 
     def __call__(self, request: bytes, silos: Sequence[str], arrived: Arrived, seconds: float) -> None:
@@ -112,15 +114,22 @@ class NvflareExchange:
 
             seconds, self._login_seconds = self._login_seconds, min(2 * self._login_seconds, _LOGIN[1])
             with _quiet():
-                self._session = new_secure_session(self._user, str(self._kit), timeout=seconds, auto_login_max_tries=1)
+                self._session = new_secure_session(
+                    self._user, str(self._kit), timeout=seconds, command_timeout=_COMMAND, auto_login_max_tries=1
+                )
             self._login_seconds = _LOGIN[0]
         return self._session
 
-    def _drop_session(self) -> None:
-        if self._session is not None:
+    def _drop_session(self, *, politely: bool = False) -> None:
+        """Let go of the session; without a goodbye unless `politely`, since a server that is gone would not hear it."""
+        session, self._session = self._session, None
+        if session is not None:
             with contextlib.suppress(Exception), _quiet():
-                self._session.close()
-        self._session = None
+                if politely:
+                    session.set_timeout(_LOGIN[0])
+                    session.close()
+            with contextlib.suppress(Exception), _quiet():
+                session.api.close()
 
     def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
         """Wait until all these silos' clients are connected, or the deadline passed and one is."""
