@@ -123,13 +123,22 @@ class NvflareExchange:
     def _drop_session(self, *, politely: bool = False) -> None:
         """Let go of the session; without a goodbye unless `politely`, since a server that is gone would not hear it."""
         session, self._session = self._session, None
-        if session is not None:
-            with contextlib.suppress(Exception), _quiet():
+        if session is None:
+            return
+
+        def close() -> None:
+            with contextlib.suppress(Exception):
                 if politely:
                     session.set_timeout(_LOGIN[0])
                     session.close()
-            with contextlib.suppress(Exception), _quiet():
+            with contextlib.suppress(Exception):
                 session.api.close()
+
+        # By itself: NVFlare's own goodbye waits for a connection that a dead server never finished, and may not end.
+        closing = threading.Thread(target=close, daemon=True)
+        with _quiet():
+            closing.start()
+            closing.join(_LOGIN[0])
 
     def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
         """Wait until all these silos' clients are connected, or the deadline passed and one is."""
