@@ -1,1 +1,1 @@
-"""Simulated federations: public data sets, ways to split them over silos, and measures of how silos differ."""
+"""Simulated federations: many private runs side by side on public data, and sweeps over grids of them."""

@@ -34,7 +34,8 @@ import joblib  # type: ignore[import-untyped]
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import TRIAL, Cell, Cells, Row, describe, plain_value, quoted
-from ringfence.simulation.table import Finished, Log, SweepHeader, to_line
+from ringfence.simulation.table import KIND, Finished, Log, SweepHeader, to_line
+from ringfence.storage.lines import Lines
 
 MOST_WAITING_BLOCKS = 1024
 """How many incomplete blocks' worth of cells may wait for others of their group before a short block runs."""
@@ -82,7 +83,8 @@ def sweep(
         raise SweepError("There are no cells to run: give the sweep at least one.")
     header = SweepHeader(_name(task) if label is None else label, tuple(sorted(first.keys() - {TRIAL})))
     group_of = group if callable(group) else _agreement(group, first)
-    with Log.resumed(Path(out), header) as log:
+    with Lines(Path(out), KIND) as lines:
+        log = Log(lines, header)
         # The cells of a grid are different by construction: only others need remembering.
         pending = _pending(itertools.chain([first], stream), log, remember=not isinstance(cells, Cells))
         _run_all(task, _blocks(pending, block, group_of), workers, log, lambda: watch(log.done, total))
@@ -113,7 +115,7 @@ class _Wave:
 
 
 def _run_all(
-    task: Task, blocks: Iterator[list[Cell]], workers: int | None, log: "Log", report: Callable[[], None]
+    task: Task, blocks: Iterator[list[Cell]], workers: int | None, log: Log, report: Callable[[], None]
 ) -> None:
     """Run the blocks and log what they return; after a failure start no more, and raise it when all are in."""
     with _parallel(workers) as parallel:
@@ -180,7 +182,7 @@ def _rows(task: Task, cells: list[Cell]) -> list[Row]:
     return [dict(cell) | result for cell, result in zip(cells, plain, strict=True)]
 
 
-def _pending(cells: Iterable[Cell], log: "Log", *, remember: bool) -> Iterator[Cell]:
+def _pending(cells: Iterable[Cell], log: Log, *, remember: bool) -> Iterator[Cell]:
     """Pass on the cells that are still to run, and have the log count the others."""
     names = {*log.header.parameters, TRIAL}
     for cell in cells:

@@ -1,25 +1,20 @@
 """A sweep's file, and the tidy table in it: one row per cell, in the order in which they finished."""
 
-import csv
-import itertools
 import json
-from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ringfence.errors import SweepError
-from ringfence.simulation.cells import TRIAL, Cell, Row, Value, quoted
+from ringfence.simulation.cells import TRIAL, Cell, Row, quoted
 from ringfence.storage.kind import Kind
 from ringfence.storage.lines import Lines
 
 FORMAT = 1
 
-_KIND = Kind("sweep", SweepError)
+KIND = Kind("sweep", SweepError)
+"""What a sweep's file is called in errors, and which they are."""
 
 
 def read_rows(out: Path) -> Iterator[Row]:
@@ -37,51 +32,6 @@ def read_rows(out: Path) -> Iterator[Row]:
                 f"{out} is damaged in line {number}: restore it, or delete the line to run its cell again."
             )
         yield row
-
-
-def read_table(out: Path) -> dict[str, list[Value]]:
-    """Return a sweep's columns, one entry per finished cell in each: what a data frame is made from."""
-    table: dict[str, list[Value]] = {name: [] for name in (*SweepHeader.read(out).parameters, TRIAL)}
-    for row in read_rows(out):
-        for name, value in row.items():
-            table.setdefault(name, []).append(value)
-    return table
-
-
-def write_csv(out: Path, csv_path: Path) -> Path:
-    """Write a sweep's rows as a CSV file, row by row; numbers keep their full precision."""
-    rows = read_rows(out)
-    first = next(rows, None)
-    with csv_path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, first or (*SweepHeader.read(out).parameters, TRIAL))
-        writer.writeheader()
-        writer.writerows(rows if first is None else itertools.chain([first], rows))
-    return csv_path
-
-
-def summarise(rows: Iterable[Mapping[str, Value]], *, by: Sequence[str], value: str) -> list[Row]:
-    """Return, for each combination of the `by` columns, the mean of `value`, its 90% interval, and the count.
-
-    The interval is from percentile_5 to percentile_95 of the rows themselves (linear between neighbours): how
-    much trials differ, not how well their mean is known. Groups are sorted by `by`, numbers before strings. A
-    value that is NaN or infinite makes its group's mean so, and may make a percentile NaN.
-    """
-    groups: dict[tuple[Value, ...], array[float]] = {}
-    for row in rows:
-        if missing := {*by, value} - row.keys():
-            raise SweepError(f"The sweep has no column {quoted(missing)}: choose among {quoted(row)}.")
-        if isinstance(number := row[value], str):
-            raise SweepError(f"The column '{value}' holds text, which has no mean: choose a column of numbers.")
-        groups.setdefault(tuple(row[name] for name in by), array("d")).append(number)
-    keys = sorted(groups, key=lambda key: [(isinstance(part, str), part) for part in key])
-    return [dict(zip(by, key, strict=True)) | _statistics(groups[key]) for key in keys]
-
-
-def _statistics(values: "array[float]") -> Row:
-    with np.errstate(invalid="ignore"):  # between two infinities lies NaN, as documented
-        low, high = np.percentile(values, [5, 95])
-        mean = np.mean(values)
-    return {"mean": float(mean), "percentile_5": float(low), "percentile_95": float(high), "count": len(values)}
 
 
 class Finished(NamedTuple):
@@ -125,7 +75,7 @@ class SweepHeader:
 
 
 class Log:
-    """A sweep's file, locked for this process and open at its end; `finished` are the ids of its cells."""
+    """A sweep's file, open at its end for this process alone, and begun if it is new; `finished` are its cells' ids."""
 
     def __init__(self, lines: Lines, header: SweepHeader) -> None:
         self._lines, self._out, self.header = lines, lines.path, header
@@ -137,13 +87,6 @@ class Log:
             cell = Cell({name: row[name] for name in header.parameters}, int(row[TRIAL]))
             self.finished.add(cell.id)
             self.names = self.names or frozenset(row.keys() - cell.keys())
-
-    @staticmethod
-    @contextmanager
-    def resumed(out: Path, header: SweepHeader) -> Iterator["Log"]:
-        """Lock the file, or start it. The operating system holds the lock: it ends with the process in any case."""
-        with Lines(out, _KIND) as lines:
-            yield Log(lines, header)
 
     @property
     def done(self) -> int:

@@ -26,10 +26,10 @@ from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, Plan
 from ringfence.protocol.sampling import SamplingName, sampling_named
 from ringfence.protocol.schema import Geometry
+from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.theory import paper
 from ringfence.server.algorithms import minibatch
 from ringfence.simulation import engine
-from ringfence.simulation.abstract import schema_of
 from ringfence.simulation.local import LocalRuns, local_sgd, local_sgd_sigma
 from ringfence.simulation.preliminary import learned
 

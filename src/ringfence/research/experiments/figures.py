@@ -22,7 +22,6 @@ from ringfence.research.drawing import bare, plain_ticks, save, style
 from ringfence.research.experiments import sweeps
 from ringfence.research.markdown import bullets, made_by, table
 from ringfence.simulation.cells import Value
-from ringfence.simulation.table import summarise
 
 Rows: TypeAlias = Sequence[Mapping[str, Value]]
 """A list, not an iterator: several functions here read the same rows."""
@@ -95,7 +94,7 @@ def summary(rows: Rows) -> list[Summary]:
     are no rows, a column is missing, or a curve is unknown.
     """
     ordered = _ordered(rows)  # a sum's last digit depends on the order
-    error, loss, truth = (summarise(ordered, by=KEY, value=value) for value in (*MEASURES, "true_epsilon"))
+    error, loss, truth = (sweeps.summarise(ordered, by=KEY, value=value) for value in (*MEASURES, "true_epsilon"))
     points = [
         Summary(
             panel=str(at_error["panel"]),

@@ -8,12 +8,11 @@ import numpy as np
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Squared
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.research import datasets
+from ringfence.research import datasets, federate
 from ringfence.research.experiments import tables
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.experiments.panels import Experiment, Trial
 from ringfence.research.experiments.tables import standardised
-from ringfence.simulation import federate
 
 ROUNDS = 35
 PANELS = {

@@ -18,10 +18,10 @@ from ringfence.protocol.domain import Ball
 from ringfence.protocol.losses import Logistic
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Geometry
+from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.experiments.synthetic import DISTANCE, Dataset, Size
 from ringfence.research.theory import lower_bounds, population
 from ringfence.simulation import engine
-from ringfence.simulation.abstract import schema_of
 from ringfence.simulation.preliminary import learned
 
 CLIP = 1.0

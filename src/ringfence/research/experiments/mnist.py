@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Logistic
 from ringfence.protocol.schema import Geometry
-from ringfence.research import datasets
+from ringfence.research import datasets, federate
 from ringfence.research.experiments.curves import Candidate, Grid, TrialData
 from ringfence.research.experiments.panels import Experiment, Trial
-from ringfence.simulation import federate
 
 RECORDS, HELD_OUT, ROUNDS, COMPONENTS = 1238, 310, 35, 50
 INTERCEPT = 0.3

@@ -2,7 +2,8 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -11,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.simulation.cells import Cell, Row
+from ringfence.errors import SweepError
+from ringfence.simulation.cells import Cell, Row, Value, quoted
 from ringfence.simulation.sweep import Task, sweep
 from ringfence.simulation.table import read_rows
 
@@ -74,6 +76,31 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Return a mean and its standard error, 0 where there is a single value."""
     error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
     return float(np.mean(values)), error
+
+
+def summarise(rows: Iterable[Mapping[str, Value]], *, by: Sequence[str], value: str) -> list[Row]:
+    """Return, for each combination of the `by` columns, the mean of `value`, its 90% interval, and the count.
+
+    The interval is from percentile_5 to percentile_95 of the rows themselves (linear between neighbours): how
+    much trials differ, not how well their mean is known. Groups are sorted by `by`, numbers before strings. A
+    value that is NaN or infinite makes its group's mean so, and may make a percentile NaN.
+    """
+    groups: dict[tuple[Value, ...], array[float]] = {}
+    for row in rows:
+        if missing := {*by, value} - row.keys():
+            raise SweepError(f"The sweep has no column {quoted(missing)}: choose among {quoted(row)}.")
+        if isinstance(number := row[value], str):
+            raise SweepError(f"The column '{value}' holds text, which has no mean: choose a column of numbers.")
+        groups.setdefault(tuple(row[name] for name in by), array("d")).append(number)
+    keys = sorted(groups, key=lambda key: [(isinstance(part, str), part) for part in key])
+    return [dict(zip(by, key, strict=True)) | _statistics(groups[key]) for key in keys]
+
+
+def _statistics(values: "array[float]") -> Row:
+    with np.errstate(invalid="ignore"):  # between two infinities lies NaN, as documented
+        low, high = np.percentile(values, [5, 95])
+        mean = np.mean(values)
+    return {"mean": float(mean), "percentile_5": float(low), "percentile_95": float(high), "count": len(values)}
 
 
 def sorted_by(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:

@@ -28,10 +28,10 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.sampling import SamplingName
 from ringfence.protocol.schema import Geometry
 from ringfence.research.experiments import mnist
+from ringfence.research.experiments.abstract import schema_of
 from ringfence.research.experiments.methods import CLIP
 from ringfence.research.experiments.synthetic import DISTANCE, PROBLEMS, Size
 from ringfence.research.theory import amplification
-from ringfence.simulation.abstract import schema_of
 from ringfence.simulation.gradient import clip_of
 
 DIGITS = "MNIST"

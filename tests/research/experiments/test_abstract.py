@@ -6,7 +6,7 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.losses import Hinge, Logistic, Loss, Softmax, Squared
 from ringfence.protocol.schema import Geometry
-from ringfence.simulation.abstract import schema_of
+from ringfence.research.experiments.abstract import schema_of
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Softmax(classes=5), Squared()], ids=lambda loss: loss.name)

@@ -17,7 +17,7 @@ from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Huber, Logistic, Loss, Softmax, Squared
 from ringfence.research.datasets import load_mnist, project, public_projection
-from ringfence.simulation.federate import (
+from ringfence.research.federate import (
     Rows,
     Silos,
     by_label,
