@@ -21,7 +21,6 @@ is therefore much smaller: from scores alone nobody can tell how bad the rarest 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,8 +31,6 @@ from scipy.special import logsumexp
 from ringfence.accounting import accountant
 from ringfence.accounting.events import BinomialRelease, Event
 from ringfence.protocol.arrays import FloatArray
-
-__all__ = ["Claim", "assumption_free", "epsilon_of_score", "lower_mean", "success_bound"]
 
 STAKES = np.geomspace(0.03, 0.97, 8)
 """Shares of the capital that are bet each time, side by side: small ones suit noisy scores, large ones steady ones."""
@@ -57,7 +54,7 @@ class Claim:
     @cached_property
     def score(self) -> float:
         """The largest expected score that the claim allows."""
-        return _score_of(self.events)
+        return (1 + min(1.0, accountant.delta(self.events, 0.0))) / 2
 
     def scaled(self, factor: float) -> "Claim":
         """Return the claim of the same releases with 1/factor of the noise."""
@@ -68,10 +65,6 @@ def _scaled(event: Event, factor: float) -> Event:
     if isinstance(event, BinomialRelease):
         return replace(event, reach=event.reach * factor)
     return replace(event, shift=event.shift * factor)
-
-
-def _score_of(events: Sequence[tuple[Event, int]]) -> float:
-    return (1 + min(1.0, accountant.delta(events, 0.0))) / 2
 
 
 def lower_mean(scores: FloatArray, confidence: float) -> float:
@@ -124,13 +117,11 @@ def epsilon_of_score(claim: Claim, score: float) -> float:
     return claim.scaled(factor).epsilon
 
 
-def success_bound(epsilon: float, delta: float) -> float:
-    """Return the largest probability with which a fair coin is guessed under (ε, δ)-DP: (e^ε + δ)/(1 + e^ε)."""
-    return (1 + delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
-
-
 def assumption_free(score: float, delta: float) -> float:
-    """Return the least epsilon whose ``success_bound`` allows the score, whatever the mechanism is."""
+    """Return the least epsilon that allows the score, whatever the mechanism is.
+
+    Under (ε, δ)-DP a fair coin is guessed with probability (e^ε + δ)/(1 + e^ε) at most.
+    """
     if score <= 0.5:
         return 0.0
     return math.inf if score >= 1 else max(0.0, math.log((score - delta) / (1 - score)))

@@ -33,8 +33,6 @@ from scipy.stats import binom
 
 from ringfence.protocol.arrays import FloatArray
 
-__all__ = ["Expected", "Squares", "improbability"]
-
 
 @dataclass(frozen=True)
 class Expected:

@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -207,21 +207,18 @@ def audit(
     if sabotage not in SABOTAGES:
         raise PlanError(f"There is no sabotage '{sabotage}'; choose one of {', '.join(SABOTAGES)}.")
     total = default_runs(mechanism, question) if runs is None else require_count("runs", runs)
-
-    def told(done: int) -> None:
-        watch(done, total)
-
     if mechanism == LOCAL_SGD:
         from ringfence.audit.local import play_local
 
-        return _report(mechanism, question, sabotage, play_local(question, total, sabotage), false_alarm, told)
-    chosen = MECHANISMS[mechanism]
-    if sabotage in chosen.not_played:
+        played = play_local(question, total, sabotage)
+    elif sabotage in MECHANISMS[mechanism].not_played:
         raise PlanError(
             f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
             "found in few runs. Choose another mechanism for it, or another sabotage."
         )
-    return _report(mechanism, question, sabotage, play(chosen, question, total, sabotage), false_alarm, told)
+    else:
+        played = play(MECHANISMS[mechanism], question, total, sabotage)
+    return _report(mechanism, question, sabotage, played, false_alarm, lambda done: watch(done, total))
 
 
 def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
@@ -272,14 +269,13 @@ def _report(
     mechanism: str,
     question: Question,
     sabotage: str,
-    played: Iterable[GameRun],
+    played: Iterator[GameRun],
     false_alarm: float,
     watch: Callable[[int], None],
 ) -> AuditReport:
-    runs = iter(played)
-    first = next(runs)  # there is one at least
+    first = next(played)  # there is one at least
     scores, (size, sums) = [first.score()], first.squares()
-    for run in runs:
+    for run in played:
         watch(len(scores))
         more_size, more_sums = run.squares()
         size, sums = size + more_size, sums + more_sums

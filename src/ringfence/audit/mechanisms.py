@@ -74,26 +74,6 @@ class Question:
         return min(self.records, CANARIES)
 
 
-@dataclass(frozen=True)
-class Mechanism:
-    """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
-
-    name: str
-    about: str
-    plans: Callable[[Question], Sequence[Plan]]
-    canaries: Callable[[Question], int]
-    records: Callable[[Plan, FloatArray], Records]
-    read: Callable[[Plan, FloatArray], Observation]
-    not_played: frozenset[str] = frozenset()
-    """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
-    against: Observer = "anyone"
-    """Who looks: the claim is the one against them."""
-    rounds: int = 2
-    """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
-    runs: int | None = None
-    """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
-
-
 _NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 
 
@@ -101,10 +81,6 @@ def _canary_schema(canaries: int) -> Schema:
     """One column that says which canary a record is, and its coin."""
     which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
     return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0}, target="coin")
-
-
-def _survey_schema() -> Schema:
-    return parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
 
 
 def _plan(
@@ -187,8 +163,9 @@ def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
     return [make_plan(_canary_schema(min(question.records, canaries)), members, request)]
 
 
-def _survey_plan(question: Question, *, asked: Curvature | Moments) -> Plan:
-    return _plan(question, _survey_schema(), [Stage(question=asked, rounds=1, sampling=Full())])
+def _survey_plan(question: Question, *, asked: Curvature | Moments) -> list[Plan]:
+    schema = parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
+    return [_plan(question, schema, [Stage(question=asked, rounds=1, sampling=Full())])]
 
 
 def _one_pass(question: Question, *, correlation: float = 0.0) -> list[Plan]:
@@ -204,15 +181,18 @@ def _sampled_batch(question: Question) -> int:
     return max(1, 3 * question.records // 4)
 
 
+def _halves(rounds: int) -> list[int]:
+    """Return two halves of the rounds, of which the first may be longer; a single round is one."""
+    return [half for half in (rounds - rounds // 2, rounds // 2) if half]
+
+
 def _stages(question: Question) -> list[Plan]:
-    halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
-    stages = tuple(Restart(rounds=half, pace=0.0) for half in halves)
+    stages = tuple(Restart(rounds=half, pace=0.0) for half in _halves(question.rounds))
     return [_gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
 
 
 def _phases(question: Question) -> list[Plan]:
-    halves = [half for half in (question.rounds - question.rounds // 2, question.rounds // 2) if half]
-    phases = tuple(Phase(rounds=half, penalty=0.1) for half in halves)
+    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(question.rounds))
     return [_gradient_plan(question, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
 
 
@@ -274,31 +254,39 @@ def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
     return read_difference(answers[0], sigma, *worlds)
 
 
-def _gradients(
-    name: str,
-    about: str,
-    plans: Callable[[Question], Sequence[Plan]],
-    *,
-    read: Callable[[Plan, FloatArray], Observation] = _read_gradients,
-    rounds: int = 2,
-) -> Mechanism:
-    return Mechanism(name, about, plans, lambda question: question.canaries, _gradient_records, read, rounds=rounds)
+@dataclass(frozen=True)
+class Mechanism:
+    """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
+
+    plans: Callable[[Question], Sequence[Plan]]
+    records: Callable[[Plan, FloatArray], Records] = _gradient_records
+    read: Callable[[Plan, FloatArray], Observation] = _read_gradients
+    most_canaries: int = CANARIES
+    """How many records play at most."""
+    not_played: frozenset[str] = frozenset()
+    """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
+    against: Observer = "anyone"
+    """Who looks: the claim is the one against them."""
+    rounds: int = 2
+    """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
+    runs: int | None = None
+    """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
+
+    def canaries(self, question: Question) -> int:
+        """Return how many records play."""
+        return min(question.records, self.most_canaries)
 
 
-def _counts(
-    name: str, about: str, *, against: Observer, canaries: int, runs: int, not_played: frozenset[str] = frozenset()
-) -> Mechanism:
-    def read(plan: Plan, answers: FloatArray) -> Observation:
-        return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
+def _read_counts(plan: Plan, answers: FloatArray, *, against: Observer) -> Observation:
+    return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
 
+
+def _counts(*, against: Observer, canaries: int, runs: int, not_played: frozenset[str] = frozenset()) -> Mechanism:
     return Mechanism(
-        name,
-        about,
         partial(_shuffled_plan, canaries=canaries),
-        lambda question: min(question.records, canaries),
-        _gradient_records,
-        read,
-        not_played,
+        read=partial(_read_counts, against=against),
+        most_canaries=canaries,
+        not_played=not_played,
         against=against,
         runs=runs,
     )
@@ -307,61 +295,41 @@ def _counts(
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise"})
 
 MECHANISMS: dict[str, Mechanism] = {
-    mechanism.name: mechanism
-    for mechanism in (
-        _gradients("full", "all records in every round", lambda question: [_gradient_plan(question)]),
-        _gradients(
-            "fixed", "three quarters of the records, a fresh set each round", partial(_sampled, sampling="fixed")
-        ),
-        _gradients(
-            "poisson", "every record by chance, three quarters on average", partial(_sampled, sampling="poisson")
-        ),
-        _gradients("one-pass", "every record in one round only", _one_pass),
-        _gradients(
-            "correlated",
-            "one pass, with noise that cancels in part",
-            partial(_one_pass, correlation=CORRELATION),
-            read=partial(_read_gradients, correlation=CORRELATION),
-        ),
-        _gradients("multi-stage", "full batches, accelerated in stages", _stages),
-        _gradients("localized", "phases on ever fewer records", _phases),
-        _gradients("several-plans", "full batches, then Poisson batches, on one ledger", _several, rounds=4),
-        Mechanism(
-            "survey",
-            "the private estimate of means and scales",
-            lambda question: [_survey_plan(question, asked=Moments())],
-            lambda _: 1,
-            _moment_records,
-            _read_moments,
-            _ONE_RELEASE,
-        ),
-        Mechanism(
-            "curvature",
-            "the private estimate of the features' curvature",
-            lambda question: [_survey_plan(question, asked=Curvature())],
-            lambda _: 1,
-            _curvature_records,
-            _read_curvature,
-            _ONE_RELEASE,
-        ),
-        # Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute a
-        # claim depends on the runs more than on the canaries, so there are few of these. They are too few to see in a
-        # total that a record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it;
-        # 62 numbers, and the size of the batch, of two bytes each are one block of shares.
-        _counts(
-            "shuffled",
-            "counts of which a shuffler lets out the total",
-            against="server",
-            canaries=16,
-            runs=150,
-            not_played=frozenset({"with-replacement"}),
-        ),
-        _counts(
-            "shuffled-alone",
-            "the same counts, for a server that works together with the shuffler",
-            against="anyone",
-            canaries=62,
-            runs=120,
-        ),
-    )
+    # All records in every round.
+    "full": Mechanism(lambda question: [_gradient_plan(question)]),
+    # Three quarters of the records, a fresh set each round; or every record by chance, three quarters on average.
+    "fixed": Mechanism(partial(_sampled, sampling="fixed")),
+    "poisson": Mechanism(partial(_sampled, sampling="poisson")),
+    # Every record in one round only; the same with noise that cancels in part.
+    "one-pass": Mechanism(_one_pass),
+    "correlated": Mechanism(
+        partial(_one_pass, correlation=CORRELATION), read=partial(_read_gradients, correlation=CORRELATION)
+    ),
+    # Full batches, accelerated in stages; phases on ever fewer records.
+    "multi-stage": Mechanism(_stages),
+    "localized": Mechanism(_phases),
+    # Full batches, then Poisson batches, on one ledger.
+    "several-plans": Mechanism(_several, rounds=4),
+    # The private estimates of means and scales, and of the features' curvature.
+    "survey": Mechanism(
+        partial(_survey_plan, asked=Moments()),
+        _moment_records,
+        _read_moments,
+        most_canaries=1,
+        not_played=_ONE_RELEASE,
+    ),
+    "curvature": Mechanism(
+        partial(_survey_plan, asked=Curvature()),
+        _curvature_records,
+        _read_curvature,
+        most_canaries=1,
+        not_played=_ONE_RELEASE,
+    ),
+    # Counts of which a shuffler lets out the total, and the same counts for a server that works together with the
+    # shuffler. Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute
+    # a claim depends on the runs more than on the canaries, so there are few of these. They are too few to see in a
+    # total that a record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it;
+    # 62 numbers, and the size of the batch, of two bytes each are one block of shares.
+    "shuffled": _counts(against="server", canaries=16, runs=150, not_played=frozenset({"with-replacement"})),
+    "shuffled-alone": _counts(against="anyone", canaries=62, runs=120),
 }

@@ -5,9 +5,9 @@ None of this can be reached from the silo: it is done to it, by replacing what t
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,11 +30,8 @@ NONE = "none"
 @contextmanager
 def sabotaged(mode: str) -> Iterator[type[gate.Gate]]:
     """Break the silo in the named way while the block runs; yields the gate to use in it."""
-    if mode == "repeat-round":
-        yield ForgetfulGate
-        return
     with SABOTAGES[mode]():
-        yield gate.Gate
+        yield ForgetfulGate if mode == "repeat-round" else gate.Gate
 
 
 class ForgetfulGate(gate.Gate):
@@ -53,16 +50,6 @@ class ForgetfulGate(gate.Gate):
 
 
 @contextmanager
-def _replaced(module: ModuleType, name: str, value: object) -> Iterator[None]:
-    real = getattr(module, name)
-    setattr(module, name, value)
-    try:
-        yield
-    finally:
-        setattr(module, name, real)
-
-
-@contextmanager
 def _less_noise(factor: float) -> Iterator[None]:
     """Draw noise of a smaller deviation than the plan's. Of coins, toss fewer, and count half of the rest as heads."""
     real, real_heads = randomness.gaussian_noise, randomness.heads
@@ -72,9 +59,12 @@ def _less_noise(factor: float) -> Iterator[None]:
         heads: NDArray[np.int64] = real_heads(dimension, coins - 2 * pairs) + pairs
         return heads
 
+    def smaller(dimension: int, sigma: float, exponent: int) -> FloatArray:
+        return real(dimension, sigma * factor, exponent)
+
     with (
-        _replaced(randomness, "gaussian_noise", lambda dimension, sigma, grid: real(dimension, sigma * factor, grid)),
-        _replaced(randomness, "heads", fewer),
+        patch.object(randomness, "gaussian_noise", smaller),
+        patch.object(randomness, "heads", fewer),
     ):
         yield
 
@@ -105,15 +95,14 @@ def _reused_noise() -> Iterator[None]:
         return noise
 
     with (
-        _replaced(randomness, "draw", draw),
-        _replaced(randomness, "gaussian_noise", again),
-        _replaced(randomness, "heads", toss_once),
+        patch.object(randomness, "draw", draw),
+        patch.object(randomness, "gaussian_noise", again),
+        patch.object(randomness, "heads", toss_once),
     ):
         yield
 
 
-@contextmanager
-def _no_clip() -> Iterator[None]:
+def _no_clip() -> AbstractContextManager[object]:
     """Add up gradients at their full length."""
     real = gradient.clipped_mean
 
@@ -121,8 +110,7 @@ def _no_clip() -> Iterator[None]:
         del clip
         return real(loss, math.inf, **rest)
 
-    with _replaced(gradient, "clipped_mean", unclipped):
-        yield
+    return patch.object(gradient, "clipped_mean", unclipped)
 
 
 @contextmanager
@@ -143,15 +131,14 @@ def _half_sensitivity() -> Iterator[None]:
         return events.BinomialRelease(reach=reach / 2, **rest)
 
     with (
-        _replaced(own_noise, "shift_of", halved),
-        _replaced(shuffled_sums, "binomial_shift", halved_counts),  # what the planner looks for coins with
-        _replaced(shuffler, "BinomialRelease", charged),
+        patch.object(own_noise, "shift_of", halved),
+        patch.object(shuffled_sums, "binomial_shift", halved_counts),  # what the planner looks for coins with
+        patch.object(shuffler, "BinomialRelease", charged),
     ):
         yield
 
 
-@contextmanager
-def _with_replacement() -> Iterator[None]:
+def _with_replacement() -> AbstractContextManager[object]:
     """Draw a batch record by record, so that one record may be in it several times."""
     real = sampling.participation
 
@@ -162,21 +149,15 @@ def _with_replacement() -> Iterator[None]:
         times: FloatArray = np.bincount(picked, minlength=terms.records).astype(np.float64)
         return times
 
-    with _replaced(sampling, "participation", drawn):
-        yield
+    return patch.object(sampling, "participation", drawn)
 
 
-@contextmanager
-def _untouched() -> Iterator[None]:
-    yield
-
-
-SABOTAGES: dict[str, Callable[[], Any]] = {
-    NONE: _untouched,
+SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    NONE: nullcontext,
     "half-noise": lambda: _less_noise(0.5),
     "root-half-noise": lambda: _less_noise(math.sqrt(0.5)),
     "skip-clip": _no_clip,
-    "repeat-round": _untouched,  # a gate of its own
+    "repeat-round": nullcontext,  # a gate of its own
     "with-replacement": _with_replacement,
     "wrong-sensitivity": _half_sensitivity,
     "reuse-noise": _reused_noise,
