@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ringfence.errors import EstimatorError
@@ -153,7 +153,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             )
         target_name = getattr(y, "name", None)
         with _hiding_values():
-            X, y = validate_data(self, X, y, dtype=np.float64, **self._check_y())
+            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self))
         names = self._column_names(X.shape[1])
         target = target_name if isinstance(target_name, str) else "target"
         while target in names:
@@ -183,9 +183,6 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         if not self.fit_intercept:
             schema = schema.model_copy(update={"intercept": 0.0})
         return _FitData.of(schema, {**table, schema.target: targets}, identity, labels)
-
-    def _check_y(self) -> dict[str, Any]:
-        return {}
 
     def _column_names(self, count: int) -> list[str]:
         if hasattr(self, "feature_names_in_"):

@@ -23,14 +23,6 @@ from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 
-__all__ = [
-    "FederatedHuberRegressor",
-    "FederatedLinearRegression",
-    "FederatedLinearSVC",
-    "FederatedLogisticRegression",
-    "FederatedQuantileRegressor",
-]
-
 
 class _Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
     """A linear classifier.
@@ -137,9 +129,6 @@ class _Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # 
     training, so it should be wide enough for the ones that matter, and noise grows with its width. With a `schema`
     it stands there.
     """
-
-    def _check_y(self) -> dict[str, Any]:
-        return {"y_numeric": True}
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
         if self.target_bounds is None:

@@ -62,20 +62,18 @@ class Memory:
         were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance).
         """
         with self._lock:
-            marks = {silo: self._marks(silo, own) for silo, own in rows.items()}
+            charges: list[tuple[set[bytes], _Charge]] = []
             totals: dict[str, Budget] = {}
-            charges: dict[str, _Charge] = {}
-            for silo, own in marks.items():
-                terms = plan.terms(silo)
-                if terms is None:
-                    raise ApprovalError(f"Silo '{silo}' has no part in this plan.")
-                charges[silo] = _Charge(settings, tuple(plan_events(plan, terms)), terms.guarantee.delta)
+            for terms in plan.silos:
+                silo, own = terms.name, self._marks(terms.name, rows[terms.name])
+                charge = _Charge(settings, tuple(plan_events(plan, terms)), terms.guarantee.delta)
+                charges.append((own, charge))
                 pasts = Counter(self._seen.get(mark, ()) for mark in own)
                 histories = {past: [self._charges[number] for number in past] for past in pasts}
                 if not tuning:
                     otherwise = sum(pasts[past] for past, history in histories.items() if _differs(history, settings))
                     _refuse_tuning(silo, otherwise / len(own))
-                totals[silo] = _worst(list(histories.values()), charges[silo], cap)
+                totals[silo] = _worst(list(histories.values()), charge, cap)
                 if cap is not None and totals[silo].epsilon > cap.epsilon:
                     raise ApprovalError(
                         f"With this fit, all fits of this process on records of silo '{silo}' would come to epsilon "
@@ -83,8 +81,8 @@ class Memory:
                         "Nothing was released. Fit with a smaller epsilon, fit less often (every candidate and every "
                         "fold of a search is a fit), or raise the cap."
                     )
-            for silo, own in marks.items():
-                self._remember(own, charges[silo])
+            for own, charge in charges:
+                self._remember(own, charge)
             return totals
 
     def _marks(self, silo: str, rows: Iterable[bytes]) -> set[bytes]:
@@ -118,11 +116,8 @@ def _worst(histories: Sequence[Sequence[_Charge]], now: _Charge, cap: Budget | N
     delta = max([now.delta, *(charge.delta for history in histories for charge in history)])
     if cap is not None:
         delta = cap.delta
-    return Budget(max(_composed([*history, now], delta) for history in histories), delta)
-
-
-def _composed(charges: Sequence[_Charge], delta: float) -> float:
-    return accountant.epsilon([event for charge in charges for event in charge.events], delta)
+    composed = [[event for charge in (*history, now) for event in charge.events] for history in histories]
+    return Budget(max(accountant.epsilon(events, delta) for events in composed), delta)
 
 
 MEMORY = Memory()
