@@ -21,8 +21,7 @@ class CustomLoss:
 
     def values(self, scores: Any, targets: Any) -> Any:
         """Return the loss of every record, over any axes between records and outputs."""
-        per_record = jax.vmap(self._over_middle_axes)
-        return per_record(scores, targets)
+        return jax.vmap(self._over_middle_axes)(scores, targets)
 
     def residuals(self, scores: Any, targets: Any) -> Any:
         """Return the derivative of every record's loss in its own scores."""
