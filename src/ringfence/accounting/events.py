@@ -65,7 +65,6 @@ class _Release:
 
     def seen_by(self, observer: Observer) -> Self:
         """Return the release as the observer sees it: in its noise, the same to all."""
-        del observer
         return self
 
 

@@ -246,7 +246,6 @@ def _minibatch(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
     """P6' without strong convexity, P8 with it."""
-    del survey  # its steps do not depend on the curvature alone
     if setting.ridge and not math.isfinite(setting.diameter):
         raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
     smoothness, distance = setting.smoothness + setting.ridge, setting.distance
@@ -327,7 +326,6 @@ def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[
 def _regularised(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     for R in rounds:
         variance = setting.variance_of(sampling, R)
@@ -346,7 +344,6 @@ def _regularised(
 def _multistage(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     if not setting.ridge:
         raise PlanError("Stages halve the error of a strongly convex problem only: give a ridge.")
@@ -374,7 +371,6 @@ def _multistage(
 def _localized(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     phases = int(math.log2(min(setting.records)))
     if phases < 1:

@@ -50,7 +50,6 @@ class BaseLoss(Public):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Return the loss as somebody asks for it by its name, of the options for all losses those that are its own."""
-        del classes, quantile, margin
         return cls.model_validate({})
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
@@ -80,7 +79,6 @@ class BaseLoss(Public):
 
         Only a `NonSmooth` loss can choose its β; for any other this is a PlanError, as is a β out of range.
         """
-        del feature_norm, smoothness
         raise PlanError(f"The {self.name} loss is smooth as it is and its smoothness cannot be chosen: leave it out.")
 
     @abstractmethod
@@ -159,7 +157,6 @@ class NonSmooth(BaseLoss):
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = ℓX; β = X²/τ, infinite without a width unless all features are 0."""
-        del target_bound, weight_norm
         without_width = math.inf if feature_norm > 0 else 0.0
         smoothness = feature_norm**2 / self.width if self.width > 0 else without_width
         return Constants(feature_norm * self._steepest, smoothness, 0.0)

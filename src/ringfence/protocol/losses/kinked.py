@@ -45,7 +45,6 @@ class Pinball(NonSmooth):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Aim at the quantile."""
-        del classes, margin
         return cls(quantile=quantile)
 
 
@@ -63,5 +62,4 @@ class EpsilonInsensitive(NonSmooth):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Ignore errors up to the margin."""
-        del classes, quantile
         return cls(margin=margin)
