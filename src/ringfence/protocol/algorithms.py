@@ -38,9 +38,8 @@ class _Algorithm(Public):
         """Return a training stage's noise in units of the first one's, at a silo with so many records."""
         return 1.0
 
-    @abstractmethod
     def check(self, plan: "Plan") -> None:
-        """Raise ValueError if the plan's training stages do not suit the algorithm."""
+        """Raise ValueError if the plan's training stages do not suit the algorithm; as a rule, any do."""
 
     @abstractmethod
     def averaged(self, average: Average, rounds: int) -> Self:
@@ -165,9 +164,6 @@ class Accelerated(_AcceleratedFamily):
     name: Literal["accelerated"] = "accelerated"
     pace: float = Field(default=0.0, ge=0)
     penalty: float = Field(default=0.0, ge=0)
-
-    def check(self, plan: "Plan") -> None:
-        """Demand nothing."""
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one: υ ≥ 2β without strong convexity, υ ≥ β with some (the loss bounds' conditions)."""

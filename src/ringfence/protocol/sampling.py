@@ -101,12 +101,10 @@ class Full(_Rule):
         return f"All {records} records take part{'' if rounds == 1 else ' in every round'}."
 
 
-class FixedSize(_Rule):
-    """A fresh, secret set of `batch` distinct records."""
+class _SecretDraw(_Rule):
+    """A fresh draw of about `batch` records, which nobody is told."""
 
     is_secret: ClassVar[bool] = True
-    brief: ClassVar[str] = "a fresh, secret draw of fixed size"
-    name: Literal["fixed"] = "fixed"
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return n/√R where nothing is asked for: over R rounds, √R times all records."""
@@ -116,29 +114,27 @@ class FixedSize(_Rule):
         """Name it all: the planner counts on the largest silo's batches, for want of a formula."""
         return "sampled batches"
 
+
+class FixedSize(_SecretDraw):
+    """A fresh, secret set of `batch` distinct records."""
+
+    brief: ClassVar[str] = "a fresh, secret draw of fixed size"
+    name: Literal["fixed"] = "fixed"
+
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say how many, and that they are drawn in secret."""
         return f"In each round {batch} of {records} records take part, drawn afresh and in secret."
 
 
-class Poisson(_Rule):
+class Poisson(_SecretDraw):
     """Each record by itself, in secret, with probability batch / records."""
 
-    is_secret: ClassVar[bool] = True
     brief: ClassVar[str] = "a fresh, secret draw, each record by chance"
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
         """Return all records: by chance, all may take part."""
         return records
-
-    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return n/√R where nothing is asked for, as for batches of fixed size."""
-        return FixedSize().batch(silo, records=records, rounds=rounds, asked=asked)
-
-    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name it all, as for batches of fixed size."""
-        return FixedSize().uncovered(sizes, rounds)
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say how many on average."""
@@ -246,12 +242,8 @@ class Phased(_Rule):
 
 Sampling: TypeAlias = Annotated[Full | FixedSize | Poisson | OnePass | Phased, Field(discriminator="name")]
 
-_RULES: dict[str, type[Full | FixedSize | Poisson | OnePass | Phased]] = {
-    "full": Full,
-    "fixed": FixedSize,
-    "poisson": Poisson,
-    "one-pass": OnePass,
-    "phased": Phased,
+_RULES: dict[str, type[Sampling]] = {
+    rule.model_fields["name"].default: rule for rule in get_args(get_args(Sampling)[0])
 }
 
 

@@ -65,11 +65,6 @@ class BaseLoss(Public):
         return 1
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether the loss has a derivative everywhere, and a finite β."""
-        return True
-
-    @property
     def smoothing_error(self) -> float:
         """How far at most the loss lies below the one that it smooths; never above it. 0 if it smooths none."""
         return 0.0
@@ -117,11 +112,6 @@ class NonSmooth(BaseLoss):
         if 0 < width < NARROWEST:
             raise ValueError(f"a width is 0 or at least {NARROWEST:g}: below, single precision loses it")
         return width
-
-    @property
-    def is_smooth(self) -> bool:
-        """Whether there is a width to smooth over."""
-        return self.width > 0
 
     @property
     def smoothing_error(self) -> float:

@@ -34,10 +34,6 @@ class Logistic(BaseLoss):
         steepest = 1.0 / (1.0 + math.exp(-min(reach, 700.0)))
         return Constants(feature_norm * steepest, feature_norm**2 / 4, 0.0)
 
-    def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return X/2: a label's residual is at most 1."""
-        return 0.5 * feature_norm
-
 
 class Softmax(BaseLoss):
     """Cross-entropy of the softmax of the scores; a target is the class's index."""
