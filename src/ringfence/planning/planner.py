@@ -26,9 +26,6 @@ from ringfence.protocol.algorithms import (
 )
 from ringfence.protocol.sampling import SamplingName, sampling_named
 
-METHODS = ("minibatch-sgd", "accelerated", "regularised", "multi-stage", "localized")
-"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
-
 COVERED_SAMPLING: tuple[SamplingName, ...] = ("full", "one-pass", "phased")
 """Rules that bounds are exact for; others are taken where they are asked for."""
 
@@ -88,11 +85,8 @@ class Setting:
     def absence(self) -> float:
         """Variance that silos which stay away cause: ((N−M)/((N−1)M))·N·Σp_i²·L²; 0 if all answer."""
         N, M = len(self.records), self.available
-        return (N - M) / ((N - 1) * M) * N * self._unevenness * self.clip**2 if N > 1 else 0.0
-
-    @cached_property
-    def _unevenness(self) -> float:
-        return math.fsum(p**2 for p in self.weights)
+        unevenness = math.fsum(p**2 for p in self.weights)
+        return (N - M) / ((N - 1) * M) * N * unevenness * self.clip**2 if N > 1 else 0.0
 
     def variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
@@ -159,9 +153,13 @@ class Choice:
     sampling: SamplingName
     rounds: int
     bound: float
-    risk: Risk
     survey: float = 0.0
     expectation: float | None = None
+
+    @property
+    def risk(self) -> Risk:
+        """What the bound is about."""
+        return risk_of(self.sampling)
 
     @property
     def expected(self) -> float:
@@ -261,7 +259,7 @@ def _minibatch(
             step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
             bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
         spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step))
-        yield Choice("minibatch-sgd", spec, sampling, R, bound, risk_of(sampling))
+        yield Choice("minibatch-sgd", spec, sampling, R, bound)
 
 
 def _accelerated(
@@ -271,7 +269,7 @@ def _accelerated(
     plain = []
     for R in rounds:
         spec, bound = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
-        plain.append(Choice("accelerated", spec, sampling, R, bound, risk_of(sampling)))
+        plain.append(Choice("accelerated", spec, sampling, R, bound))
     surveyed = [
         min((_surveyed(setting, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
         for R in rounds
@@ -299,7 +297,7 @@ def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) ->
     _, expectation = _run(setting, R, expected, variance)
     if setting.ridge and spec.pace:  # a pace of its own, which the survey does not change
         expectation = bound
-    return Choice("accelerated", spec, sampling, R, bound, risk_of(sampling), share, expectation)
+    return Choice("accelerated", spec, sampling, R, bound, share, expectation)
 
 
 def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
@@ -338,7 +336,7 @@ def _regularised(
             penalty=penalty,
         )
         spec = Accelerated(smoothness=setting.smoothness, penalty=penalty)
-        yield Choice("regularised", spec, sampling, R, bound, risk_of(sampling))
+        yield Choice("regularised", spec, sampling, R, bound)
 
 
 def _multistage(
@@ -365,7 +363,7 @@ def _multistage(
             continue
         fits = True
         spec = MultiStage(smoothness=setting.smoothness, stages=planned.stages)
-        yield Choice("multi-stage", spec, sampling, R, planned.bound, risk_of(sampling))
+        yield Choice("multi-stage", spec, sampling, R, planned.bound)
 
 
 def _localized(
@@ -387,7 +385,7 @@ def _localized(
         smoothness=setting.smoothness,
         phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
     )
-    yield Choice("localized", spec, sampling, planned.rounds, planned.bound, risk_of(sampling))
+    yield Choice("localized", spec, sampling, planned.rounds, planned.bound)
 
 
 def _require_smooth(setting: Setting) -> None:
@@ -407,3 +405,6 @@ _METHODS: dict[str, Maker] = {
     "multi-stage": _multistage,
     "localized": _localized,
 }
+
+METHODS = tuple(_METHODS)
+"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""

@@ -15,7 +15,7 @@ from ringfence.planning import defaults, loss_bounds
 from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Choice, Setting, choose, risk_of
+from ringfence.planning.planner import Choice, Setting, choose
 from ringfence.planning.problem import Problem
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
@@ -26,8 +26,6 @@ from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
 
 Kinked = TypeVar("Kinked", bound=NonSmooth)
-
-__all__ = ["Member", "PlanRequest", "Proposal", "make_plan", "propose", "propose_for"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,8 @@ class _Proposing:
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
-        self.clip = defaults.clip(data.geometry, self.loss) if request.clip is None else request.clip
-        self.distance = defaults.distance(data.geometry, self.loss) if request.distance is None else request.distance
+        self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
+        self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
         # What is chosen is checked like what is asked for.
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
@@ -145,7 +143,7 @@ class _Proposing:
         if algorithm.own_rounds not in (None, rounds):
             raise PlanError("The rounds of the algorithm's parts must add up to the plan's rounds: leave those out.")
         share = 0.03 if survey else 0.0
-        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, risk_of(sampling), share)
+        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
 
     def _setting(self) -> Setting:
         for member in self.members:
