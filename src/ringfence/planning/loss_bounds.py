@@ -280,14 +280,6 @@ def _shares(wanted: list[int], most: int | None) -> list[int]:
     return [1 + (rounds - 1) * spare // above for rounds in wanted]
 
 
-def smoothing_erm(problem: Problem) -> float:
-    """P15, smoothness to give a non-smooth loss before Accelerated MB-SGD: εn√M L/(√d D), or μMε²n²/d."""
-    private = problem.epsilon * problem.records * math.sqrt(problem.M / problem.dimension)
-    if problem.strong_convexity > 0:
-        return problem.strong_convexity * private**2
-    return private * problem.lipschitz / problem.diameter
-
-
 def require_smooth(problem: Problem) -> float:
     """Return β, or refuse a non-smooth loss."""
     if problem.smoothness is None:

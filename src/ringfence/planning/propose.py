@@ -16,7 +16,6 @@ from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Choice, Setting, choose
-from ringfence.planning.problem import Problem
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Ball, Domain
@@ -213,18 +212,10 @@ def _smoothed(loss: Kinked, data: Schema, setting: Setting, members: Sequence[Me
 
     A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).
     """
-    budget = min(members, key=lambda member: member.epsilon)
-    problem = Problem(
-        silos=len(members),
-        records=sum(setting.records) // len(members),
-        dimension=setting.dimension,
-        lipschitz=setting.clip,
-        diameter=2 * setting.distance,
-        epsilon=budget.epsilon,
-        delta=budget.allowed_delta,
-        available=setting.available,
-    )
-    most = loss_bounds.smoothing_erm(problem)
+    epsilon = min(member.epsilon for member in members)
+    records = sum(setting.records) // len(members)
+    private = epsilon * records * math.sqrt(setting.available / setting.dimension)
+    most = private * setting.clip / (2 * setting.distance)  # εn√M L/(√d D)
 
     def total(smoothness: float) -> float:
         bound = loss_bounds.accelerated_best(

@@ -50,7 +50,8 @@ class BaseLoss(Public):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Return the loss as somebody asks for it by its name, of the options for all losses those that are its own."""
-        return cls.model_validate({})
+        options = {"classes": classes, "quantile": quantile, "margin": margin}
+        return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return about how long a record's gradient typically is: where it is cut, unless somebody says otherwise.

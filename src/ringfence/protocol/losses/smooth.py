@@ -75,11 +75,6 @@ class Softmax(BaseLoss):
         """Return X/2, as for two classes."""
         return 0.5 * feature_norm
 
-    @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
-        """Take the target's classes."""
-        return cls(classes=classes)
-
 
 class Squared(BaseLoss):
     """½(u − y)²; with per-record clipping at C it becomes a Huber loss of threshold C/‖x‖."""
