@@ -156,7 +156,7 @@ def test_a_penalised_run_with_noise_is_below_its_bound() -> None:
     penalty = loss_bounds.regularised_penalty(**shape)  # type: ignore[arg-type]
     plan = make_plan(rounds=rounds, algorithm=Accelerated(smoothness=1.0, penalty=penalty))
     states = descend(plan, with_noise(function.gradient, variance, seed=4), np.zeros((200, 10)))
-    bound = loss_bounds.regularised(smoothness=1.0, **shape)  # type: ignore[arg-type]
+    bound = loss_bounds.regularised(smoothness=1.0, penalty=penalty, **shape)  # type: ignore[arg-type]
     assert mean_below(function.gap(states[-1].model), bound)
 
 

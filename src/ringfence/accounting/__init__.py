@@ -9,48 +9,23 @@ record of one silo is replaced by another.
 - ``charges``: what a plan costs a silo.
 - ``profiles`` and ``pld``: the privacy profiles and their composition, which the accountant rests on.
 
-The names below are public, and loaded on first use.
+The names below are public.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from ringfence.accounting.accountant import delta, epsilon
-    from ringfence.accounting.calibrate import gaussian_shift, least_noise, noise
-    from ringfence.accounting.charges import cost, costs, plan_events
-    from ringfence.accounting.events import (
-        BinomialRelease,
-        DisjointBatchRelease,
-        Event,
-        Events,
-        FixedSizeRelease,
-        GaussianRelease,
-        PoissonRelease,
-        seen_by,
-    )
-    from ringfence.accounting.sampling import per_round_event, run_events
-
-_HOMES = {
-    "BinomialRelease": "events",
-    "DisjointBatchRelease": "events",
-    "Event": "events",
-    "Events": "events",
-    "FixedSizeRelease": "events",
-    "GaussianRelease": "events",
-    "PoissonRelease": "events",
-    "cost": "charges",
-    "costs": "charges",
-    "delta": "accountant",
-    "epsilon": "accountant",
-    "gaussian_shift": "calibrate",
-    "least_noise": "calibrate",
-    "noise": "calibrate",
-    "per_round_event": "sampling",
-    "plan_events": "charges",
-    "run_events": "sampling",
-    "seen_by": "events",
-}
+from ringfence.accounting.accountant import delta, epsilon
+from ringfence.accounting.calibrate import gaussian_shift, least_noise, noise
+from ringfence.accounting.charges import cost, costs, plan_events
+from ringfence.accounting.events import (
+    BinomialRelease,
+    DisjointBatchRelease,
+    Event,
+    Events,
+    FixedSizeRelease,
+    GaussianRelease,
+    PoissonRelease,
+    seen_by,
+)
+from ringfence.accounting.sampling import per_round_event, run_events
 
 __all__ = [
     "BinomialRelease",
@@ -72,13 +47,3 @@ __all__ = [
     "run_events",
     "seen_by",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -35,8 +35,6 @@ from ringfence.accounting.profiles import (
 from ringfence.accounting.shuffled_sums import binomial_shift
 from ringfence.errors import AccountingError
 
-__all__ = ["as_one_gaussian", "delta", "epsilon"]
-
 SMALLEST_SHIFT, LARGEST_SHIFT, SMALLEST_RATE = 1e-7, 1e6, 1e-12
 """Bounds that keep the arithmetic of sampled releases within range.
 
@@ -150,12 +148,12 @@ def _compose(events: Events) -> _Composed:
                 gaussian.append(math.sqrt(count) * shift)
             case DisjointBatchRelease(partition, part, shift):
                 divided[partition][part].append(math.sqrt(count) * shift)
-            case BinomialRelease():
-                whole = not event.partition
-                slack_list = slacks if whole else divided_slacks[event.partition][event.part]
-                slack_list.append(count * (event.slack + (_MIXING if event.is_mixed else 0.0)))
-                shift_list = gaussian if whole else divided[event.partition][event.part]
-                shift_list.append(math.sqrt(count) * _binomial_shift(event))
+            case BinomialRelease(reach, trials, _, dimension, slack, partition, part):
+                slack_list = divided_slacks[partition][part] if partition else slacks
+                slack_list.append(count * (slack + (_MIXING if event.is_mixed else 0.0)))
+                shift_list = divided[partition][part] if partition else gaussian
+                shift = binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack)
+                shift_list.append(math.sqrt(count) * shift)
             case FixedSizeRelease(records, batch, shift) if batch < records:
                 sampled[FixedSizeProfile(max(batch / records, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
             case PoissonRelease(rate, shift) if rate < 1:
@@ -174,7 +172,3 @@ def _compose(events: Events) -> _Composed:
     slacks += [max(map(math.fsum, by_part.values())) for by_part in divided_slacks.values()]
     mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event in counts)
     return _Composed(parts, math.fsum(slacks), mixed)
-
-
-def _binomial_shift(event: BinomialRelease) -> float:
-    return binomial_shift(reach=event.reach, trials=event.trials, dimension=event.dimension, slack=event.slack)

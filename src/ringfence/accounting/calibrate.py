@@ -4,8 +4,6 @@ import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 
-from scipy.optimize import brentq
-
 from ringfence.accounting import accountant
 from ringfence.accounting.events import (
     DisjointBatchRelease,
@@ -17,8 +15,6 @@ from ringfence.accounting.profiles import gaussian_delta
 from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
 from ringfence.protocol.sampling import sampling_named
-
-__all__ = ["gaussian_shift", "least_noise", "noise"]
 
 _PRECISION = 1e-7  # of sigma, relative
 _SLACK = 1 - 1e-9  # of a shift: more than the last digit of the accountant's epsilon
@@ -57,6 +53,8 @@ def least_noise(
     nothing is left, AccountingError. ``start`` is a guess at sigma: a poor one only takes longer. Parts of a partition
     that occurs in ``already`` count as parts of that same partition.
     """
+    from scipy.optimize import brentq  # takes longer to load than all of this room
+
     require_positive("epsilon", epsilon)
     require_positive("start", start)
     limit = gaussian_shift(epsilon, delta) * _SLACK

@@ -23,22 +23,18 @@ again unchanged, costs no more either. A second pass over the same records is a 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringfence.accounting.events import require_count
 from ringfence.errors import AccountingError
-
-__all__ = ["coefficients", "column_norm", "inverse_coefficients"]
-
-Floats = NDArray[np.float64]
+from ringfence.protocol.arrays import FloatArray
 
 
-def coefficients(theta: float, rows: int) -> Floats:
+def coefficients(theta: float, rows: int) -> FloatArray:
     """Return the first column of C: c_0 = 1, c_k = c_{k−1} (k − 1 + θ)/k. They fall, and none is negative."""
     return _series(_require_theta(theta), require_count("rows", rows))
 
 
-def inverse_coefficients(theta: float, rows: int) -> Floats:
+def inverse_coefficients(theta: float, rows: int) -> FloatArray:
     """Return the first column of C⁻¹: d_0 = 1, d_k = d_{k−1} (k − 1 − θ)/k. All but the first are at most 0."""
     return _series(-_require_theta(theta), require_count("rows", rows))
 
@@ -48,7 +44,7 @@ def column_norm(theta: float, rows: int) -> float:
     return math.sqrt(math.fsum(coefficients(theta, rows) ** 2))
 
 
-def _series(exponent: float, rows: int) -> Floats:
+def _series(exponent: float, rows: int) -> FloatArray:
     """Return the first Taylor coefficients of (1 − x)^(−exponent)."""
     k = np.arange(1, rows)
     return np.cumprod(np.concatenate([[1.0], (k - 1 + exponent) / k]))

@@ -14,23 +14,6 @@ from ringfence.errors import AccountingError
 from ringfence.protocol.guarantee import Observer
 from ringfence.storage.formats import require_known_format
 
-__all__ = [
-    "BinomialRelease",
-    "DisjointBatchRelease",
-    "Event",
-    "Events",
-    "FixedSizeRelease",
-    "GaussianRelease",
-    "PoissonRelease",
-    "event_from_dict",
-    "require_count",
-    "require_positive",
-    "require_probability",
-    "rounding_of",
-    "seen_by",
-    "shift_of",
-]
-
 
 def require_count(name: str, value: object, least: int = 1) -> int:
     """Return ``value`` if it is a whole number of at least ``least``; otherwise refuse it."""
@@ -65,7 +48,6 @@ class _Release:
 
     def seen_by(self, observer: Observer) -> Self:
         """Return the release as the observer sees it: in its noise, the same to all."""
-        del observer
         return self
 
 

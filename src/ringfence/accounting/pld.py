@@ -19,13 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.fft import irfft, rfft
-from numpy.typing import NDArray
 
 from ringfence.accounting.profiles import Profile
-
-__all__ = ["Part", "delta_bound", "epsilon_bound"]
-
-Floats = NDArray[np.float64]
+from ringfence.protocol.arrays import FloatArray
 
 Part = tuple[Profile, int]
 """A mechanism and how many times it ran."""
@@ -52,7 +48,7 @@ OUTSIDE = 1e-7
 _ORDERS = np.geomspace(1e-3, 1e3, 61)  # tilts to choose among, in units of 1/(standard deviation of the total loss)
 
 
-def thresholds(profile: Profile, per_deviation: int) -> Floats:
+def thresholds(profile: Profile, per_deviation: int) -> FloatArray:
     """Return losses from 0 up that are close where the loss is likely: at evenly spaced outcomes around both means.
 
     They end ten standard deviations of the noise beyond the further mean, where P has 8e-24 left.
@@ -66,8 +62,8 @@ def thresholds(profile: Profile, per_deviation: int) -> Floats:
 class LossDistribution:
     """P-probabilities of finite losses, in increasing order; ``infinite`` is the probability of any other loss."""
 
-    losses: Floats
-    masses: Floats
+    losses: FloatArray
+    masses: FloatArray
     infinite: float
 
     def variance(self) -> float:
@@ -75,20 +71,20 @@ class LossDistribution:
         mean = np.sum(self.masses * self.losses)
         return float(np.sum(self.masses * (self.losses - mean) ** 2))
 
-    def log_moments(self, orders: Floats) -> Floats:
+    def log_moments(self, orders: FloatArray) -> FloatArray:
         """Return ln E e^{t·loss} over the finite losses, for every t in ``orders``."""
         exponents = np.outer(orders, self.losses) + self.log_masses()
         largest = exponents.max(axis=1)
-        result: Floats = largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1))
+        result: FloatArray = largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1))
         return result
 
-    def log_masses(self) -> Floats:
+    def log_masses(self) -> FloatArray:
         """Return the logarithms of the masses, -∞ for none."""
         with np.errstate(divide="ignore"):
             return np.log(self.masses)
 
 
-def discretise(profile: Profile, grid: Floats) -> LossDistribution:
+def discretise(profile: Profile, grid: FloatArray) -> LossDistribution:
     """Round a symmetric profile up to losses on ``grid`` (increasing from 0) and their negatives."""
     above_p, scaled_above_q = profile.tails(grid)
     gaps = np.diff(grid)
@@ -131,13 +127,13 @@ class CumulantSketch:
         largest = max(float(sketch.losses[-1]) for sketch, _ in sketches)
         return cls(tuple(sketches), max(deviation, 1e-6 * largest))  # all losses may be negligible
 
-    def orders(self) -> Floats:
+    def orders(self) -> FloatArray:
         """Return the tilts worth considering."""
         return _ORDERS / self.deviation
 
-    def cumulants(self, orders: Floats) -> Floats:
+    def cumulants(self, orders: FloatArray) -> FloatArray:
         """Return ln E e^{t·(total loss)} for every t in ``orders``."""
-        result: Floats = np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0)
+        result: FloatArray = np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0)
         return result
 
     def order_for_delta(self, delta: float) -> float:
@@ -165,8 +161,8 @@ class CumulantSketch:
 class ComposedLoss:
     """The composed loss above some point, and everything that must be added to its hockey-stick sum."""
 
-    losses: Floats
-    masses: Floats
+    losses: FloatArray
+    masses: FloatArray
     outside: float  # infinite losses, and finite ones above the window
     log_moment: float  # ln E e^{t·loss} at the tilt t
     order: float  # the tilt t

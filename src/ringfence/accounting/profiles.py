@@ -13,19 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcx, ndtr
 
-__all__ = [
-    "FixedSizeProfile",
-    "GaussianProfile",
-    "PoissonProfile",
-    "Profile",
-    "gaussian_delta",
-    "gaussian_epsilon",
-]
-
-Floats = NDArray[np.float64]
+from ringfence.protocol.arrays import FloatArray
 
 _ROUNDING = 1 + 1e-9  # covers the relative rounding error of gaussian_delta, which is below 5e-10
 _SQRT_HALF = math.sqrt(0.5)
@@ -83,10 +73,10 @@ class Profile(Protocol):
     def furthest(self) -> float:
         """The mean of P's component that lies furthest from 0."""
 
-    def loss(self, x: Floats) -> Floats:
+    def loss(self, x: FloatArray) -> FloatArray:
         """Return the loss at every outcome in ``x``, measured in standard deviations of the noise; it rises in x."""
 
-    def tails(self, losses: Floats) -> tuple[Floats, Floats]:
+    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return P(loss > e) and e^e Q(loss > e), the two terms of δ(e), for every e in ``losses``."""
 
 
@@ -101,11 +91,11 @@ class GaussianProfile:
         """See ``Profile``."""
         return self.shift
 
-    def loss(self, x: Floats) -> Floats:
+    def loss(self, x: FloatArray) -> FloatArray:
         """See ``Profile``."""
         return self.shift * (x - self.shift / 2)
 
-    def tails(self, losses: Floats) -> tuple[Floats, Floats]:
+    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See ``Profile``."""
         a, b = losses / self.shift - self.shift / 2, losses / self.shift + self.shift / 2
         return ndtr(-a), 0.5 * np.exp(-a * a / 2) * erfcx(b * _SQRT_HALF)  # the latter is φ(a) m(b)
@@ -127,11 +117,11 @@ class FixedSizeProfile:
         """See ``Profile``."""
         return self.shift
 
-    def loss(self, x: Floats) -> Floats:
+    def loss(self, x: FloatArray) -> FloatArray:
         """See ``Profile``."""
         return _log_mixture(self.rate, GaussianProfile(self.shift).loss(x))
 
-    def tails(self, losses: Floats) -> tuple[Floats, Floats]:
+    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See ``Profile``."""
         q = self.rate
         small = np.minimum(losses, 1.0)
@@ -170,12 +160,12 @@ class PoissonProfile:
         """See ``Profile``."""
         return self.shift / 2
 
-    def loss(self, x: Floats) -> Floats:
+    def loss(self, x: FloatArray) -> FloatArray:
         """See ``Profile``."""
         h = self.shift / 2
         return _log_mixture(self.rate, h * (x - h / 2)) - _log_mixture(self.rate, -h * (x + h / 2))
 
-    def tails(self, losses: Floats) -> tuple[Floats, Floats]:
+    def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See ``Profile``."""
         q, h = self.rate, self.shift / 2
         # dP/dQ > e^e is a quadratic inequality in e^{hx}; it holds for x > x* with
@@ -190,13 +180,13 @@ class PoissonProfile:
         return above_p, scaled_above_q
 
 
-def _log_mixture(rate: float, y: Floats) -> Floats:
+def _log_mixture(rate: float, y: FloatArray) -> FloatArray:
     """Return ln(1 - q + q e^y), q = ``rate`` < 1, accurately near y = 0 and without overflow."""
     near, far = np.minimum(y, 1.0), np.maximum(y, 1.0)
     return np.where(y < 1, np.log1p(rate * np.expm1(near)), far + np.log(rate + (1 - rate) * np.exp(-far)))
 
 
-def _arsinh_of_scaled_sinh(log_scale: float, u: Floats) -> Floats:
+def _arsinh_of_scaled_sinh(log_scale: float, u: FloatArray) -> FloatArray:
     """Return arsinh(e^{log_scale} sinh u) for u ≥ 0 without overflow."""
     with np.errstate(divide="ignore"):  # u = 0 gives ln 0 = -∞, and in the end 0
         log_z = log_scale + u + np.log(-np.expm1(-2 * u)) - math.log(2)

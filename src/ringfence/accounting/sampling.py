@@ -28,8 +28,6 @@ from ringfence.protocol.sampling import (
     sampling_named,
 )
 
-__all__ = ["event", "per_round_event", "run_events"]
-
 Shift = Callable[[float], float]
 """From a share of the sensitivity to the shift of a release that moves by that much."""
 

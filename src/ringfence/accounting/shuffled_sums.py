@@ -44,26 +44,16 @@ everything but their number exactly; additive shares do so up to ``mixing_distan
 """
 
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 
 from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import AccountingError
-
-__all__ = [
-    "CoinNoise",
-    "binomial_shift",
-    "choose",
-    "least_trials",
-    "mixing_distance",
-    "shares_needed",
-]
-
-Floats = NDArray[np.float64]
+from ringfence.protocol.arrays import FloatArray
 
 _ROUNDING = 1 + 1e-9  # more than the relative rounding error of a step of Z, which is below 2e-10
 _LARGE = 2**28  # trials beyond which Z is bounded on blocks of integers rather than computed at each
@@ -102,9 +92,9 @@ class _Steps:
 
     stride: int
     inside: int  # cells that hold [(T+1)/2, t+1], where t is the last integer with B(t) > slack
-    steepest: Floats  # by number of cells: the largest step of Z between integers in these cells
-    bend: Floats  # likewise: how far Z is from its chords
-    slope: Floats  # likewise: the largest Z'
+    steepest: FloatArray  # by number of cells: the largest step of Z between integers in these cells
+    bend: FloatArray  # likewise: how far Z is from its chords
+    slope: FloatArray  # likewise: the largest Z'
 
     def shift(self, reach: float, dimension: int) -> float:
         """Return min(c · reach + h√d, c' · reach), with c, h and c' taken over all cells that part (c) needs."""
@@ -160,8 +150,8 @@ def _many(trials: int, tail: float, usable: float) -> _Steps:
     return _Steps(stride, math.ceil((tail + 1) / stride), steepest, np.zeros(len(slopes)), steepest)
 
 
-def _density(z: Floats) -> Floats:
-    density: Floats = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+def _density(z: FloatArray) -> FloatArray:
+    density: FloatArray = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     return density
 
 
@@ -182,10 +172,8 @@ def least_trials(*, reach: float, dimension: int, slack: float, shift: float) ->
             f"No number of coins up to 2**52 brings the shift to {shift:g} at a reach of {reach:g} levels; "
             "lower the levels or the rounds, or allow a larger epsilon."
         )
-    while enough - fails > 1:
-        middle = (fails + enough) // 2
-        fails, enough = (fails, middle) if meets(middle) else (middle, enough)
-    return enough
+    between = range(fails + 1, enough)
+    return fails + 1 + bisect_left(between, True, key=meets)
 
 
 @dataclass(frozen=True)
@@ -195,21 +183,9 @@ class CoinNoise:
     levels: int
     coins: int
 
-    def __post_init__(self) -> None:
-        require_count("levels", self.levels)
-        require_count("coins", self.coins)
-
     def bits_per_vector(self, dimension: int) -> int:
         """Return how many shuffled bits one vector takes when each counts one: d(g + b)."""
-        return require_count("dimension", dimension) * (self.levels + self.coins)
-
-    def deviation(self, *, vectors: int, clip: float, roundings: int) -> float:
-        """Return the standard deviation per coordinate of the decoded sum of ``vectors`` vectors, at most.
-
-        (2L/g) √(mb/4 + roundings/4), where ``roundings`` counts the parties that round: each adds variance ≤ 1/4.
-        """
-        m, parties = require_count("vectors", vectors), require_count("roundings", roundings)
-        return 2 * require_positive("clip", clip) / self.levels * math.sqrt((m * self.coins + parties) / 4)
+        return dimension * (self.levels + self.coins)
 
 
 def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> CoinNoise:
@@ -249,12 +225,11 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
 
 def _most_levels(most: int, trials: int, dimension: int, shift: float, slack: float, inflation: float) -> int:
     """Return the most levels, up to ``most``, that ``trials`` coins cover; 0 if none. The cost rises in the levels."""
-    fits, fails = 0, most + 1
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        cost = binomial_shift(reach=middle * inflation, trials=trials, dimension=dimension, slack=slack)
-        fits, fails = (middle, fails) if cost <= shift else (fits, middle)
-    return fits
+
+    def cost(levels: int) -> float:
+        return binomial_shift(reach=levels * inflation, trials=trials, dimension=dimension, slack=slack)
+
+    return bisect_right(range(1, most + 1), shift, key=cost)
 
 
 def _noise_to_signal(noise: CoinNoise) -> float:
@@ -324,7 +299,5 @@ def shares_needed(*, parties: int, bits: int, distance: float) -> int:
     fails, enough = 0, 1
     while not meets(enough):
         fails, enough = enough, 2 * enough
-    while enough - fails > 1:
-        middle = (fails + enough) // 2
-        fails, enough = (fails, middle) if meets(middle) else (middle, enough)
-    return enough
+    between = range(fails + 1, enough)
+    return fails + 1 + bisect_left(between, True, key=meets)

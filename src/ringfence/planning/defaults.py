@@ -2,7 +2,7 @@
 
 from ringfence.errors import PlanError
 from ringfence.protocol.losses import LOSSES, Logistic, Loss, Softmax, Squared
-from ringfence.protocol.schema import Categorical, Geometry, Schema
+from ringfence.protocol.schema import Categorical, Schema
 
 ROUNDS = 100
 """The most rounds that the planner takes if no limit is given."""
@@ -34,23 +34,23 @@ def loss_named(name: str, schema: Schema, *, quantile: float = 0.5, margin: floa
     return LOSSES[name].chosen(classes=classes, quantile=quantile, margin=tolerated)
 
 
-def clip(geometry: Geometry, loss: Loss) -> float:
+def clip(data: Schema, loss: Loss) -> float:
     """Return where to cut a record's gradient: about its typical norm, well below its largest.
 
     For a linear model with one output this is still the gradient of a convex loss (a squared loss becomes a Huber
     loss), and noise shrinks in proportion.
     """
-    return loss.typical_gradient(geometry.feature_norm, geometry.target_bound)
+    return loss.typical_gradient(data.feature_norm, data.target_bound)
 
 
-def distance(geometry: Geometry, loss: Loss) -> float:
+def distance(data: Schema, loss: Loss) -> float:
     """Return how large the weights are expected to get: D₀ of the loss bounds.
 
     Labels: scores of up to 20, times the number of outputs. Numbers: twice what would carry the longest record to the
     largest target. A loss bound compares with the best weights of at most this norm, so it holds whatever the best
     weights of all may be. The factors were chosen once, on public data.
     """
-    X, Y = geometry.feature_norm, geometry.target_bound
+    X, Y = data.feature_norm, data.target_bound
     if loss.target_kind == "number":
         return 2.0 * Y / X
     return 20.0 * loss.outputs / X

@@ -46,11 +46,6 @@ class PlanDraft:
         """Number of weights."""
         return self.data.width * self.loss.outputs
 
-    @property
-    def question(self) -> Gradient:
-        """What the training stages ask."""
-        return Gradient(clip=self.clip)
-
     @cached_property
     def training_stages(self) -> list[tuple[int, Sampling]]:
         """Rounds and sampling rule of every training stage."""
@@ -102,7 +97,7 @@ class PlanDraft:
         first = [Stage(question=Curvature(), rounds=1, sampling=Full(), channel=OwnNoise())] if self.survey else []
         training = [
             Stage(
-                question=self.question,
+                question=Gradient(clip=self.clip),
                 rounds=rounds,
                 sampling=rule,
                 channel=channel,

@@ -79,16 +79,12 @@ def regularised_penalty(*, distance: float, rounds: int, variance: float) -> flo
     return math.sqrt(variance / rounds) / distance
 
 
-def regularised(
-    *, smoothness: float, distance: float, rounds: int, variance: float, penalty: float | None = None
-) -> float:
+def regularised(*, smoothness: float, distance: float, rounds: int, variance: float, penalty: float) -> float:
     """Accelerated Noisy MB-SGD on the loss plus (λ/2)‖w − w₀‖²: the strongly convex bound plus (λ/2)D₀².
 
     The penalised minimiser is no farther from w₀ than w*, so D₀ serves for both; the penalty is public and adds no
     variance.
     """
-    if penalty is None:
-        penalty = regularised_penalty(distance=distance, rounds=rounds, variance=variance)
     if not penalty > 0:
         raise PlanError("Without noise there is nothing to regularise: use the plain accelerated schedule.")
     run = accelerated_strong(
@@ -211,12 +207,11 @@ def localized_phases(
     most_rounds: int | None = None,
     most_phases: int | None = None,
     penalty: float | None = None,
-    growth: float | None = None,
     shift: float | None = None,
 ) -> LocalizedBound:
     """Plan the localized algorithm: phase i has ⌊n/2^i⌋ records, penalty λ·growth^(i−1) and its own full budget.
 
-    By default growth = 2^max{3, 3/2 + ½log_n M} and λ is the multiple of ``localized_penalty`` by 2^(k/2), k from 0 to
+    growth = 2^max{3, 3/2 + ½log_n M}, and by default λ is the multiple of ``localized_penalty`` by 2^(k/2), k from 0 to
     20, for which the bound is least. Each phase is one strongly convex accelerated run (μ = λ_i, pace β + λ_i) on
     full batches, whose noise σ_i = 2Lz√R_i/n_i makes the noise term nearly independent of R_i; so R_i is the least for
     which the other terms fall to a quarter of a_i = (L²/λ_i)(1/(Nn_i) + 4z²d/(n_i²M)). If ``most_rounds`` is less than
@@ -230,7 +225,7 @@ def localized_phases(
     if n < 2:
         raise PlanError("Localization gives each phase half of the records left, so a silo needs at least 2 of them.")
     noise = _unit_noise(problem, shift)
-    growth = 2 ** max(3.0, 1.5 + 0.5 * math.log(problem.M) / math.log(n)) if growth is None else growth
+    growth = 2 ** max(3.0, 1.5 + 0.5 * math.log(problem.M) / math.log(n))
     least = localized_penalty(problem, shift)
     penalties = [least * 2 ** (k / 2) for k in range(21)] if penalty is None else [penalty]
     longest = min(limit for limit in (int(math.log2(n)), most_rounds, most_phases) if limit is not None)
@@ -278,14 +273,6 @@ def _shares(wanted: list[int], most: int | None) -> list[int]:
         return wanted
     spare, above = most - len(wanted), sum(wanted) - len(wanted)
     return [1 + (rounds - 1) * spare // above for rounds in wanted]
-
-
-def smoothing_erm(problem: Problem) -> float:
-    """P15, smoothness to give a non-smooth loss before Accelerated MB-SGD: εn√M L/(√d D), or μMε²n²/d."""
-    private = problem.epsilon * problem.records * math.sqrt(problem.M / problem.dimension)
-    if problem.strong_convexity > 0:
-        return problem.strong_convexity * private**2
-    return private * problem.lipschitz / problem.diameter
 
 
 def require_smooth(problem: Problem) -> float:

@@ -26,9 +26,6 @@ from ringfence.protocol.algorithms import (
 )
 from ringfence.protocol.sampling import SamplingName, sampling_named
 
-METHODS = ("minibatch-sgd", "accelerated", "regularised", "multi-stage", "localized")
-"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
-
 COVERED_SAMPLING: tuple[SamplingName, ...] = ("full", "one-pass", "phased")
 """Rules that bounds are exact for; others are taken where they are asked for."""
 
@@ -88,11 +85,8 @@ class Setting:
     def absence(self) -> float:
         """Variance that silos which stay away cause: ((N−M)/((N−1)M))·N·Σp_i²·L²; 0 if all answer."""
         N, M = len(self.records), self.available
-        return (N - M) / ((N - 1) * M) * N * self._unevenness * self.clip**2 if N > 1 else 0.0
-
-    @cached_property
-    def _unevenness(self) -> float:
-        return math.fsum(p**2 for p in self.weights)
+        unevenness = math.fsum(p**2 for p in self.weights)
+        return (N - M) / ((N - 1) * M) * N * unevenness * self.clip**2 if N > 1 else 0.0
 
     def variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
@@ -159,9 +153,13 @@ class Choice:
     sampling: SamplingName
     rounds: int
     bound: float
-    risk: Risk
     survey: float = 0.0
     expectation: float | None = None
+
+    @property
+    def risk(self) -> Risk:
+        """What the bound is about."""
+        return risk_of(self.sampling)
 
     @property
     def expected(self) -> float:
@@ -246,7 +244,6 @@ def _minibatch(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
     """P6' without strong convexity, P8 with it."""
-    del survey  # its steps do not depend on the curvature alone
     if setting.ridge and not math.isfinite(setting.diameter):
         raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
     smoothness, distance = setting.smoothness + setting.ridge, setting.distance
@@ -262,7 +259,7 @@ def _minibatch(
             step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
             bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
         spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step))
-        yield Choice("minibatch-sgd", spec, sampling, R, bound, risk_of(sampling))
+        yield Choice("minibatch-sgd", spec, sampling, R, bound)
 
 
 def _accelerated(
@@ -272,7 +269,7 @@ def _accelerated(
     plain = []
     for R in rounds:
         spec, bound = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
-        plain.append(Choice("accelerated", spec, sampling, R, bound, risk_of(sampling)))
+        plain.append(Choice("accelerated", spec, sampling, R, bound))
     surveyed = [
         min((_surveyed(setting, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
         for R in rounds
@@ -300,7 +297,7 @@ def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) ->
     _, expectation = _run(setting, R, expected, variance)
     if setting.ridge and spec.pace:  # a pace of its own, which the survey does not change
         expectation = bound
-    return Choice("accelerated", spec, sampling, R, bound, risk_of(sampling), share, expectation)
+    return Choice("accelerated", spec, sampling, R, bound, share, expectation)
 
 
 def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
@@ -327,7 +324,6 @@ def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[
 def _regularised(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     for R in rounds:
         variance = setting.variance_of(sampling, R)
@@ -340,13 +336,12 @@ def _regularised(
             penalty=penalty,
         )
         spec = Accelerated(smoothness=setting.smoothness, penalty=penalty)
-        yield Choice("regularised", spec, sampling, R, bound, risk_of(sampling))
+        yield Choice("regularised", spec, sampling, R, bound)
 
 
 def _multistage(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     if not setting.ridge:
         raise PlanError("Stages halve the error of a strongly convex problem only: give a ridge.")
@@ -368,13 +363,12 @@ def _multistage(
             continue
         fits = True
         spec = MultiStage(smoothness=setting.smoothness, stages=planned.stages)
-        yield Choice("multi-stage", spec, sampling, R, planned.bound, risk_of(sampling))
+        yield Choice("multi-stage", spec, sampling, R, planned.bound)
 
 
 def _localized(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    del survey
     _require_smooth(setting)
     phases = int(math.log2(min(setting.records)))
     if phases < 1:
@@ -391,7 +385,7 @@ def _localized(
         smoothness=setting.smoothness,
         phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
     )
-    yield Choice("localized", spec, sampling, planned.rounds, planned.bound, risk_of(sampling))
+    yield Choice("localized", spec, sampling, planned.rounds, planned.bound)
 
 
 def _require_smooth(setting: Setting) -> None:
@@ -411,3 +405,6 @@ _METHODS: dict[str, Maker] = {
     "multi-stage": _multistage,
     "localized": _localized,
 }
+
+METHODS = tuple(_METHODS)
+"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""

@@ -15,8 +15,7 @@ from ringfence.planning import defaults, loss_bounds
 from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Choice, Setting, choose, risk_of
-from ringfence.planning.problem import Problem
+from ringfence.planning.planner import Choice, Setting, choose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Ball, Domain
@@ -26,8 +25,6 @@ from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
 
 Kinked = TypeVar("Kinked", bound=NonSmooth)
-
-__all__ = ["Member", "PlanRequest", "Proposal", "make_plan", "propose", "propose_for"]
 
 
 @dataclass(frozen=True)
@@ -74,8 +71,8 @@ class _Proposing:
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
-        self.clip = defaults.clip(data.geometry, self.loss) if request.clip is None else request.clip
-        self.distance = defaults.distance(data.geometry, self.loss) if request.distance is None else request.distance
+        self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
+        self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
         # What is chosen is checked like what is asked for.
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
@@ -145,7 +142,7 @@ class _Proposing:
         if algorithm.own_rounds not in (None, rounds):
             raise PlanError("The rounds of the algorithm's parts must add up to the plan's rounds: leave those out.")
         share = 0.03 if survey else 0.0
-        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, risk_of(sampling), share)
+        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
 
     def _setting(self) -> Setting:
         for member in self.members:
@@ -215,18 +212,10 @@ def _smoothed(loss: Kinked, data: Schema, setting: Setting, members: Sequence[Me
 
     A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).
     """
-    budget = min(members, key=lambda member: member.epsilon)
-    problem = Problem(
-        silos=len(members),
-        records=sum(setting.records) // len(members),
-        dimension=setting.dimension,
-        lipschitz=setting.clip,
-        diameter=2 * setting.distance,
-        epsilon=budget.epsilon,
-        delta=budget.allowed_delta,
-        available=setting.available,
-    )
-    most = loss_bounds.smoothing_erm(problem)
+    epsilon = min(member.epsilon for member in members)
+    records = sum(setting.records) // len(members)
+    private = epsilon * records * math.sqrt(setting.available / setting.dimension)
+    most = private * setting.clip / (2 * setting.distance)  # εn√M L/(√d D)
 
     def total(smoothness: float) -> float:
         bound = loss_bounds.accelerated_best(

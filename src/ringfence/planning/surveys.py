@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
-from ringfence.accounting.events import Event, require_positive
+from ringfence.accounting.events import require_positive
 from ringfence.planning import defaults
 from ringfence.planning.request import Member, clear_refusals
 from ringfence.protocol.algorithms import MinibatchSGD
@@ -52,11 +52,11 @@ def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = No
         draft = plan([terms(member, 1.0) for member in members])
 
         def sigma(member: Member) -> float:
-            def events(sigma: float) -> list[tuple[Event, int]]:
-                return plan_events(draft, terms(member, sigma))
-
             return calibrate.least_noise(
-                events, epsilon=member.epsilon, delta=member.allowed_delta, start=1.0 / member.records
+                lambda sigma: plan_events(draft, terms(member, sigma)),
+                epsilon=member.epsilon,
+                delta=member.allowed_delta,
+                start=1.0 / member.records,
             )
 
         return plan([terms(member, sigma(member)) for member in members])

@@ -36,12 +36,10 @@ class _Algorithm(Public):
 
     def noise(self, records: int, stage: int) -> float:
         """Return a training stage's noise in units of the first one's, at a silo with so many records."""
-        del records, stage
         return 1.0
 
-    @abstractmethod
     def check(self, plan: "Plan") -> None:
-        """Raise ValueError if the plan's training stages do not suit the algorithm."""
+        """Raise ValueError if the plan's training stages do not suit the algorithm; as a rule, any do."""
 
     @abstractmethod
     def averaged(self, average: Average, rounds: int) -> Self:
@@ -100,7 +98,6 @@ class MinibatchSGD(_Algorithm):
 
     def words(self, plan: "Plan") -> str:
         """Name step and momentum."""
-        del plan
         momentum = f", momentum {self.momentum:.3g}" if self.momentum else ""
         return f"step {self.step:.4g}{momentum}"
 
@@ -139,7 +136,6 @@ class _AcceleratedFamily(_Algorithm):
 
     def averaged(self, average: Average, rounds: int) -> Self:
         """Take another average."""
-        del rounds
         return self.model_copy(update={"average": average})
 
     @property
@@ -168,9 +164,6 @@ class Accelerated(_AcceleratedFamily):
     name: Literal["accelerated"] = "accelerated"
     pace: float = Field(default=0.0, ge=0)
     penalty: float = Field(default=0.0, ge=0)
-
-    def check(self, plan: "Plan") -> None:
-        """Demand nothing."""
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one: υ ≥ 2β without strong convexity, υ ≥ β with some (the loss bounds' conditions)."""
@@ -207,7 +200,6 @@ class MultiStage(_AcceleratedFamily):
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each restart: the paper's stages have υ ≥ 2β."""
-        del rounds
         convexity = ridge + self.penalty
         return [
             Recursion(stage.rounds, _pace(stage.pace, 2.0, smoothness, convexity), self.penalty, False)
@@ -216,7 +208,6 @@ class MultiStage(_AcceleratedFamily):
 
     def words(self, plan: "Plan") -> str:
         """Name the rounds of the restarts."""
-        del plan
         return "stages of " + ", ".join(str(stage.rounds) for stage in self.stages)
 
 
@@ -245,7 +236,6 @@ class Localized(_AcceleratedFamily):
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each phase: its penalty makes it strongly convex, so υ ≥ β."""
-        del rounds
         return [
             Recursion(phase.rounds, _pace(0.0, 1.0, smoothness, ridge + phase.penalty), phase.penalty, True)
             for phase in self.phases
@@ -253,7 +243,6 @@ class Localized(_AcceleratedFamily):
 
     def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
         """Return one stage for each phase."""
-        del sampling, rounds
         return [(phase.rounds, Phased(phase=number)) for number, phase in enumerate(self.phases)]
 
     def noise(self, records: int, stage: int) -> float:
@@ -268,7 +257,6 @@ class Localized(_AcceleratedFamily):
 
     def words(self, plan: "Plan") -> str:
         """Name the rounds of the phases."""
-        del plan
         return "phases of " + ", ".join(str(phase.rounds) for phase in self.phases)
 
 

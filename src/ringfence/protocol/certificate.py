@@ -13,10 +13,9 @@ from pydantic import Field, ValidationError
 from ringfence.errors import CertificateError
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.plan import EmbeddedPlan
-from ringfence.protocol.public import Document, Public, SiloName, canonical_json, explain, format_of
+from ringfence.protocol.public import Digest, Document, Public, SiloName, canonical_json, explain, format_of
 from ringfence.storage.formats import require_known_format
 
-Hash: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Signature: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 # So that a signature cannot be passed off as one of something else.
@@ -32,9 +31,9 @@ class CertifiedEntry(Public):
     time: str
     kind: str
     body: str
-    payload: Hash
+    payload: Digest
     plan: EmbeddedPlan | None = None
-    hash: Hash
+    hash: Digest
 
 
 class Certificate(Document):
@@ -46,11 +45,11 @@ class Certificate(Document):
     silo: SiloName
     issued: str
     entries: tuple[CertifiedEntry, ...] = Field(min_length=1)
-    head: Hash
+    head: Digest
     spent: tuple[Guarantee, ...] = Field(min_length=1)
     charged: int = Field(ge=0)
     released: int = Field(ge=0)
-    public_key: Hash
+    public_key: Digest
 
     def signed_bytes(self) -> bytes:
         """Return what the signature is about."""
@@ -109,13 +108,13 @@ class _CertificateFormat1(Public):
     silo: SiloName
     issued: str
     entries: tuple[CertifiedEntry, ...] = Field(min_length=1)
-    head: Hash
+    head: Digest
     epsilon: float = Field(ge=0)
     alone_epsilon: float = Field(ge=0)
     delta: float = Field(gt=0, lt=1)
     charged: int = Field(ge=0)
     released: int = Field(ge=0)
-    public_key: Hash
+    public_key: Digest
     signature: Signature
 
 

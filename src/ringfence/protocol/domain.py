@@ -51,7 +51,6 @@ class Ball(_Domain):
 
     def reach(self, dimension: int) -> float:
         """Return the radius."""
-        del dimension
         return self.radius
 
 
@@ -89,7 +88,6 @@ class WholeSpace(_Domain):
 
     def reach(self, dimension: int) -> float:
         """Return infinity."""
-        del dimension
         return math.inf
 
 

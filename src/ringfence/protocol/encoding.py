@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import FloatArray
@@ -72,15 +73,10 @@ def read_csv(path: Path) -> dict[str, list[str]]:
 def column_types(path: Path) -> dict[str, Literal["numeric", "categorical"]]:
     """Tell which columns hold numbers only; nothing else about their values is kept."""
 
-    def is_number(cell: str) -> bool:
-        try:
-            return math.isfinite(float(cell))
-        except ValueError:
-            return False
-
     def kind(cells: Sequence[str]) -> Literal["numeric", "categorical"]:
         filled = [cell for cell in cells if cell]
-        return "numeric" if filled and all(map(is_number, filled)) else "categorical"
+        is_numeric = filled and all(math.isfinite(_number_or_nan(cell)) for cell in filled)
+        return "numeric" if is_numeric else "categorical"
 
     return {name: kind(cells) for name, cells in read_csv(path).items()}
 
@@ -135,7 +131,7 @@ def _number_or_nan(cell: str) -> float:
         return math.nan
 
 
-def _indices(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
+def _indices(column: Categorical, name: str, table: Table, source: str) -> NDArray[np.int64]:
     places = {category: place for place, category in enumerate(column.categories)}
     if column.missing is not None:
         places[""] = places[column.missing]
@@ -146,11 +142,11 @@ def _indices(column: Categorical, name: str, table: Table, source: str) -> Float
         row = int(bad[0])
         problem = "the cell is empty" if not cells[row] else "this category is not in the schema's public list"
         raise _refuse(source, row, name, problem)
-    return indices.astype(np.float64)
+    return indices
 
 
 def _category_columns(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
     indices = _indices(column, name, table, source)
     if column.ordered:
         return 2.0 * column.scale * (indices[:, None] / (len(column.categories) - 1) - column.center)
-    return column.scale * np.eye(len(column.categories))[indices.astype(np.int64)]
+    return column.scale * np.eye(len(column.categories))[indices]

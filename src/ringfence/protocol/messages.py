@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 from enum import StrEnum
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
@@ -40,6 +40,8 @@ def unpack(vector: str) -> FloatArray:
 
 
 class _Message(Public):
+    longest: ClassVar[int] = SIZE_LIMIT
+
     plan: Digest
     round: int = Field(ge=0, le=2**53)
 
@@ -50,7 +52,7 @@ class _Message(Public):
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Read a message, or raise MessageError with a reason that quotes nothing."""
-        return cls.parse(content, error=MessageError, limit=SIZE_LIMIT, quote=False)
+        return cls.parse(content, error=MessageError, limit=cls.longest, quote=False)
 
 
 class RoundRequest(_Message):
@@ -142,13 +144,10 @@ class Refusal(_Message):
 class Batch(_Message):
     """Shuffler to server: all messages of one round, sealed to the server's key, in random order."""
 
+    longest: ClassVar[int] = 2**31
+
     silos: int = Field(ge=1)
     messages: Base64
-
-    @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read a batch, or raise MessageError with a reason that quotes nothing."""
-        return cls.parse(content, error=MessageError, limit=2**31, quote=False)
 
 
 Answer: TypeAlias = NoisyUpdate | SealedUpdate | Refusal

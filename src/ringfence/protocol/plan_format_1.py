@@ -11,16 +11,15 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from ringfence.protocol.algorithms import AlgorithmSpec, Localized
-from ringfence.protocol.channels import OwnNoise, ShufflerChannel
-from ringfence.protocol.channels.base import BaseChannel
+from ringfence.protocol.channels import Channel, OwnNoise, ShufflerChannel
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.keys import Key
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, SiloTerms, Stage, StageTerms, Training
 from ringfence.protocol.public import Public, SiloName, canonical_json
 from ringfence.protocol.questions import Curvature, Gradient, Moments
-from ringfence.protocol.sampling import Phased, SamplingName, sampling_named
+from ringfence.protocol.sampling import Full, SamplingName
 from ringfence.protocol.schema import Schema
 
 
@@ -119,13 +118,11 @@ class PlanFormat1(Public):
 
     def upgraded(self) -> dict[str, Any]:
         """Return the fields of the same plan in today's format."""
-        stages = [*self._survey_stages(), *self._training_stages()]
-        training = Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge)
         return {
             "run": self.run,
             "data": self.data,
-            "training": training,
-            "stages": tuple(stages),
+            "training": Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
+            "stages": (*self._survey_stages(), *self._training_stages()),
             "adjacency": self.adjacency,
             "silos": tuple(self._upgraded_terms(terms) for terms in self.silos),
         }
@@ -134,48 +131,34 @@ class PlanFormat1(Public):
         if self.survey is None:
             return []
         question = Moments() if self.survey.statistic == "moments" else Curvature(margin=self.survey.margin)
-        return [Stage(question=question, rounds=1, sampling=sampling_named("full"))]
+        return [Stage(question=question, rounds=1, sampling=Full())]
 
     def _training_stages(self) -> list[Stage]:
-        channel: BaseChannel = OwnNoise(correlation=self.correlation)
+        channel: Channel = OwnNoise(correlation=self.correlation)
         if self.shuffle is not None:
             channel = ShufflerChannel(**self.shuffle.model_dump())
-        shared: dict[str, Any] = {
-            "question": Gradient(clip=self.clip),
-            "channel": channel,
-            "participation": self.participation,
-        }
-        if isinstance(self.algorithm, Localized):
-            phases = enumerate(self.algorithm.phases)
-            return [Stage(rounds=phase.rounds, sampling=Phased(phase=number), **shared) for number, phase in phases]
-        if not self.rounds:
-            return []
-        return [Stage(rounds=self.rounds, sampling=sampling_named(self.sampling), **shared)]
+        question, participation = Gradient(clip=self.clip), self.participation
+        return [
+            Stage(question=question, rounds=rounds, sampling=rule, channel=channel, participation=participation)
+            for rounds, rule in self.algorithm.training_stages(self.sampling, self.rounds)
+            if rounds
+        ]
 
     def _upgraded_terms(self, terms: _Terms) -> SiloTerms:
         stages = [] if terms.survey_sigma is None else [StageTerms(batch=terms.records, sigma=terms.survey_sigma)]
-        if isinstance(self.algorithm, Localized):
-            stages += [
-                StageTerms(
-                    batch=terms.records >> (phase + 1), sigma=terms.sigma * self.algorithm.noise(terms.records, phase)
-                )
-                for phase in range(len(self.algorithm.phases))
-            ]
-        elif self.rounds:
-            stages.append(StageTerms(batch=terms.batch, sigma=terms.sigma))
-        claimed = Guarantee(
-            epsilon=terms.epsilon, delta=terms.delta, against="anyone" if terms.alone_epsilon is None else "server"
-        )
-        alone = (
-            ()
-            if terms.alone_epsilon is None
-            else (Guarantee(epsilon=terms.alone_epsilon, delta=terms.delta, against="anyone"),)
-        )
+        for number in range(len(self._training_stages())):  # one, or one for each phase, of half the last one's records
+            sigma = terms.sigma * self.algorithm.noise(terms.records, number)
+            stages.append(StageTerms(batch=terms.batch >> number, sigma=sigma))
+        against: list[tuple[float, Observer]] = [(terms.epsilon, "anyone")]
+        if terms.alone_epsilon is not None:
+            against = [(terms.epsilon, "server"), (terms.alone_epsilon, "anyone")]
         return SiloTerms(
             name=terms.name,
             records=terms.records,
             weight=terms.weight,
-            guarantees=(claimed, *alone),
+            guarantees=tuple(
+                Guarantee(epsilon=epsilon, delta=terms.delta, against=observer) for epsilon, observer in against
+            ),
             stages=tuple(stages),
             key=terms.key,
         )

@@ -45,13 +45,11 @@ class _Rule(Public):
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
         """Raise ValueError if the rule does not allow these numbers."""
-        del rounds
         if batch > records:
             raise ValueError(f"silo '{silo}' has {records} records, fewer than its batch")
 
     def part(self, *, records: int, batch: int, answered: int) -> Part | None:
         """Return the part of the partition that the next answer takes; None if the rule draws from all records."""
-        del records, batch, answered
         return None
 
     def times(self, rounds: int) -> int:
@@ -60,7 +58,6 @@ class _Rule(Public):
 
     def most(self, *, records: int, batch: int) -> int:
         """Return how many records may take part in one round."""
-        del records
         return batch
 
     @abstractmethod
@@ -69,12 +66,10 @@ class _Rule(Public):
 
     def most_rounds(self, records: int) -> int | None:
         """Return how many rounds so many records allow; None if any number."""
-        del records
         return None
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
         """Name what the rule does, with silos of these records, batches and weights, that no loss bound speaks of."""
-        del sizes, rounds
         return ""
 
     @abstractmethod
@@ -97,63 +92,52 @@ class Full(_Rule):
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return all records."""
-        del silo, rounds
         if asked not in (None, records):
             raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose fixed.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say that it is all of them."""
-        del batch
         return f"All {records} records take part{'' if rounds == 1 else ' in every round'}."
 
 
-class FixedSize(_Rule):
-    """A fresh, secret set of `batch` distinct records."""
+class _SecretDraw(_Rule):
+    """A fresh draw of about `batch` records, which nobody is told."""
 
     is_secret: ClassVar[bool] = True
-    brief: ClassVar[str] = "a fresh, secret draw of fixed size"
-    name: Literal["fixed"] = "fixed"
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return n/√R where nothing is asked for: over R rounds, √R times all records."""
-        del silo
         return max(1, round(records / math.sqrt(rounds))) if asked is None else asked
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
         """Name it all: the planner counts on the largest silo's batches, for want of a formula."""
-        del sizes, rounds
         return "sampled batches"
+
+
+class FixedSize(_SecretDraw):
+    """A fresh, secret set of `batch` distinct records."""
+
+    brief: ClassVar[str] = "a fresh, secret draw of fixed size"
+    name: Literal["fixed"] = "fixed"
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say how many, and that they are drawn in secret."""
-        del rounds
         return f"In each round {batch} of {records} records take part, drawn afresh and in secret."
 
 
-class Poisson(_Rule):
+class Poisson(_SecretDraw):
     """Each record by itself, in secret, with probability batch / records."""
 
-    is_secret: ClassVar[bool] = True
     brief: ClassVar[str] = "a fresh, secret draw, each record by chance"
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
         """Return all records: by chance, all may take part."""
-        del batch
         return records
-
-    def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return n/√R where nothing is asked for, as for batches of fixed size."""
-        return FixedSize().batch(silo, records=records, rounds=rounds, asked=asked)
-
-    def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name it all, as for batches of fixed size."""
-        return FixedSize().uncovered(sizes, rounds)
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say how many on average."""
-        del rounds
         return f"In each round every record takes part by chance, in secret: {batch} of {records} on average."
 
 
@@ -174,12 +158,10 @@ class OnePass(_Rule):
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
         """Go by the silo's own count of answers: a round that it missed wastes no record."""
-        del records
         return Part(answered, answered * batch)
 
     def times(self, rounds: int) -> int:
         """Return 1: disjoint parts cost together what one of them does."""
-        del rounds
         return 1
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
@@ -204,7 +186,6 @@ class OnePass(_Rule):
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:
         """Say that each record takes part once."""
-        del rounds
         return (
             f"Each round takes the next {batch} of {records} records, so that a record takes part in one round at most."
         )
@@ -232,12 +213,10 @@ class Phased(_Rule):
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
         """Return the phase's part, which begins where the earlier phases' parts end."""
-        del batch, answered
         return Part(self.phase, sum(records >> (earlier + 1) for earlier in range(self.phase)))
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return the phase's number of records."""
-        del rounds
         if asked is not None:
             raise ValueError("Phases take half of the records, then half of the rest, …: leave the batch out.")
         if self._size(records) == 0:
@@ -248,7 +227,6 @@ class Phased(_Rule):
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
         """Name silos that differ: the planner counts on silos of one size."""
-        del rounds
         return "phases of silos that differ" if len({(records, weight) for records, _, weight in sizes}) > 1 else ""
 
     def _size(self, records: int) -> int:
@@ -264,12 +242,8 @@ class Phased(_Rule):
 
 Sampling: TypeAlias = Annotated[Full | FixedSize | Poisson | OnePass | Phased, Field(discriminator="name")]
 
-_RULES: dict[str, type[Full | FixedSize | Poisson | OnePass | Phased]] = {
-    "full": Full,
-    "fixed": FixedSize,
-    "poisson": Poisson,
-    "one-pass": OnePass,
-    "phased": Phased,
+_RULES: dict[str, type[Sampling]] = {
+    rule.model_fields["name"].default: rule for rule in get_args(get_args(Sampling)[0])
 }
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from ringfence.errors import AccountingError, PlanError
-from ringfence.planning import loss_bounds
 from ringfence.planning.problem import Problem
 from ringfence.research.theory import bounds, prescriptions
 from ringfence.research.theory.conversions import Availability, always, independent
@@ -24,7 +23,7 @@ def test_the_worked_example() -> None:
     assert prescriptions.minibatch_rounds(WORKED) == 31_390
     assert prescriptions.erm_rounds(WORKED, printed=True) == math.ceil(19.15)
     assert prescriptions.erm_rounds(ROUGH) == 232
-    assert round(loss_bounds.smoothing_erm(ROUGH)) == 88
+    assert round(prescriptions.smoothing_erm(ROUGH)) == 88
     assert prescriptions.one_pass(WORKED) == OnePassSchedule(math.ceil(97.03), 12, noise_dominated=False)
     rounds = prescriptions.shuffled_rounds(WORKED)
     assert rounds == pytest.approx(3.8e7, rel=0.01)
@@ -36,7 +35,7 @@ def test_the_worked_example() -> None:
 def test_the_smooth_rounds_are_corrected_so_that_smoothing_by_the_paper_s_choice_gives_the_non_smooth_rounds() -> None:
     assert prescriptions.erm_rounds(WORKED) == 25  # and not 20
     ell = math.log(1 / WORKED.delta)
-    smooth = prescriptions.smoothed(ROUGH, loss_bounds.smoothing_erm(ROUGH) / math.sqrt(ell))
+    smooth = prescriptions.smoothed(ROUGH, prescriptions.smoothing_erm(ROUGH) / math.sqrt(ell))
     assert prescriptions.erm_rounds(smooth) == prescriptions.erm_rounds(ROUGH) == 232
     assert prescriptions.erm_rounds(smooth, printed=True) == 60  # which leaves an error 15 times the rate:
     rate, beta = bounds.empirical(ROUGH), smooth.smoothness

@@ -1,7 +1,7 @@
 """What answers cost, one file for each channel of `protocol.channels`, of the same name."""
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ringfence.accounting.events import Event
 from ringfence.protocol.channels import Channel
@@ -18,6 +18,4 @@ class ChannelCost(Protocol):
 
 def cost_of(channel: Channel) -> ChannelCost:
     """Return the file of the channel."""
-    module: Any = import_module(f"{__name__}.{channel.name.replace('-', '_')}")
-    found: ChannelCost = module
-    return found
+    return cast(ChannelCost, import_module(f"{__name__}.{channel.name.replace('-', '_')}"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ringfence.protocol.plan import Plan
 
@@ -34,6 +34,4 @@ _CHANNELS = {"nobody": "own_noise", "shuffler": "shuffler"}
 
 def planner_of(request: "PlanRequest") -> ChannelPlanner:
     """Return the file of the channel that a request's trust leads to."""
-    module: Any = import_module(f"{__name__}.{_CHANNELS[request.trust]}")
-    found: ChannelPlanner = module
-    return found
+    return cast(ChannelPlanner, import_module(f"{__name__}.{_CHANNELS[request.trust]}"))

@@ -18,7 +18,6 @@ from ringfence.protocol.plan import Plan
 
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     """Refuse what is for a shuffler."""
-    del members
     if (request.keys, request.quorum, request.bits) != (None, None, None):
         raise PlanError("Keys, a quorum and a limit of bits are for plans that trust a shuffler: say so, or not.")
     return request
@@ -26,12 +25,10 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
 
 def mixed_records(request: PlanRequest, members: Sequence[Member]) -> None:
     """Return nothing: every silo makes its own noise."""
-    del request, members
 
 
 def loudness(plan: Plan, setting: Setting) -> float:
     """Return 0: the noise is Gaussian."""
-    del plan, setting
     return 0.0
 
 

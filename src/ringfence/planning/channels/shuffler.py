@@ -126,9 +126,8 @@ def loudness(plan: Plan, setting: Setting) -> float:
 def _channel(
     levels: int, coins: int, quorum: int, slack: float, batches: Sequence[int], numbers: int, keys: PublicKeys
 ) -> ShufflerChannel:
-    width = 1
-    while sum(batches) * (levels + coins) >= 256**width:
-        width += 1
+    largest_total = sum(batches) * (levels + coins)
+    width = math.ceil(largest_total.bit_length() / 8)
     block = min(numbers, GROUP_BITS // (8 * width))
     blocks = -(-numbers // block)
     return ShufflerChannel(

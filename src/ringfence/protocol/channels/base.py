@@ -46,12 +46,10 @@ class BaseChannel(Public):
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
         """Name what the channel does, in that stage, that no loss bound speaks of; or nothing."""
-        del plan, stage, number
         return ""
 
     def keys(self, silos: "dict[str, Key]") -> "PublicKeys | None":
         """Return everybody's keys, the silos' given, where the channel pins keys."""
-        del silos
         return None
 
     @abstractmethod
@@ -60,7 +58,6 @@ class BaseChannel(Public):
 
     def noise_level(self, sigma: float) -> float | None:
         """Return the standard deviation of the noise in one answer by itself; None if it has no such level."""
-        del sigma
         return None
 
     @abstractmethod

@@ -48,7 +48,6 @@ class OwnNoise(BaseChannel):
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
         """Name correlated noise."""
-        del plan, stage, number
         return "correlated noise" if self.correlation else ""
 
     def reliance_words(self) -> list[str]:

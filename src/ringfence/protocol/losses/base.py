@@ -50,8 +50,8 @@ class BaseLoss(Public):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Return the loss as somebody asks for it by its name, of the options for all losses those that are its own."""
-        del classes, quantile, margin
-        return cls.model_validate({})
+        options = {"classes": classes, "quantile": quantile, "margin": margin}
+        return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return about how long a record's gradient typically is: where it is cut, unless somebody says otherwise.
@@ -66,11 +66,6 @@ class BaseLoss(Public):
         return 1
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether the loss has a derivative everywhere, and a finite β."""
-        return True
-
-    @property
     def smoothing_error(self) -> float:
         """How far at most the loss lies below the one that it smooths; never above it. 0 if it smooths none."""
         return 0.0
@@ -80,7 +75,6 @@ class BaseLoss(Public):
 
         Only a `NonSmooth` loss can choose its β; for any other this is a PlanError, as is a β out of range.
         """
-        del feature_norm, smoothness
         raise PlanError(f"The {self.name} loss is smooth as it is and its smoothness cannot be chosen: leave it out.")
 
     @abstractmethod
@@ -121,11 +115,6 @@ class NonSmooth(BaseLoss):
         return width
 
     @property
-    def is_smooth(self) -> bool:
-        """Whether there is a width to smooth over."""
-        return self.width > 0
-
-    @property
     def smoothing_error(self) -> float:
         """ℓ²τ/2, which is L²/(2β): 0 ≤ φ − φ_τ ≤ ℓ²τ/2, and equal where the slope is steepest."""
         return 0.5 * self.width * self._steepest**2
@@ -159,7 +148,6 @@ class NonSmooth(BaseLoss):
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = ℓX; β = X²/τ, infinite without a width unless all features are 0."""
-        del target_bound, weight_norm
         without_width = math.inf if feature_norm > 0 else 0.0
         smoothness = feature_norm**2 / self.width if self.width > 0 else without_width
         return Constants(feature_norm * self._steepest, smoothness, 0.0)

@@ -1,6 +1,6 @@
 """Losses with kinks, which may be smoothed over a width."""
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -42,12 +42,6 @@ class Pinball(NonSmooth):
     def _excess(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray | float]:
         return scores - beside(scores, targets), 1.0
 
-    @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
-        """Aim at the quantile."""
-        del classes, margin
-        return cls(quantile=quantile)
-
 
 class EpsilonInsensitive(NonSmooth):
     """max(0, |u − y| − margin): errors up to the margin are free. The support vector regression's."""
@@ -59,9 +53,3 @@ class EpsilonInsensitive(NonSmooth):
         xp = namespace(scores)
         error = scores - beside(scores, targets)
         return xp.maximum(xp.abs(error) - self.margin, 0.0), xp.sign(error)
-
-    @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
-        """Ignore errors up to the margin."""
-        del classes, quantile
-        return cls(margin=margin)

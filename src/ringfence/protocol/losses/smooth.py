@@ -30,15 +30,9 @@ class Logistic(BaseLoss):
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X·sigmoid(ρX), which is X on the whole space; β = X²/4."""
-        del target_bound
         reach = weight_norm * feature_norm if feature_norm > 0 else 0.0
         steepest = 1.0 / (1.0 + math.exp(-min(reach, 700.0)))
         return Constants(feature_norm * steepest, feature_norm**2 / 4, 0.0)
-
-    def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return X/2: a label's residual is at most 1."""
-        del target_bound
-        return 0.5 * feature_norm
 
 
 class Softmax(BaseLoss):
@@ -70,7 +64,6 @@ class Softmax(BaseLoss):
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = √2·X since sup‖p − e_y‖ = √2; β = X²/2 since λ_max(diag p − ppᵀ) ≤ 1/2. Both are tight."""
-        del target_bound, weight_norm
         return Constants(math.sqrt(2) * feature_norm, feature_norm**2 / 2, 0.0)
 
     def _one_hot(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
@@ -80,14 +73,7 @@ class Softmax(BaseLoss):
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return X/2, as for two classes."""
-        del target_bound
         return 0.5 * feature_norm
-
-    @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
-        """Take the target's classes."""
-        del quantile, margin
-        return cls(classes=classes)
 
 
 class Squared(BaseLoss):
@@ -145,5 +131,4 @@ class Huber(BaseLoss):
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
         """Turn linear at the margin."""
-        del classes, quantile
         return cls(threshold=margin)

@@ -68,7 +68,6 @@ class BaseQuestion(Public):
 
         Such an answer can be computed from a sample or a part of the records, and be summed up through a shuffler.
         """
-        del facts
         return None
 
     def terms_summed(self, facts: Facts) -> int:
@@ -88,10 +87,8 @@ class BaseQuestion(Public):
 
     def uncovered(self, facts: Facts) -> str:
         """Name what the question does, with these facts, that no loss bound speaks of; or nothing."""
-        del facts
         return ""
 
     def limits(self, facts: Facts) -> str:
         """Tell an operator how a single record's influence is limited, as the beginning of a sentence; or nothing."""
-        del facts
         return ""

@@ -21,7 +21,6 @@ class Curvature(BaseQuestion):
 
     def length(self, facts: Facts) -> int:
         """Return 1."""
-        del facts
         return 1
 
     def sensitivity(self, facts: Facts, batch: int) -> float:
@@ -34,7 +33,6 @@ class Curvature(BaseQuestion):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""
-        del facts
         often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
         return f"{often}, one number: the largest eigenvalue of the features' second-moment matrix"
 

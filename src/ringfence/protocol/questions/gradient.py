@@ -24,17 +24,14 @@ class Gradient(BaseQuestion):
 
     def sensitivity(self, facts: Facts, batch: int) -> float:
         """Return 2·clip/batch."""
-        del facts
         return 2 * self.clip / batch
 
     def largest(self, facts: Facts) -> float:
         """Return the clip."""
-        del facts
         return self.clip
 
     def record_norm(self, facts: Facts) -> float:
         """Return the clip."""
-        del facts
         return self.clip
 
     def terms_summed(self, facts: Facts) -> int:
@@ -51,7 +48,6 @@ class Gradient(BaseQuestion):
 
     def limits(self, facts: Facts) -> str:
         """Name the clip."""
-        del facts
         return f"Each record's gradient is cut to length {self.clip:.4g}"
 
     def uncovered(self, facts: Facts) -> str:

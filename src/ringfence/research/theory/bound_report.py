@@ -207,12 +207,9 @@ def _accelerated(problem: Problem, R: int, sigma: float) -> float:
 
 
 def _regularised(problem: Problem, R: int, sigma: float) -> float:
-    return loss_bounds.regularised(
-        smoothness=loss_bounds.require_smooth(problem),
-        distance=problem.D0,
-        rounds=R,
-        variance=_spread(problem, sigma),
-    )
+    beta, spread = loss_bounds.require_smooth(problem), _spread(problem, sigma)
+    penalty = loss_bounds.regularised_penalty(distance=problem.D0, rounds=R, variance=spread)
+    return loss_bounds.regularised(smoothness=beta, distance=problem.D0, rounds=R, variance=spread, penalty=penalty)
 
 
 def _multistage(problem: Problem, R: int, sigma: float) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ringfence.accounting.events import require_count
 from ringfence.errors import PlanError
-from ringfence.planning.loss_bounds import require_smooth, smoothing_erm
+from ringfence.planning.loss_bounds import require_smooth
 from ringfence.planning.problem import Problem
 from ringfence.research.theory import paper
 from ringfence.research.theory.conversions import Availability
@@ -67,6 +67,14 @@ def smoothing_minibatch(problem: Problem) -> float:
     if problem.strong_convexity > 0:
         return problem.strong_convexity * M / (1 / n + private)
     return problem.lipschitz * math.sqrt(M) / (problem.diameter * (1 / math.sqrt(n) + math.sqrt(private)))
+
+
+def smoothing_erm(problem: Problem) -> float:
+    """P15, smoothness to give a non-smooth loss before Accelerated MB-SGD: εn√M L/(√d D), or μMε²n²/d."""
+    private = problem.epsilon * problem.records * math.sqrt(problem.M / problem.dimension)
+    if problem.strong_convexity > 0:
+        return problem.strong_convexity * private**2
+    return private * problem.lipschitz / problem.diameter
 
 
 def smoothed(problem: Problem, smoothness: float) -> Problem:
