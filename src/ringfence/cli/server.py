@@ -71,8 +71,7 @@ def run(
     """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
-    from ringfence.report.conducted import report
-    from ringfence.report.conducted_page import conducted_report
+    from ringfence.report.conducted import conducted_report, report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
 
     out = out or folder / "model.json"

@@ -13,7 +13,7 @@ from ringfence.errors import TrainingError
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
     from ringfence.server.rounds import RoundOutcome
-    from ringfence.statement import Statement
+    from ringfence.workflow import WorkflowResult
 
 
 @takes_plan_request
@@ -91,10 +91,11 @@ def train(
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
     else:
         typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
-        _print(outcome.report(), outcome.result.statement, out, page)
+        _print(outcome, out, page)
 
 
-def _print(report: dict[str, Any], statement: "Statement", out: Path | None, page: Path | None) -> None:
+def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
+    statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
         [
@@ -102,17 +103,14 @@ def _print(report: dict[str, Any], statement: "Statement", out: Path | None, pag
             for name, silo in statement.silos.items()
         ],
     )
-    if "test" in report:
-        test = dict(report["test"])
-        per_silo = test.pop("per_silo")
-        ((metric, value),) = test.items()
+    if test is not None:
         typer.echo("")
         print_table(
-            ["test on", metric],
-            [["all held-out records", value], *per_silo.items()],
+            ["test on", test.metric],
+            [["all held-out records", test.value], *test.per_silo.items()],
             title="NOT PRIVATE: measured on held-out records, for whoever may see those",
         )
-    typer.echo(f"\n{statement.text()}\n\nplan {report['plan']}")
+    typer.echo(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
         typer.echo(f"model {out}")
     if page is not None:
