@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table
+from ringfence.cli.output import AsJson, print_json, print_result, print_table
 
 app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
 
@@ -23,14 +23,13 @@ def init(
 
     with Store.create(folder) as store:
         key = Shuffler(store).public_key
-    if json:
-        print_json({"folder": str(folder), "public_key": key})
-    else:
-        typer.echo(
-            f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
-            f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
-            f"`ringfence shuffler serve {folder}`."
-        )
+    print_result(
+        f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
+        f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
+        f"`ringfence shuffler serve {folder}`.",
+        {"folder": str(folder), "public_key": key},
+        json=json,
+    )
 
 
 @app.command()
@@ -46,10 +45,8 @@ def add(
     content = load_plan(plan)
     with Shuffler.open(folder) as shuffler:
         shuffler.add(content)
-    if json:
-        print_json({"added": content.digest()})
-    else:
-        typer.echo(f"Added plan {content.digest()} of {len(content.silos)} silos.")
+    digest = content.digest()
+    print_result(f"Added plan {digest} of {len(content.silos)} silos.", {"added": digest}, json=json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`ringfence train` and `ringfence predict`."""
+"""`ringfence survey`, `ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
-from ringfence.cli.reporting import Figures, Follower, NoReport, ReportFile, Track, report_path
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -16,10 +16,46 @@ if TYPE_CHECKING:
     from ringfence.workflow import WorkflowResult
 
 
+SiloFiles = Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")]
+Ledgers = Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")]
+
+
+def survey(
+    files: SiloFiles,
+    schema: SchemaFile,
+    target: Target,
+    epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
+    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
+    ledgers: Ledgers = None,
+    json: AsJson = False,
+) -> None:
+    """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
+
+    Use it where nothing is publicly known, to choose a column's center and scale. Training on the same records
+    afterwards composes with it.
+    """
+    from ringfence.workflow import survey_files
+
+    result, found = survey_files(files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers)
+    (moments,) = result.findings.values()
+    noise = moments.noise * result.model.plan.data.feature_norm
+    if json:
+        features = {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in found.items()}
+        silos = {name: silo.model_dump() for name, silo in result.statement.silos.items()}
+        print_json({"plan": result.model.plan.digest(), "features": features, "noise": noise, "silos": silos})
+        return
+    print_table(
+        ["feature", "mean", "standard deviation"],
+        [[name, mean, deviation] for name, (mean, deviation) in found.items()],
+        title=f"Numbers in their own units, categories as scaled; the noise in a scaled mean is {noise:.2g}",
+    )
+    typer.echo(f"\n{result.statement.text()}")
+
+
 @takes_plan_request
 def train(
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")],
+    files: SiloFiles,
     schema: SchemaFile,
     target: Target,
     request: Any,
@@ -27,7 +63,7 @@ def train(
     test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
-    ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
+    ledgers: Ledgers = None,
     cap: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +84,7 @@ def train(
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
     from ringfence.planning.explain import explain_proposal
+    from ringfence.tracking import Recorder
 
     training = workflow.TrainRequest(
         files=files,
@@ -65,27 +102,32 @@ def train(
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if test and not evaluation:
         raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
-    follower = Follower(report=page is not None, track=track)
+    boards = trackers(track)
+    recorder: Recorder | None = None
     with progress() as bar:
         task = bar.add_task("rounds")
 
         def planned(plan: "Plan") -> None:
-            follower.planned(plan)
+            nonlocal recorder
+            if page is not None or track is not None:
+                recorder = Recorder(plan, *boards)
             bar.update(task, total=plan.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
-            follower.watch(outcome)
+            if recorder is not None:
+                recorder(outcome)
             bar.advance(task)
 
         outcome = workflow.train_files(training, planned=planned, watch=watch)
     if out is not None:
         outcome.result.model.save(out)
-    rounds = follower.end(outcome.result.statement.text())
-    if page is not None:
+    if recorder is not None:
+        recorder.end(outcome.result.statement.text())
+    if page is not None and recorder is not None:
         from ringfence.report.trained import train_report
 
         proposals = workflow.what_if(request, outcome.proposal.plan)
-        made = train_report(outcome, rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
+        made = train_report(outcome, recorder.rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
         made.write(page, figures=figures)
     if json:
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
@@ -127,7 +169,6 @@ def predict(
 
     loaded = Model.load(model)
     predictions = loaded.predict_csv(file)
-    if json:
-        print_json({"target": loaded.plan.data.target, "predictions": predictions})
-    else:
-        typer.echo("\n".join([loaded.plan.data.target, *map(str, predictions)]))
+    target = loaded.plan.data.target
+    text = "\n".join([target, *map(str, predictions)])
+    print_result(text, {"target": target, "predictions": predictions}, json=json)
