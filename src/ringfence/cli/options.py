@@ -16,6 +16,9 @@ Value = TypeVar("Value")
 
 SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringfence schema draft` begins one.")]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
+NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
 
 
 def _plan_options() -> dict[str, inspect.Parameter]:

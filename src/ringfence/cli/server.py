@@ -238,11 +238,11 @@ def _beside(path: Path, place: str) -> str:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, so that a reader never sees half a model."""
-    unfinished = path.with_name(path.name + ".new")
+    """Write a file of the run, so that a reader never sees half a model."""
+    from ringfence.report.page import write_whole
+
     try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
+        write_whole(path, content)
     except OSError as problem:
         raise OutputError(
             f"{path} could not be written ({problem.strerror}). The run is kept: the same command writes it."

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.options import NewFolder, PlanFile
 from ringfence.cli.output import AsJson, print_json, print_result, print_table
 
 app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
@@ -13,10 +14,7 @@ Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ri
 
 
 @app.command()
-def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
-    json: AsJson = False,
-) -> None:
+def init(folder: NewFolder, json: AsJson = False) -> None:
     """Make a shuffler's folder: a key that silos seal to, a token for the server, and an empty database."""
     from ringfence.shuffler.shuffler import Shuffler
     from ringfence.shuffler.store import Store
@@ -33,11 +31,7 @@ def init(
 
 
 @app.command()
-def add(
-    folder: Folder,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")],
-    json: AsJson = False,
-) -> None:
+def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     """Serve a plan from now on, also if the folder is being served already."""
     from ringfence.protocol.plan import load_plan
     from ringfence.shuffler.shuffler import Shuffler

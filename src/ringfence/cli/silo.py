@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import SchemaFile, Target
+from ringfence.cli.options import NewFolder, PlanFile, SchemaFile, Target
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
 Which = Annotated[
     str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
 ]
@@ -35,7 +34,7 @@ Port = Annotated[
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
+    folder: NewFolder,
     name: Annotated[str, typer.Option(help="The silo's name in plans.")],
     data: Annotated[Path, typer.Option(help="The silo's records: a CSV file, which stays where it is.")],
     schema: SchemaFile,

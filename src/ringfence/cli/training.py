@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_plan_request
+from ringfence.cli.options import ModelFile, SchemaFile, Target, parse_cap, parse_files, takes_plan_request
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import TrainingError
@@ -160,7 +160,7 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+    model: ModelFile,
     file: Annotated[Path, typer.Argument(help="A CSV file with the schema's feature columns.")],
     json: AsJson = False,
 ) -> None:
