@@ -31,7 +31,7 @@ def main(folder: Path, silo: str) -> None:
             said = peer.speak()
             print("" if said is None else said.to_bytes().decode(), flush=True)
             heard = [parse_answer(line.encode()) for line in iter(lambda: sys.stdin.readline().rstrip("\n"), "")]
-            peer.hear({answer.silo: answer for answer in heard})
+            peer.receive({answer.silo: answer for answer in heard})
         gate.end(plan)
         print(hashlib.sha256(peer.result().weights.tobytes()).hexdigest(), flush=True)
 

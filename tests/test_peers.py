@@ -106,7 +106,7 @@ def talk(plan: Plan, gates: Mapping[str, Gate]) -> dict[str, RunResult]:
         said = {name: answer for name, peer in everybody.items() if (answer := peer.speak()) is not None}
         for peer in everybody.values():
             assert not peer.finished
-            peer.hear(said)
+            peer.receive(said)
     assert all(peer.finished for peer in everybody.values())
     return {name: peer.result() for name, peer in everybody.items()}
 
@@ -216,13 +216,13 @@ def test_a_peer_that_heard_something_else_is_found_out(
     schema: Schema, silos: Silos, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = plan_of(schema, **WAYS[way])
-    hear = Peer.hear
+    receive = Peer.receive
 
     def half_deaf(peer: Peer, answers: Mapping[str, Answer]) -> RoundOutcome:
         misses = peer._gate.silo == "west" and any(answer.round == 2 for answer in answers.values())
-        return hear(peer, {name: a for name, a in answers.items() if not (misses and name == "north")})
+        return receive(peer, {name: a for name, a in answers.items() if not (misses and name == "north")})
 
-    monkeypatch.setattr(Peer, "hear", half_deaf)
+    monkeypatch.setattr(Peer, "receive", half_deaf)
     with pytest.raises(TrainingError, match="did not hear the same messages: run the plan again"):
         peers.run(plan, silos.approve(plan))
 
@@ -234,14 +234,14 @@ def test_what_does_not_belong_to_the_round_changes_nothing(schema: Schema, silos
     listener = Peer(plan, gates["north"])
     stale = gates["west"].said[0]
     while not listener.finished:
-        now = len(listener._session._history)
+        now = len(listener._history)
         said = {name: gate.said[now] for name, gate in gates.items()}
-        outcome = listener.hear({**said, "stranger": stale})
+        outcome = listener.receive({**said, "stranger": stale})
         assert outcome.answered == tuple(SIZES)
     check_same(honest, listener.result())
     confused = Peer(plan, gates["north"])
-    confused.hear({name: gate.said[0] for name, gate in gates.items()})
-    outcome = confused.hear({"north": gates["north"].said[1], "south": gates["west"].said[1], "west": stale})
+    confused.receive({name: gate.said[0] for name, gate in gates.items()})
+    outcome = confused.receive({"north": gates["north"].said[1], "south": gates["west"].said[1], "west": stale})
     assert (outcome.answered, outcome.unusable) == (("north",), ("south", "west"))
 
 
@@ -255,7 +255,7 @@ def test_a_peer_that_starts_again_says_the_same_again_and_catches_up(schema: Sch
     for number in range(plan.rounds):
         repeated = again.speak()
         assert repeated == said["south"].get(number)
-        again.hear({name: answers[number] for name, answers in said.items() if number in answers})
+        again.receive({name: answers[number] for name, answers in said.items() if number in answers})
     check_same(trained, again.result())
     assert gates["south"].ledger.account().spent() == spent
 

@@ -71,8 +71,8 @@ def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: T
     assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.rounds
     assert outcomes.test is not None
     # Almost no noise at epsilon 20, and ten rounds see most of what there is to see; guessing is right half the time.
-    assert isinstance(accuracy := outcomes.test["accuracy"], float)
-    assert accuracy > 0.7
+    assert outcomes.test.metric == "accuracy"
+    assert outcomes.test.value > 0.7
     assert [path.name for path in ledgers(wanted)] == ["north.ledger", "south.ledger"]
 
 

@@ -16,30 +16,17 @@ from ringfence.server.rounds import RoundOutcome, RunResult, Session
 from ringfence.silo.gate import Gate
 
 
-class Peer:
-    """A silo that takes the server's steps itself: in each round it speaks, then hears what all have said."""
+class Peer(Session):
+    """A silo that takes the server's steps itself: in each round it speaks, then receives what all have said."""
 
     def __init__(self, plan: Plan, gate: Gate) -> None:
+        # The choices are public and the same for all; they protect nothing.
+        super().__init__(plan, np.random.default_rng(int(plan.digest(), 16)))
         self._gate = gate
-        # Public and the same for all; it protects nothing.
-        self._session = Session(plan, np.random.default_rng(int(plan.digest(), 16)))
-
-    @property
-    def finished(self) -> bool:
-        """Whether all rounds are over."""
-        return self._session.finished
 
     def speak(self) -> Answer | None:
         """Return what this silo broadcasts in this round, through its own gate; None if it is not its turn."""
-        return self._gate.answer(self._session.request()) if self._gate.silo in self._session.asked() else None
-
-    def hear(self, answers: Mapping[str, Answer]) -> RoundOutcome:
-        """Take the round's step from everything that was broadcast, this silo's own answer included."""
-        return self._session.receive(answers)
-
-    def result(self) -> RunResult:
-        """Return the model."""
-        return self._session.result()
+        return self._gate.answer(self.request()) if self._gate.silo in self.asked() else None
 
 
 def run(
@@ -51,7 +38,7 @@ def run(
     peers = {name: Peer(plan, gate) for name, gate in gates.items()}
     while not all(peer.finished for peer in peers.values()):
         said = {name: answer for name, peer in peers.items() if (answer := peer.speak()) is not None}
-        outcomes = [peer.hear(said) for peer in peers.values()]
+        outcomes = [peer.receive(said) for peer in peers.values()]
         watch(outcomes[0])
     results = [peer.result() for peer in peers.values()]
     if len({trained.weights.tobytes() for trained in results}) > 1:

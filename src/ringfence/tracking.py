@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from ringfence.accounting.charges import cost, task_event
 from ringfence.accounting.events import Event
 from ringfence.errors import OutputError
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.server.rounds import RoundOutcome
 
@@ -75,31 +75,34 @@ class Recorder:
     def __init__(self, plan: Plan, *trackers: Tracker) -> None:
         self.plan = plan
         self.rounds: list[Progress] = []
-        self.followed = sorted(plan.silos, key=lambda terms: -terms.guarantee.epsilon)[:FOLLOWED]
         self._trackers = trackers
         self._marks = marks(plan)
-        self._work: dict[str, Counter[Task]] = {terms.name: Counter() for terms in self.followed}
+        self._terms = {terms.name: terms for terms in plan.silos}
+        self._followed = sorted(plan.silos, key=lambda terms: -terms.guarantee.epsilon)[:FOLLOWED]
+        self._events: dict[str, Counter[Event]] = {terms.name: Counter() for terms in self._followed}
         self._answers: Counter[tuple[str, int]] = Counter()
-        self._events: dict[tuple[str, Task], Event] = {}
         self._costs: dict[tuple[frozenset[tuple[Event, int]], float], float] = {}
         for tracker in trackers:
             tracker.begin(plan)
 
     def __call__(self, outcome: RoundOutcome) -> None:
         """Take note of a round that is over."""
-        noise = self._noise_norm(outcome)
-        for terms in self.followed:
-            if terms.name in outcome.answered:
-                self._work[terms.name][self._task(terms.name, outcome.round)] += 1
         number = self.plan.place(outcome.round).number
-        self._answers.update((name, number) for name in outcome.answered)
+        work = {
+            name: task(self.plan, self._terms[name], outcome.round, self._answers[name, number])
+            for name in outcome.answered
+        }
+        for terms in self._followed:
+            if terms.name in work:
+                self._events[terms.name][task_event(self.plan, terms, work[terms.name])] += 1
+        self._answers.update((name, number) for name in work)
         progress = Progress(
             outcome.round,
             outcome.answered,
             outcome.refused,
             outcome.update_norm,
-            noise,
-            {terms.name: self.epsilon(terms.name) for terms in self.followed} if outcome.round in self._marks else {},
+            self._noise_norm(work),
+            {terms.name: self._epsilon(terms) for terms in self._followed} if outcome.round in self._marks else {},
         )
         self.rounds.append(progress)
         for tracker in self._trackers:
@@ -110,35 +113,22 @@ class Recorder:
         for tracker in self._trackers:
             tracker.end(statement)
 
-    def epsilon(self, silo: str) -> float:
+    def _epsilon(self, terms: SiloTerms) -> float:
         """Return what the answers of a followed silo that were used so far have cost it, at its delta in the plan."""
-        terms = self.plan.terms(silo)
-        assert terms is not None  # noqa: S101 (it is of this plan)
-        events: Counter[Event] = Counter()
-        for work, count in self._work[silo].items():
-            if (silo, work) not in self._events:
-                self._events[silo, work] = task_event(self.plan, terms, work)
-            events[self._events[silo, work]] += count
+        events = self._events[terms.name]
         key = (frozenset(events.items()), terms.guarantee.delta)
         if key not in self._costs:  # silos on equal terms cost the same
             self._costs[key] = cost(list(events.items()), terms.guarantee)
         return self._costs[key]
 
-    def _task(self, silo: str, round: int) -> Task:
-        terms = self.plan.terms(silo)
-        assert terms is not None  # noqa: S101 (it is of this plan)
-        return task(self.plan, terms, round, self._answers[silo, self.plan.place(round).number])
-
-    def _noise_norm(self, outcome: RoundOutcome) -> float | None:
+    def _noise_norm(self, work: Mapping[str, Task]) -> float | None:
         """Return √(length·Σ(N/M·p_i·σ_i)²): the averaged answers are those of `server.channels.own_noise`."""
-        if not outcome.answered:
+        if not work:
             return None
-        share = len(self.plan.silos) / len(outcome.answered)
-        weights = {terms.name: terms.weight for terms in self.plan.silos}
-        work = {name: self._task(name, outcome.round) for name in outcome.answered}
+        share = len(self.plan.silos) / len(work)
         length = max(task.length for task in work.values())
         levels = {name: task.stage.channel.noise_level(task.sigma) for name, task in work.items()}
-        known = [share * weights[name] * level for name, level in levels.items() if level is not None]
+        known = [share * self._terms[name].weight * level for name, level in levels.items() if level is not None]
         return math.sqrt(length) * math.hypot(*known) if len(known) == len(levels) else None
 
 

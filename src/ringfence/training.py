@@ -4,7 +4,7 @@ This is the whole federation on one machine. The person who runs it is every sil
 approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +13,9 @@ import numpy as np
 
 from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
-from ringfence.errors import ApprovalError, RecordsError, TrainingError
+from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
-from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import observers_of
-from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
@@ -50,6 +48,15 @@ class TrainingResult:
     statement: Statement
     history: tuple[rounds.RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a model is on held-out records, all together and per silo. Not private: for whoever may see them."""
+
+    metric: str
+    value: float
+    per_silo: Mapping[str, float]
 
 
 def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
@@ -91,7 +98,12 @@ def train(
             if peer_to_peer:
                 trained = peers.run(plan, gates, watch=watch)
             else:
-                trained = rounds.run(plan, _ask(gates), watch=watch, collect=collect)
+                trained = rounds.run(
+                    plan,
+                    lambda request, names: {name: gates[name].answer(request) for name in names},
+                    watch=watch,
+                    collect=collect,
+                )
         finally:
             # Also after an error or Ctrl-C: what was not asked for must not stay reserved.
             for name, gate in gates.items():
@@ -103,23 +115,15 @@ def train(
         return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings)
 
 
-def evaluate(model: Model, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> dict[str, object]:
-    """Measure the model on held-out records, pooled and per silo. Not private: for whoever may see them."""
-    if not tests:
-        raise RecordsError("There are no held-out records to evaluate the model on.")
+def evaluate(model: Model, tests: Mapping[str, Records]) -> Evaluation:
+    """Measure the model on at least one silo's held-out records."""
     pooled = model.evaluate(
-        np.concatenate([features for features, _ in tests.values()]),
-        np.concatenate([targets for _, targets in tests.values()]),
+        np.concatenate([test.features for test in tests.values()]),
+        np.concatenate([test.targets for test in tests.values()]),
     )
     ((metric, value),) = pooled.items()
-    return {metric: value, "per_silo": {name: model.evaluate(*test)[metric] for name, test in tests.items()}}
-
-
-def _ask(gates: Mapping[str, Gate]) -> rounds.Ask:
-    def ask(request: RoundRequest, names: Sequence[str]) -> dict[str, Answer]:
-        return {name: gates[name].answer(request) for name in names}
-
-    return ask
+    per_silo = {name: model.evaluate(test.features, test.targets)[metric] for name, test in tests.items()}
+    return Evaluation(metric, value, per_silo)
 
 
 def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:

@@ -23,7 +23,7 @@ from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger import Budget
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
-from ringfence.training import Silo, TrainingResult, evaluate, split, train
+from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train
 
 if TYPE_CHECKING:
     from ringfence.local_shuffler import LocalShuffler
@@ -55,7 +55,7 @@ class WorkflowResult:
 
     proposal: Proposal
     result: TrainingResult
-    test: Mapping[str, object] | None
+    test: Evaluation | None
     losses: Mapping[int, float] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class WorkflowResult:
             },
         }
         if self.test is not None:
-            report["test"] = dict(self.test)
+            report["test"] = {self.test.metric: self.test.value, "per_silo": self.test.per_silo}
             report["test_is_private"] = False
         return report
 
@@ -94,9 +94,7 @@ def survey_files(
     paths = silo_paths(files)
     records = {name: load_records(path, loaded) for name, path in paths.items()}
     plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
-    silos = {
-        name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger", None) for name, path in paths.items()
-    }
+    silos = {name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger") for name, path in paths.items()}
     result = train(plan, silos)
     return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
 
@@ -131,13 +129,13 @@ def train_files(
         raise TrainingError(f"A seed is a whole number of at least 0, but this one is {request.seed}.")
     choices = np.random.default_rng(request.seed)
     training: dict[str, Records] = {}
-    tests: dict[str, tuple[FloatArray, FloatArray]] = {}
+    tests: dict[str, Records] = {}
     for name, all_records in records.items():
         training[name], held_out = split(all_records, request.test_fraction, choices)
         if name in request.tests:
             held_out = load_records(request.tests[name], schema)
         if held_out is not None:
-            tests[name] = (held_out.features, held_out.targets)
+            tests[name] = held_out
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
@@ -181,9 +179,9 @@ def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:
     return proposals
 
 
-def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, tuple[FloatArray, FloatArray]]) -> float:
+def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, Records]) -> float:
     matrix = weights.reshape(plan.data.width, plan.loss.outputs)
-    values = [plan.loss.values(features @ matrix, targets) for features, targets in tests.values()]
+    values = [plan.loss.values(test.features @ matrix, test.targets) for test in tests.values()]
     return float(np.mean(np.concatenate(values)))
 
 

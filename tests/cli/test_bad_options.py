@@ -36,6 +36,7 @@ WISHES = [
     (["--delta", "1"], "delta must lie strictly between 0 and 1"),
     (["--delta", "0"], "delta must lie strictly between 0 and 1"),
     (["--budget", "north=1"], "not of the form NAME=EPS,DELTA"),
+    (["--budget", "1,1e-6"], "not of the form NAME=EPS,DELTA"),
     # which algorithm, by which bound
     (["--algorithm", "guesswork"], "no algorithm 'guesswork'; choose one of minibatch-sgd, accelerated, regularised"),
     (["--risk", "all"], "one of empirical, population, not 'all'"),

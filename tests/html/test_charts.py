@@ -57,13 +57,6 @@ def test_several_lines_are_named_and_one_is_not() -> None:
     assert {"north", "<south>"} <= set(both)
 
 
-def test_error_bars_reach_from_end_to_end() -> None:
-    drawn = draw(Line("a", [(1, 2.0), (2, 3.0)], [(1.0, 4.0), (2.5, 3.5)]))
-    bars = [line for line in drawn.iter(f"{SVG}line") if line.attrib["stroke"] == "#0072B2"]
-    heights = [float(bar.attrib["y1"]) - float(bar.attrib["y2"]) for bar in bars]
-    assert heights[0] == pytest.approx(3 * heights[1], rel=0.01)
-
-
 def test_bars_are_as_long_as_their_numbers_and_limits_lie_where_they_belong() -> None:
     bars = [Bar("a", (1.0, 2.0), 4.0), Bar("<b> with a long name", (3.0, math.inf))]
     made = bar_chart(bars, names=("x", "y"), title="T", description="D", x_label="e", limit_name="cap")

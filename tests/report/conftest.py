@@ -15,8 +15,7 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.schema import Schema
 from ringfence.report.audited import audit_report
-from ringfence.report.conducted import report
-from ringfence.report.conducted_page import conducted_report
+from ringfence.report.conducted import conducted_report, report
 from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
 from ringfence.research.page import write_single_page

@@ -14,7 +14,7 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
 from ringfence.report.audited import audit_report
-from ringfence.report.conducted_page import conducted_report
+from ringfence.report.conducted import conducted_report
 from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records

@@ -1,11 +1,11 @@
-"""`ringfence ledger`: what was released from a data set, when, at what cost, and what is left."""
+"""`ringfence ledger` and `ringfence verify`: what was released from a data set, and what a certificate proves of it."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table
+from ringfence.cli.output import AsJson, print_json, print_result, print_table
 
 
 def ledger(
@@ -49,3 +49,17 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         typer.echo(f"Refused requests: {counts}.")
+
+
+def verify(
+    file: Annotated[Path, typer.Argument(help="A certificate, as `ringfence silo certificate` writes it.")],
+    key: Annotated[
+        str | None, typer.Option(help="The silo's public key, as you got it from the silo by another way.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check a silo's certificate: hash chain, every charge from the plans, totals and signature."""
+    from ringfence.verification import verify_file
+
+    finding = verify_file(file, key=key)
+    print_result(finding.text(), finding.data(), json=json)

@@ -9,12 +9,7 @@ from ringfence import __version__
 from ringfence.cli import (
     accounting,
     audit,
-    bounds,
-    demo,
-    engine,
-    example,
     federation,
-    join,
     ledger,
     model,
     reproduce,
@@ -22,10 +17,8 @@ from ringfence.cli import (
     server,
     shuffler,
     silo,
-    survey,
-    tour,
     training,
-    verify,
+    trying,
 )
 from ringfence.errors import RingfenceError
 
@@ -39,26 +32,23 @@ app = typer.Typer(
 )
 app.command()(accounting.account)
 app.command()(accounting.plan)
-app.command()(bounds.bounds)
-app.command()(survey.survey)
+app.command()(accounting.bounds)
+app.command()(training.survey)
 app.command()(training.train)
 app.command()(training.predict)
-app.add_typer(model.app, name="model")
 app.command()(ledger.ledger)
-app.command()(demo.demo)
-app.command()(example.example)
+app.command()(trying.demo)
+app.command()(trying.example)
 app.command()(reproduce.reproduce)
 app.command()(audit.audit)
+app.command()(ledger.verify)
+app.command()(trying.tour)
+app.add_typer(model.app, name="model")
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
-app.command()(verify.verify)
 app.add_typer(shuffler.app, name="shuffler")
 app.add_typer(silo.app, name="silo")
-silo.app.command()(join.join)
-silo.app.command()(join.courier)
-server.app.command()(engine.start)
 app.add_typer(federation.app, name="federation")
-app.command()(tour.tour)
 
 
 @app.callback(invoke_without_command=True)

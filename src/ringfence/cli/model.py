@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.options import ModelFile
 from ringfence.cli.output import require_folder
 from ringfence.errors import OutputError
 
@@ -13,7 +14,7 @@ app = typer.Typer(help="Look into a trained model, or take it elsewhere.", no_ar
 
 @app.command()
 def export(
-    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+    model: ModelFile,
     to: Annotated[str, typer.Option(help="csv: a line per feature, and the intercept; json: one object.")] = "csv",
     out: Annotated[Path | None, typer.Option(help="Write the coefficients here instead of printing them.")] = None,
 ) -> None:
@@ -32,9 +33,7 @@ def export(
 
 
 @app.command()
-def statement(
-    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
-) -> None:
+def statement(model: ModelFile) -> None:
     """Say what each silo's records were promised for this model."""
     from ringfence.model import Model
 

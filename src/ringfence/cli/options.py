@@ -16,12 +16,9 @@ Value = TypeVar("Value")
 
 SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringfence schema draft` begins one.")]
 Target = Annotated[str, typer.Option(help="The column to predict.")]
-
-
-def _load_keys(path: Path | None) -> Any:
-    from ringfence.protocol.keys import load_keys
-
-    return None if path is None else load_keys(path)
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
+NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
 
 
 def _plan_options() -> dict[str, inspect.Parameter]:
@@ -67,7 +64,10 @@ def takes_plan_request(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(**options: Any) -> None:
         asked = {name: options.pop(name) for name in shared}
         asked["budgets"] = parse_budgets(asked["budgets"])
-        asked["keys"] = _load_keys(asked["keys"])
+        if asked["keys"] is not None:
+            from ringfence.protocol.keys import load_keys
+
+            asked["keys"] = load_keys(asked["keys"])
         command(request=PlanRequest(**asked), **options)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
@@ -77,58 +77,55 @@ def takes_plan_request(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
-def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, float]]:
+def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Read NAME=EPS,DELTA options."""
-    budgets: dict[str, tuple[float, float]] = {}
-    for option in options:
-        name, _, value = option.rpartition("=")
-        budget = _numbers(value)
-        if budget is None or len(budget) != 2:
-            raise PlanError(f"'{option}' is not of the form NAME=EPS,DELTA, like clinic=0.5,1e-6.")
-        _put(budgets, name, budget)
-    return budgets
+    return _by_name(options, "NAME=EPS,DELTA, like clinic=0.5,1e-6", lambda text: _numbers(text, 2))
 
 
 def parse_cap(option: str | None) -> tuple[float, ...] | None:
     """Read an EPS,DELTA option, or EPS,DELTA,ALONE."""
     if option is None:
         return None
-    cap = _numbers(option)
-    if cap is None or len(cap) not in (2, 3):
+    cap = _numbers(option, 2, 3)
+    if cap is None:
         raise PlanError(f"The cap '{option}' is not of the form EPS,DELTA, like 4,1e-6, or EPS,DELTA,ALONE.")
     return cap
 
 
 def parse_files(options: Sequence[str]) -> dict[str, Path]:
-    """Read NAME=FILE options."""
-    files: dict[str, Path] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not equals or not name or not value:
-            raise PlanError(f"'{option}' is not of the form NAME=FILE, like clinic=clinic-test.csv.")
-        _put(files, name, Path(value))
-    return files
+    """Read NAME=FILE options; a file's name may hold another =."""
+    form = "NAME=FILE, like clinic=clinic-test.csv"
+    return _by_name(options, form, lambda text: Path(text) if text else None, cut=str.partition)
 
 
 def parse_sizes(options: Sequence[str]) -> dict[str, int]:
     """Read NAME=RECORDS options."""
-    sizes: dict[str, int] = {}
+    form = "NAME=RECORDS, like clinic=1200"
+    return _by_name(options, form, lambda text: int(text) if text.isdecimal() else None)
+
+
+def _by_name(
+    options: Sequence[str],
+    form: str,
+    read: Callable[[str], Value | None],
+    cut: Callable[[str, str], tuple[str, str, str]] = str.rpartition,
+) -> dict[str, Value]:
+    """Read NAME=VALUE options; `read` returns None for what is no such value."""
+    values: dict[str, Value] = {}
     for option in options:
-        name, _, value = option.rpartition("=")
-        if not name or not value.isdecimal():
-            raise PlanError(f"'{option}' is not of the form NAME=RECORDS, like clinic=1200.")
-        _put(sizes, name, int(value))
-    return sizes
+        name, _, text = cut(option, "=")
+        value = read(text)
+        if not name or value is None:
+            raise PlanError(f"'{option}' is not of the form {form}.")
+        if name in values:
+            raise PlanError(f"'{name}' is given twice.")
+        values[name] = value
+    return values
 
 
-def _numbers(text: str) -> tuple[float, ...] | None:
+def _numbers(text: str, *counts: int) -> tuple[float, ...] | None:
     try:
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
     except ValueError:
         return None
-
-
-def _put(values: dict[str, Value], name: str, value: Value) -> None:
-    if name in values:
-        raise PlanError(f"'{name}' is given twice.")
-    values[name] = value
+    return numbers if len(numbers) in counts else None

@@ -1,6 +1,6 @@
 """Printing: JSON for machines on standard output, tables for people; progress goes to standard error."""
 
-import json
+import json as json_format
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for 
 
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object; numbers keep their full precision."""
-    typer.echo(json.dumps(_without_infinity(content), indent=2, allow_nan=False))
+    typer.echo(json_format.dumps(_without_infinity(content), indent=2, allow_nan=False))
+
+
+def print_result(text: str, content: Mapping[str, Any], *, json: bool) -> None:
+    """Print what a command did: a text for people, or one JSON object for machines."""
+    if json:
+        print_json(content)
+    else:
+        typer.echo(text)
 
 
 def _without_infinity(value: Any) -> Any:

@@ -9,9 +9,7 @@ from ringfence.cli.output import require_folder
 from ringfence.errors import OutputError
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan
-    from ringfence.server.rounds import RoundOutcome
-    from ringfence.tracking import Progress, Recorder, TensorBoard
+    from ringfence.tracking import TensorBoard
 
 ReportFile = Annotated[
     Path | None,
@@ -46,35 +44,10 @@ def report_path(
     return path
 
 
-class Follower:
-    """Watches a run's rounds for a report and a tracker, and does nothing if there is neither."""
-
-    def __init__(self, *, report: bool, track: Path | None) -> None:
-        self._wanted = report or track is not None
-        self._board = None if track is None else _board(track)
-        self._recorder: Recorder | None = None
-
-    def planned(self, plan: "Plan") -> None:
-        """Begin with the plan of the run."""
-        if self._wanted:
-            from ringfence.tracking import Recorder
-
-            self._recorder = Recorder(plan, *([] if self._board is None else [self._board]))
-
-    def watch(self, outcome: "RoundOutcome") -> None:
-        """Take note of a round that is over."""
-        if self._recorder is not None:
-            self._recorder(outcome)
-
-    def end(self, statement: str) -> "list[Progress]":
-        """Take note of the end, and return what was seen of the rounds."""
-        if self._recorder is None:
-            return []
-        self._recorder.end(statement)
-        return self._recorder.rounds
-
-
-def _board(folder: Path) -> "TensorBoard":
+def trackers(folder: Path | None) -> "list[TensorBoard]":
+    """Return who else follows the run: TensorBoard, if a folder was named for it."""
+    if folder is None:
+        return []
     from ringfence.tracking import TensorBoard
 
-    return TensorBoard(folder)
+    return [TensorBoard(folder)]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
-from ringfence.cli.reporting import Figures, Follower, Track
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, Track, trackers
 from ringfence.errors import DoorError, OutputError, TrainingError
 from ringfence.storage.toml_files import read_toml
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from ringfence.transport.exchange import Exchange
 
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Conduct a plan's rounds across silos that run by themselves."""
 
 
 @app.command()
@@ -71,9 +66,9 @@ def run(
     """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
-    from ringfence.report.conducted import report
-    from ringfence.report.conducted_page import conducted_report
+    from ringfence.report.conducted import conducted_report, report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
+    from ringfence.tracking import Recorder
 
     out = out or folder / "model.json"
     if out.parent != folder:
@@ -83,13 +78,12 @@ def run(
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
     collect = _collect(loaded, shuffler, shuffler_token, shuffler_certificate, key, seconds)
-    follower = Follower(report=True, track=track)
-    follower.planned(loaded)
+    recorder = Recorder(loaded, *trackers(track))
     with _exchange(engine, loaded, doors, kit, superlink) as exchange, progress() as bar:
         task = bar.add_task("rounds", total=loaded.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
-            follower.watch(outcome)
+            recorder(outcome)
             bar.advance(task)
 
         try:
@@ -113,7 +107,8 @@ def run(
     _write(out, model.canonical())
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     page = folder / "report.html"
-    conducted_report(loaded, content, follower.end(content["guarantees"])).write(page, figures=figures)
+    recorder.end(content["guarantees"])
+    conducted_report(loaded, content, recorder.rounds).write(page, figures=figures)
     if json:
         print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
     else:
@@ -129,10 +124,19 @@ def key(
     from ringfence.deployment.batch_collector import make_key
 
     public = make_key(out)
-    if json:
-        print_json({"key": str(out), "public_key": public})
-    else:
-        typer.echo(f"{out} holds the server's private key. Its public key, for plans, is {public}.")
+    print_result(
+        f"{out} holds the server's private key. Its public key, for plans, is {public}.",
+        {"key": str(out), "public_key": public},
+        json=json,
+    )
+
+
+@app.command()
+def start(kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")]) -> None:
+    """Run the engine's server from its kit, until it is ended."""
+    from ringfence.deployment.nvflare.launch import run_server
+
+    run_server(kit)
 
 
 def _collect(
@@ -224,20 +228,21 @@ def _file_of_doors(path: Path) -> dict[str, str]:
         raise DoorError(f"{path} is not valid TOML: {problem}.") from None
     if not all(isinstance(place, str) for place in content.values()):
         raise DoorError(f'{path} must hold lines like clinic = "folders/clinic", one per silo.')
-    return {name: place if place.startswith("unix:/") else _beside(path, place) for name, place in content.items()}
+    return {name: _beside(path, place) for name, place in content.items()}
 
 
 def _beside(path: Path, place: str) -> str:
-    kind, where = ("unix:", place.removeprefix("unix:")) if place.startswith("unix:") else ("", place)
-    return f"{kind}{path.parent / where}"
+    """Return a door that a file names; pathlib keeps what is absolute as it is."""
+    kind = "unix:" if place.startswith("unix:") else ""
+    return f"{kind}{path.parent / place.removeprefix(kind)}"
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, so that a reader never sees half a model."""
-    unfinished = path.with_name(path.name + ".new")
+    """Write a file of the run, so that a reader never sees half a model."""
+    from ringfence.report.page import write_whole
+
     try:
-        unfinished.write_bytes(content)
-        unfinished.replace(path)
+        write_whole(path, content)
     except OSError as problem:
         raise OutputError(
             f"{path} could not be written ({problem.strerror}). The run is kept: the same command writes it."

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table
+from ringfence.cli.options import NewFolder, PlanFile
+from ringfence.cli.output import AsJson, print_json, print_result, print_table
 
 app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
 
@@ -13,32 +14,24 @@ Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ri
 
 
 @app.command()
-def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
-    json: AsJson = False,
-) -> None:
+def init(folder: NewFolder, json: AsJson = False) -> None:
     """Make a shuffler's folder: a key that silos seal to, a token for the server, and an empty database."""
     from ringfence.shuffler.shuffler import Shuffler
     from ringfence.shuffler.store import Store
 
     with Store.create(folder) as store:
         key = Shuffler(store).public_key
-    if json:
-        print_json({"folder": str(folder), "public_key": key})
-    else:
-        typer.echo(
-            f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
-            f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
-            f"`ringfence shuffler serve {folder}`."
-        )
+    print_result(
+        f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
+        f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
+        f"`ringfence shuffler serve {folder}`.",
+        {"folder": str(folder), "public_key": key},
+        json=json,
+    )
 
 
 @app.command()
-def add(
-    folder: Folder,
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")],
-    json: AsJson = False,
-) -> None:
+def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     """Serve a plan from now on, also if the folder is being served already."""
     from ringfence.protocol.plan import load_plan
     from ringfence.shuffler.shuffler import Shuffler
@@ -46,10 +39,8 @@ def add(
     content = load_plan(plan)
     with Shuffler.open(folder) as shuffler:
         shuffler.add(content)
-    if json:
-        print_json({"added": content.digest()})
-    else:
-        typer.echo(f"Added plan {content.digest()} of {len(content.silos)} silos.")
+    digest = content.digest()
+    print_result(f"Added plan {digest} of {len(content.silos)} silos.", {"added": digest}, json=json)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`ringfence silo`: a silo's folder, its agent, and what its operator decides."""
+"""`ringfence silo`: a silo's folder, its agent, what its operator decides, and its side of the engine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import SchemaFile, Target
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder
+from ringfence.cli.options import NewFolder, PlanFile, SchemaFile, Target
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder
 
 if TYPE_CHECKING:
     from ringfence.silo.folder import SiloFolder
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
 Which = Annotated[
     str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
 ]
@@ -35,7 +34,7 @@ Port = Annotated[
 
 @app.command()
 def init(
-    folder: Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")],
+    folder: NewFolder,
     name: Annotated[str, typer.Option(help="The silo's name in plans.")],
     data: Annotated[Path, typer.Option(help="The silo's records: a CSV file, which stays where it is.")],
     schema: SchemaFile,
@@ -59,13 +58,12 @@ def init(
     )
     granted = Budget(epsilon, delta, anyone=alone)
     silo_folder = SiloFolder.create(folder, settings, granted)
-    if json:
-        print_json({"silo": name, "folder": str(silo_folder.path), "budget": granted.as_data()})
-    else:
-        typer.echo(
-            f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
-            f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`."
-        )
+    print_result(
+        f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
+        f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`.",
+        {"silo": name, "folder": str(silo_folder.path), "budget": granted.as_data()},
+        json=json,
+    )
 
 
 @app.command()
@@ -105,10 +103,7 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     from ringfence.silo.decisions import review_plan
 
     result = review_plan(_open(folder), load_plan(plan))
-    if json:
-        print_json(result.data())
-    else:
-        typer.echo(result.text())
+    print_result(result.text(), result.data(), json=json)
 
 
 @app.command()
@@ -118,14 +113,13 @@ def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     from ringfence.silo.decisions import approve_plan
 
     result = approve_plan(_open(folder), load_plan(plan))
-    if json:
-        print_json({"approved": result.plan.digest(), **result.data()})
-    else:
-        typer.echo(
-            f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
-            f"together may reach {result.total[0].epsilon:.4g}; {result.left(result.total[0]):.4g} of "
-            f"{result.budget.epsilon:.4g} is left."
-        )
+    print_result(
+        f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
+        f"together may reach {result.total[0].epsilon:.4g}; {result.left(result.total[0]):.4g} of "
+        f"{result.budget.epsilon:.4g} is left.",
+        {"approved": result.plan.digest(), **result.data()},
+        json=json,
+    )
 
 
 @app.command()
@@ -145,10 +139,8 @@ def _end(folder: Path, which: str, json: bool, *, revoke: bool) -> None:
 
     digest = end_plan(_open(folder), which, revoke=revoke)
     word = "revoked" if revoke else "ended"
-    if json:
-        print_json({word: digest})
-    else:
-        typer.echo(f"{word.capitalize()} plan {digest}: no further round of it is answered.")
+    sentence = f"{word.capitalize()} plan {digest}: no further round of it is answered."
+    print_result(sentence, {word: digest}, json=json)
 
 
 @app.command()
@@ -159,10 +151,7 @@ def budget(folder: Folder, epsilon: Epsilon, delta: Delta, alone: Alone = None, 
 
     granted = Budget(epsilon, delta, anyone=alone)
     set_budget(_open(folder), granted)
-    if json:
-        print_json({"budget": granted.as_data()})
-    else:
-        typer.echo(f"The budget is now {granted}.")
+    print_result(f"The budget is now {granted}.", {"budget": granted.as_data()}, json=json)
 
 
 @app.command()
@@ -206,13 +195,35 @@ def certificate(
 
     require_folder(out)
     made = export(_open(folder), out)
-    if json:
-        print_json({"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key})
-    else:
-        typer.echo(
-            f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers, by another "
-            f"way, that your key is {made.public_key}."
-        )
+    print_result(
+        f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers, by another "
+        f"way, that your key is {made.public_key}.",
+        {"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key},
+        json=json,
+    )
+
+
+# Not required to be readable: a courier of another user may reach the door in it, and list nothing.
+CourierFolder = Annotated[Path, typer.Argument(readable=False, help="The silo's own folder.")]
+Kit = Annotated[Path, typer.Argument(help="The silo's startup kit, outside that folder.")]
+
+
+@app.command()
+def join(folder: CourierFolder, kit: Kit) -> None:
+    """Tie a startup kit to the silo: write the site's policy, by which only our courier may run, and check it."""
+    from ringfence.deployment.nvflare import policy
+
+    policy.join(folder, kit)
+    typer.echo(f"{kit} now belongs to the silo in {folder}: jobs may use our courier there, and nothing else.")
+    typer.echo("Start it with `ringfence silo courier FOLDER KIT`, best as a user who may not read the silo's data.")
+
+
+@app.command()
+def courier(folder: CourierFolder, kit: Kit) -> None:
+    """Check the site's policy, then run the engine's client, until it is ended."""
+    from ringfence.deployment.nvflare.launch import run_client
+
+    run_client(folder, kit)
 
 
 def _open(folder: Path) -> "SiloFolder":

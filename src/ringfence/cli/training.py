@@ -1,25 +1,61 @@
-"""`ringfence train` and `ringfence predict`."""
+"""`ringfence survey`, `ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import SchemaFile, Target, parse_cap, parse_files, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
-from ringfence.cli.reporting import Figures, Follower, NoReport, ReportFile, Track, report_path
+from ringfence.cli.options import ModelFile, SchemaFile, Target, parse_cap, parse_files, takes_plan_request
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
+from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import TrainingError
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
     from ringfence.server.rounds import RoundOutcome
-    from ringfence.statement import Statement
+    from ringfence.workflow import WorkflowResult
+
+
+SiloFiles = Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")]
+Ledgers = Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")]
+
+
+def survey(
+    files: SiloFiles,
+    schema: SchemaFile,
+    target: Target,
+    epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
+    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
+    ledgers: Ledgers = None,
+    json: AsJson = False,
+) -> None:
+    """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
+
+    Use it where nothing is publicly known, to choose a column's center and scale. Training on the same records
+    afterwards composes with it.
+    """
+    from ringfence.workflow import survey_files
+
+    result, found = survey_files(files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers)
+    (moments,) = result.findings.values()
+    noise = moments.noise * result.model.plan.data.feature_norm
+    if json:
+        features = {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in found.items()}
+        silos = {name: silo.model_dump() for name, silo in result.statement.silos.items()}
+        print_json({"plan": result.model.plan.digest(), "features": features, "noise": noise, "silos": silos})
+        return
+    print_table(
+        ["feature", "mean", "standard deviation"],
+        [[name, mean, deviation] for name, (mean, deviation) in found.items()],
+        title=f"Numbers in their own units, categories as scaled; the noise in a scaled mean is {noise:.2g}",
+    )
+    typer.echo(f"\n{result.statement.text()}")
 
 
 @takes_plan_request
 def train(
     *,
-    files: Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")],
+    files: SiloFiles,
     schema: SchemaFile,
     target: Target,
     request: Any,
@@ -27,7 +63,7 @@ def train(
     test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
-    ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
+    ledgers: Ledgers = None,
     cap: Annotated[
         str | None,
         typer.Option(
@@ -48,6 +84,7 @@ def train(
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
     from ringfence.planning.explain import explain_proposal
+    from ringfence.tracking import Recorder
 
     training = workflow.TrainRequest(
         files=files,
@@ -65,36 +102,42 @@ def train(
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if test and not evaluation:
         raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
-    follower = Follower(report=page is not None, track=track)
+    boards = trackers(track)
+    recorder: Recorder | None = None
     with progress() as bar:
         task = bar.add_task("rounds")
 
         def planned(plan: "Plan") -> None:
-            follower.planned(plan)
+            nonlocal recorder
+            if page is not None or track is not None:
+                recorder = Recorder(plan, *boards)
             bar.update(task, total=plan.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
-            follower.watch(outcome)
+            if recorder is not None:
+                recorder(outcome)
             bar.advance(task)
 
         outcome = workflow.train_files(training, planned=planned, watch=watch)
     if out is not None:
         outcome.result.model.save(out)
-    rounds = follower.end(outcome.result.statement.text())
-    if page is not None:
+    if recorder is not None:
+        recorder.end(outcome.result.statement.text())
+    if page is not None and recorder is not None:
         from ringfence.report.trained import train_report
 
         proposals = workflow.what_if(request, outcome.proposal.plan)
-        made = train_report(outcome, rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
+        made = train_report(outcome, recorder.rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
         made.write(page, figures=figures)
     if json:
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
     else:
         typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
-        _print(outcome.report(), outcome.result.statement, out, page)
+        _print(outcome, out, page)
 
 
-def _print(report: dict[str, Any], statement: "Statement", out: Path | None, page: Path | None) -> None:
+def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
+    statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
         [
@@ -102,17 +145,14 @@ def _print(report: dict[str, Any], statement: "Statement", out: Path | None, pag
             for name, silo in statement.silos.items()
         ],
     )
-    if "test" in report:
-        test = dict(report["test"])
-        per_silo = test.pop("per_silo")
-        ((metric, value),) = test.items()
+    if test is not None:
         typer.echo("")
         print_table(
-            ["test on", metric],
-            [["all held-out records", value], *per_silo.items()],
+            ["test on", test.metric],
+            [["all held-out records", test.value], *test.per_silo.items()],
             title="NOT PRIVATE: measured on held-out records, for whoever may see those",
         )
-    typer.echo(f"\n{statement.text()}\n\nplan {report['plan']}")
+    typer.echo(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
         typer.echo(f"model {out}")
     if page is not None:
@@ -120,7 +160,7 @@ def _print(report: dict[str, Any], statement: "Statement", out: Path | None, pag
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")],
+    model: ModelFile,
     file: Annotated[Path, typer.Argument(help="A CSV file with the schema's feature columns.")],
     json: AsJson = False,
 ) -> None:
@@ -129,7 +169,6 @@ def predict(
 
     loaded = Model.load(model)
     predictions = loaded.predict_csv(file)
-    if json:
-        print_json({"target": loaded.plan.data.target, "predictions": predictions})
-    else:
-        typer.echo("\n".join([loaded.plan.data.target, *map(str, predictions)]))
+    target = loaded.plan.data.target
+    text = "\n".join([target, *map(str, predictions)])
+    print_result(text, {"target": target, "predictions": predictions}, json=json)

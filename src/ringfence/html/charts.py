@@ -1,4 +1,4 @@
-"""Charts as SVG, written by hand: lines with error bars, and horizontal bars. They need no drawing library.
+"""Charts as SVG, written by hand: lines, and horizontal bars. They need no drawing library.
 
 A chart is drawn on a narrow sheet that is scaled to the page, so that its text can be read on a phone. The colours are
 Okabe and Ito's, which colour-blind readers tell apart; dashes and marks serve grey prints. Numbers that are not finite
@@ -25,11 +25,10 @@ _CHARACTER = 6.6  # how wide a letter of 13 units is, roughly
 
 @dataclass(frozen=True)
 class Line:
-    """A line through points; `spread` has the low and high end of each point's error bar. a `level` has no marks."""
+    """A line through points; a `level` has no marks."""
 
     label: str
     points: Sequence[tuple[float, float]]
-    spread: Sequence[tuple[float, float]] = ()
     level: bool = False
 
 
@@ -56,12 +55,11 @@ def line_chart(
     lines = [_drawable(line, log_x, log_y) for line in lines[:MOST_SERIES]]
     lines = [line for line in lines if line.points]
     xs = [x for line in lines for x, _ in line.points]
-    ys = [y for line in lines for _, y in line.points] + [end for line in lines for ends in line.spread for end in ends]
-    across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x, from_zero=not log_x).cut(max(xs, default=1.0))
-    upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y, from_zero=not log_y)
-    parts = [*_grid(across, upward, x_label, y_label)]
-    for number, line in enumerate(lines):
-        parts.append(_line(line, across, upward, COLOURS[number], DASHES[number]))
+    ys = [y for line in lines for _, y in line.points]
+    across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x).cut(max(xs, default=1.0))
+    upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y)
+    parts = _grid(across, upward, x_label, y_label)
+    parts += [_line(line, across, upward, COLOURS[n], DASHES[n]) for n, line in enumerate(lines)]
     keys = lines if len(lines) > 1 else []  # one line is named by its axis
     first = _TOP + _PLOT + _BELOW
     parts += [_key(line.label, first + _ROW * n, COLOURS[n], DASHES[n]) for n, line in enumerate(keys)]
@@ -73,7 +71,7 @@ def bar_chart(
 ) -> Html:
     """Draw for every name one horizontal bar per value, called `names`, and a mark at its limit."""
     largest = max((v for bar in bars for v in (*bar.values, bar.limit or 0.0) if math.isfinite(v)), default=0.0)
-    across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62, from_zero=True)
+    across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
     parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
@@ -135,11 +133,10 @@ class _Axis:
         return _place(self.start + share * (self.end - self.start))
 
     @classmethod
-    def over(
-        cls, values: Sequence[float], start: float, end: float, *, log: bool = False, from_zero: bool = False
-    ) -> "_Axis":
+    def over(cls, values: Sequence[float], start: float, end: float, *, log: bool = False) -> "_Axis":
+        """Return an axis with room for the values, and for 0 unless it is logarithmic."""
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
-        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0) if from_zero else low, high)
+        ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0), high)
         return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
 
     def cut(self, high: float) -> "_Axis":
@@ -177,13 +174,10 @@ def _log_ticks(low: float, high: float) -> tuple[float, ...]:
 
 
 def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
-    def fits(x: float, *ys: float) -> bool:
-        finite = all(map(math.isfinite, (x, *ys)))
-        return finite and (x > _SMALLEST or not log_x) and (min(ys) > _SMALLEST or not log_y)
+    def fits(value: float, log: bool) -> bool:
+        return math.isfinite(value) and (value > _SMALLEST or not log)
 
-    spread = line.spread or [(y, y) for _, y in line.points]
-    kept = [(point, ends) for point, ends in zip(line.points, spread, strict=True) if fits(*point, *ends)]
-    return Line(line.label, [p for p, _ in kept], [e for _, e in kept] if line.spread else (), line.level)
+    return replace(line, points=[(x, y) for x, y in line.points if fits(x, log_x) and fits(y, log_y)])
 
 
 def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html]:
@@ -201,16 +195,12 @@ def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html
 
 def _line(line: Line, across: _Axis, upward: _Axis, colour: str, dash: str | None) -> Html:
     places = [(across(x), upward(y)) for x, y in line.points]
-    bars = [
-        tag("line", x1=across(x), x2=across(x), y1=upward(low), y2=upward(high), stroke=colour)
-        for (x, _), (low, high) in zip(line.points, line.spread, strict=False)
-    ]
     path = tag(
         "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke=colour, stroke_width=2,
         stroke_dasharray=dash, stroke_linejoin="round",
     )  # fmt: skip
     few = len(places) <= (1 if line.level else 24)
-    return together(*bars, path, *(tag("circle", cx=x, cy=y, r=2.6, fill=colour) for x, y in places if few))
+    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, fill=colour) for x, y in places if few))
 
 
 def _key(label: str, y: float, colour: str, dash: str | None, *, thick: int = 2) -> Html:

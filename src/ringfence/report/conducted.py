@@ -1,15 +1,23 @@
-"""The report of a deployed run from the server's side: what it knows, and no more."""
+"""The report of a deployed run from the server's side, as data and as a page: what it saw and what is claimed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringfence.html.charts import figure
+from ringfence.html.markup import Html, Value, section, table, tag
+from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.plan import Plan
+from ringfence.report import sections
+from ringfence.report.page import ReportPage, facts
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.rounds import RoundOutcome, RunResult
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
+from ringfence.tracking import Progress
 
 NOTE = "The guarantees are those that the plan claims."
 PROOF = "Each silo proves them by its own ledger, which the server cannot see."
+MOST_LINES = 200
 
 
 def report(folder: Path, trained: RunResult) -> dict[str, Any]:
@@ -68,3 +76,102 @@ def _rounds(entries: Iterable[Entry], history: Iterable[RoundOutcome]) -> list[d
                 }
             )
     return rounds
+
+
+def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
+    """Put the page together; `content` is what `report` returns of the same run."""
+    silos: Mapping[str, Any] = content["silos"]
+    last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
+    shown = {terms.name: terms for terms in plan.silos if terms.name in last}
+    figures = {
+        "budgets": sections.budget_chart(
+            {name: (last[name],) for name in shown},
+            {name: terms.guarantee.epsilon for name, terms in shown.items()},
+            names=("answers that were used",),
+            limit_name="claimed by the plan",
+        ),
+        "epsilon": sections.epsilon_chart(rounds),
+        "updates": sections.update_chart(rounds, plan),
+    }
+    parts = (
+        tag(
+            "p",
+            f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos, which run by "
+            "themselves. This page is the server's: it shows the messages' outside and the plan.",
+            class_="lead",
+        ),
+        facts(
+            {
+                "largest epsilon claimed": max(terms.guarantee.epsilon for terms in plan.silos),
+                "rounds": plan.steps,
+                "silos": len(silos),
+                "records in all": f"{sum(terms.records for terms in plan.silos):,}",
+            }
+        ),
+        section("Who is protected, and how well", *_claims(content), sections.glossary()),
+        section(
+            "What it cost each silo",
+            figure(
+                figures["budgets"],
+                "What the answers that were used cost, beside what the plan claims for all its rounds.",
+            ),
+            _silos(plan, silos),
+        ),
+        sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        _participation(content["rounds"]),
+        sections.plan_section(plan, list(silos)),
+    )
+    kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
+    return ReportPage(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
+
+
+def _claims(content: Mapping[str, Any]) -> list[Html]:
+    return [
+        tag("p", str(content["guarantees"]), class_="note"),
+        tag(
+            "p",
+            "Each silo's operator can prove what the silo released by a certificate, signed by the silo, that anybody "
+            "checks with ",
+            tag("code", "ringfence verify"),
+            ".",
+        ),
+        tag("h3", "The words"),
+    ]
+
+
+def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
+    """Show each silo's claims, against every kind of observer."""
+    rows: list[tuple[Value, ...]] = [
+        (
+            terms.name,
+            terms.records,
+            silos[terms.name]["answered"],
+            *(claim.epsilon for claim in terms.guarantees),
+            terms.guarantee.delta,
+        )
+        for terms in plan.silos
+    ]
+    claims = [f"claimed epsilon {AGAINST[observer]}" for observer in plan.observers]
+    header = ["silo", "records", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
+    return table("Per silo", header, rows)
+
+
+def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
+    """Show the rounds in which not everybody who was asked answered."""
+    incomplete: list[tuple[Value, ...]] = []
+    for entry in rounds:
+        silent = [name for name in entry["asked"] if name not in entry["answered"] and name not in entry["refused"]]
+        if silent or entry["refused"]:
+            refused = "; ".join(f"{name}: {reason}" for name, reason in entry["refused"].items())
+            incomplete.append((entry["round"], len(entry["answered"]), ", ".join(silent), refused))
+    if not incomplete:
+        return section("Who took part", tag("p", "Every silo that was asked answered, in every round."))
+    more = f", the first {MOST_LINES} of {len(incomplete)}" if len(incomplete) > MOST_LINES else ""
+    return section(
+        "Who took part",
+        table(
+            f"Rounds in which somebody did not answer{more}",
+            ["round", "answered", "silent or not usable", "refused"],
+            incomplete[:MOST_LINES],
+        ),
+    )

@@ -27,12 +27,12 @@ class ReportPage:
     def write(self, path: Path, *, figures: Path | None = None) -> None:
         """Write the page whole or not at all, and its figures (SVG) into the folder `figures` if one is given."""
         try:
-            _write(path, self.html())
+            write_whole(path, self.html().encode())
             if figures is not None:
                 figures.mkdir(parents=True, exist_ok=True)
                 for name, drawn in self.figures.items():
                     if drawn is not None:
-                        _write(figures / f"{name}.svg", drawn + "\n")
+                        write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
         except OSError as problem:
             raise OutputError(
                 f"The report {path} could not be written ({problem.strerror}). Name another file; what was trained is "
@@ -40,9 +40,10 @@ class ReportPage:
             ) from None
 
 
-def _write(path: Path, content: str) -> None:
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
     unfinished = path.with_name(path.name + ".new")
-    unfinished.write_text(content, encoding="utf-8")
+    unfinished.write_bytes(content)
     unfinished.replace(path)
 
 

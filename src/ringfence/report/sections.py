@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from ringfence.html.charts import Bar, Line, bar_chart, figure, line_chart
-from ringfence.html.markup import Html, Value, section, table, tag, together
+from ringfence.html.markup import Html, Value, bullets, section, table, tag, together
 from ringfence.protocol.plan import Plan
 from ringfence.tracking import FOLLOWED, Progress
 
@@ -24,8 +24,7 @@ WORDS = (
 
 def glossary() -> Html:
     """Say what the words of a statement mean, to somebody who has never met them."""
-    pairs = [together(tag("strong", f"{word}. "), meaning) for word, meaning in WORDS]
-    return tag("ul", *(tag("li", pair) for pair in pairs))
+    return bullets(together(tag("strong", f"{word}. "), meaning) for word, meaning in WORDS)
 
 
 def budget_chart(
@@ -69,7 +68,7 @@ def update_chart(rounds: Sequence[Progress], plan: Plan) -> Html | None:
     noise = [(p.round + 1.0, p.noise_norm) for p in gradients if p.noise_norm is not None]
     lines = [
         Line("averaged answer, noise included", [(p.round + 1.0, p.update_norm or 0.0) for p in gradients], level=True),
-        Line("what the noise alone comes to", [(round, level) for round, level in noise], level=True),
+        Line("what the noise alone comes to", noise, level=True),
     ]
     return line_chart(
         lines,

@@ -118,16 +118,11 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
 def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
     if outcomes.test is None:
         return None
-    measured = dict(outcomes.test)
-    per_silo = measured.pop("per_silo")
-    ((metric, value),) = measured.items()
-    rows: list[tuple[Value, ...]] = [("all held-out records", _number(value))]
-    if isinstance(per_silo, Mapping):
-        rows += [(str(name), _number(found)) for name, found in per_silo.items()]
+    rows = [("all held-out records", outcomes.test.value), *outcomes.test.per_silo.items()]
     return section(
         "How good the model is",
         not_private("this part was measured on held-out records, without noise, for whoever may see those."),
-        table("Measured on held-out records", ["test on", metric], rows),
+        table("Measured on held-out records", ["test on", outcomes.test.metric], rows),
         figure(
             chart,
             "Mean loss on the held-out records, at the weights that the rounds asked at. The model is made of these "
@@ -218,10 +213,6 @@ def _model(model: Model) -> Html | None:
 
 def _epsilon(proposal: Proposal) -> float:
     return max(terms.guarantee.epsilon for terms in proposal.plan.silos)
-
-
-def _number(value: object) -> Value:
-    return value if isinstance(value, float | int) else str(value)
 
 
 def _sentence(text: str) -> str:

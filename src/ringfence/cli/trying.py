@@ -1,8 +1,22 @@
-"""`ringfence demo`: the main job on real data, in one command."""
+"""`ringfence example`, `ringfence demo` and `ringfence tour`: to try things out, each in one command."""
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table, progress
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress
+
+
+def example(
+    folder: Annotated[Path, typer.Argument(help="Where to write; a new folder, or one without these files.")] = Path(),
+    json: AsJson = False,
+) -> None:
+    """Write invented records of three hospitals, and their schema, to try everything on."""
+    from ringfence.example import write_example
+
+    files = [str(file) for file in write_example(folder)]
+    print_result(f"wrote {', '.join(files)}", {"files": files}, json=json)
 
 
 def demo(json: AsJson = False) -> None:
@@ -37,3 +51,10 @@ def demo(json: AsJson = False) -> None:
     shown = lines[1]
     typer.echo("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
     typer.echo(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
+
+
+def tour(rounds: Annotated[int, typer.Option(help="Rounds of the run.", min=1)] = 12) -> None:
+    """Bring up an engine's server and three silos here, train, show the ledgers, and leave nothing behind."""
+    from ringfence.deployment.tour import tour as run
+
+    run(typer.echo, rounds=rounds)
