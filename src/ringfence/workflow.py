@@ -121,7 +121,7 @@ def train_files(
     cap = None if request.cap is None else _cap(*request.cap)
     schema = load_schema(request.schema, request.target)
     paths = silo_paths(request.files)
-    for name in [*request.plan.budgets, *request.tests]:
+    for name in request.tests:
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}

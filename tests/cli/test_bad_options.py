@@ -113,7 +113,7 @@ def test_plan_refuses_it_in_the_same_words(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--budget", "east=1,1e-6"], "no silo 'east'"),
+        (["--budget", "east=1,1e-6"], "budget for silo 'east', but the silos are"),
         (["--test-fraction", "1.5"], "test fraction"),
         (["--test", "north"], "not of the form NAME=FILE"),
         (["--no-evaluation", "--test", "north=x.csv"], "choose one of the two"),

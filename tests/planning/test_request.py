@@ -226,3 +226,10 @@ def test_what_is_said_on_the_command_line_is_asked_for_and_nothing_else(
         assert done.exit_code == 0, done.output
         assert asked.pop() == PlanRequest(**{"epsilon": 1.0, name: value})
         assert value != FIELDS[name].default
+
+
+def test_a_budget_for_a_silo_that_there_is_not_is_refused() -> None:
+    """Misspelt, it would leave the silo with the others' larger epsilon."""
+    request = PlanRequest(epsilon=1.0, budgets={"nort": (0.5, 1e-6)})
+    with pytest.raises(PlanError, match="There is a budget for silo 'nort', but the silos are north, south"):
+        request.members({"north": 10, "south": 10})

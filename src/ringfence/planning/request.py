@@ -179,6 +179,9 @@ class PlanRequest:
         """Return the silos of the given sizes, with the budgets that were asked for."""
         if self.epsilon is None:
             raise PlanError("Say how much each silo allows: give the request an epsilon.")
+        for name in self.budgets:
+            if name not in sizes:
+                raise PlanError(f"There is a budget for silo '{name}', but the silos are {', '.join(sizes)}.")
         members = []
         for name, records in sizes.items():
             epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
