@@ -65,11 +65,6 @@ def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECE
             return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
         return reply(200, outcome)
 
-    @service.routes.get("/health")
-    async def health() -> Response:
-        """Say that the shuffler is there."""
-        return _document(200, {"status": "serving"})
-
     return service
 
 

@@ -12,7 +12,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -51,8 +50,6 @@ _SENTENCES = {
     503: "The agent cannot answer now; ask again later.",
 }
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {status: {"description": text} for status, text in _SENTENCES.items()}
-
 
 class Agent(Service):
     """The ASGI application. `token` is what callers must show, if anything; all replies close the connection."""
@@ -77,7 +74,7 @@ class Agent(Service):
     def _open_door(self) -> None:
         body = {"required": True, "content": {"application/json": {"schema": RoundRequest.model_json_schema()}}}
 
-        @self.routes.post("/answer", responses=_RESPONSES, openapi_extra={"requestBody": body})
+        @self.routes.post("/answer", openapi_extra={"requestBody": body})
         async def answer(request: Request) -> Response:
             """Answer a round's request with a noisy update or a refusal."""
             content = await read_body(
@@ -86,11 +83,6 @@ class Agent(Service):
             if isinstance(content, int):
                 return self.fixed(content)
             return await run_in_threadpool(self._decide, content)
-
-        @self.routes.get("/health", responses=_RESPONSES)
-        async def health() -> Response:
-            """Say that the agent is there."""
-            return reply(200, b'{"status":"serving"}')
 
     def _longest_request(self) -> int:
         def dimension(account: Account) -> int:
@@ -155,7 +147,7 @@ def _listen_on_socket(folder: SiloFolder) -> socket.socket:
         folder.socket_path.unlink(missing_ok=True)  # left by an agent that was killed: `alone` says there is no other
         listening.bind(f"/proc/self/fd/{opened}/{folder.socket_path.name}")
         listening.listen()
-        folder.open_socket_to_couriers()
+        folder.open_to_couriers(folder.socket_path, 0o660)
     except OSError as problem:
         listening.close()
         raise SiloError(f"The door cannot be opened at {folder.socket_path}: {problem.strerror}.") from None

@@ -39,7 +39,7 @@ def reply(status: int, content: bytes) -> Response:
 
 
 class Service:
-    """The ASGI application around a service's routes.
+    """The ASGI application around a service's routes, and `/health`, which says that it is there.
 
     `sentences` are the constants that it answers with, by status; they must have one for 400, 404, 405, 408, 413, 503
     and whatever `turned_away` returns, which decides by the request's head alone whether it is let in.
@@ -48,19 +48,29 @@ class Service:
     def __init__(self, title: str, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None]) -> None:
         self._sentences = sentences
         self._turned_away = turned_away
-        self.routes = FastAPI(title=title, docs_url=None, redoc_url=None, redirect_slashes=False)
+        self.routes = FastAPI(
+            title=title,
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            responses={status: {"description": text} for status, text in sentences.items()},
+        )
 
         async def refuse(_: Request, problem: Exception) -> Response:
             return self.fixed(getattr(problem, "status_code", 404))
 
-        for status in (404, 405):
-            self.routes.add_exception_handler(status, refuse)
-        self.routes.add_exception_handler(RequestValidationError, refuse)  # it would quote the request
+        for kind in (404, 405, RequestValidationError):  # the last would quote the request
+            self.routes.add_exception_handler(kind, refuse)
 
         async def fail(_: Request, problem: Exception) -> Response:
             return self.fixed(503)
 
         self.routes.add_exception_handler(Exception, fail)  # it comes through to `__call__` all the same
+
+        @self.routes.get("/health")
+        async def health() -> Response:
+            """Say that the service is there."""
+            return reply(200, b'{"status":"serving"}')
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks and how; whatever goes wrong behind the door, the caller gets a constant."""
