@@ -24,6 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ringfence.errors import RingfenceError
 
 RECEIVE_SECONDS = 30.0
+"""A request must have come whole in this time."""
+
 CONNECTIONS = 32
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -105,7 +107,7 @@ def shows_token(scope: Scope, token: bytes) -> bool:
     return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + token)
 
 
-async def read_body(request: Request, *, small: int, longest: Callable[[], int], seconds: float) -> bytes | int:
+async def read_body(request: Request, *, small: int, longest: Callable[[], int]) -> bytes | int:
     """Return the body, or the status that says why it is not read to its end.
 
     Up to `small` bytes are read whatever they are; only for more is `longest` asked how many are allowed.
@@ -115,7 +117,7 @@ async def read_body(request: Request, *, small: int, longest: Callable[[], int],
     declared = request.headers.get("content-length", "")
     expected = int(declared) if declared.isdecimal() and declared.isascii() else 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(RECEIVE_SECONDS):
             async for chunk in request.stream():
                 content += chunk
                 size = max(expected, len(content))
@@ -148,21 +150,17 @@ def run(
     listening: socket.socket,
     ready: Callable[[], None],
     *,
-    seconds: float = RECEIVE_SECONDS,
     certificate: Path | None = None,
     private_key: Path | None = None,
 ) -> None:
     """Serve on an open socket until SIGTERM or SIGINT, with TLS if there is a certificate."""
-
-    class Connection(_Connection):
-        receive_seconds = seconds
 
     for name in ("uvicorn", "uvicorn.error"):  # what they would say is about callers, or a traceback
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     config = uvicorn.Config(
         application,
         interface="asgi3",
-        http=Connection,
+        http=_Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -182,11 +180,9 @@ def run(
 class _Connection(H11Protocol):
     """A connection that must bring its request's head in time; `read_body` sees to the rest."""
 
-    receive_seconds = RECEIVE_SECONDS
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(self.receive_seconds, self._close_if_silent)
+        self.loop.call_later(RECEIVE_SECONDS, self._close_if_silent)
 
     def _close_if_silent(self) -> None:
         request: object = self.cycle
