@@ -39,8 +39,6 @@ NAME = "transcript.jsonl"
 
 _KIND = Kind("transcript", TranscriptError, unwritable=OutputError)
 
-_Round: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
-
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -58,24 +56,27 @@ class RunHeader(Public):
     time: str = Field(default_factory=_now)
 
 
-class Asked(Public):
+class _OfRound(Public):
+    """What every entry after the first has."""
+
+    round: int = Field(ge=0, le=2**53)
+    time: str = Field(default_factory=_now)
+
+
+class Asked(_OfRound):
     """A round began."""
 
     kind: Literal["asked"] = "asked"
-    round: _Round
     silos: tuple[SiloName, ...]
     request: Digest
-    time: str = Field(default_factory=_now)
 
 
-class Answered(Public):
+class Answered(_OfRound):
     """Something came from a silo while a round was open. `content` is base64: it may be any bytes."""
 
     kind: Literal["answer"] = "answer"
-    round: _Round
     silo: SiloName
     content: Base64
-    time: str = Field(default_factory=_now)
 
     @classmethod
     def of(cls, round: int, silo: str, content: bytes) -> Self:
@@ -87,14 +88,12 @@ class Answered(Public):
         return base64.b64decode(self.content)
 
 
-class Mixed(Public):
+class Mixed(_OfRound):
     """The totals that the round's batch adds up to (`server.channels.shuffler`)."""
 
     kind: Literal["mixed"] = "mixed"
-    round: _Round
     silos: int = Field(ge=1)
     totals: Base64
-    time: str = Field(default_factory=_now)
 
     @classmethod
     def of(cls, round: int, totals: Totals) -> Self:
@@ -102,13 +101,11 @@ class Mixed(Public):
         return cls(round=round, silos=totals.silos, totals=totals.packed())
 
 
-class Closed(Public):
+class Closed(_OfRound):
     """A round ended with the answers of these silos."""
 
     kind: Literal["closed"] = "closed"
-    round: _Round
     answered: tuple[SiloName, ...]
-    time: str = Field(default_factory=_now)
 
 
 Entry: TypeAlias = Asked | Answered | Mixed | Closed
