@@ -238,12 +238,9 @@ class _History:
 
     def spent(self, observer: Observer) -> Guarantee:
         """Return what all charges come to against the observer, at the budget's delta."""
-        epsilon = accountant.epsilon(seen_by(observer, self._charged()), self.delta)
-        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
-
-    def _charged(self) -> list[tuple[Event, int]]:
         events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
-        return list(events.items())
+        epsilon = accountant.epsilon(seen_by(observer, list(events.items())), self.delta)
+        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
 
     def follow(self, entry: CertifiedEntry) -> None:
         """Take one entry in, or raise."""

@@ -142,7 +142,6 @@ class Budget:
 class ChargedRound:
     """A charged round: what it was asked for, and its answer if that was stored."""
 
-    number: int
     weights: str
     event: Event
     answer: bytes | None = None
@@ -227,7 +226,7 @@ class Account:
             self._approve(entry)
         elif entry.kind == "charged":
             number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
-            self.plans[body["plan"]].rounds[number] = ChargedRound(number, weights, event_from_dict(body["event"]))
+            self.plans[body["plan"]].rounds[number] = ChargedRound(weights, event_from_dict(body["event"]))
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
         elif entry.kind == "refused":
