@@ -31,6 +31,7 @@ from ringfence.errors import OutputError, TranscriptError
 from ringfence.protocol.plan import EmbeddedPlan, Plan
 from ringfence.protocol.public import Base64, Digest, Public, SiloName, format_of
 from ringfence.server.channels import Totals
+from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
 from ringfence.storage.lines import Lines
@@ -141,7 +142,7 @@ def from_line(line: bytes) -> RunHeader | Entry | None:
     )
 
 
-class Transcript:
+class Transcript(Closing):
     """A run's transcript, open for writing by this process alone."""
 
     def __init__(self, lines: Lines, header: RunHeader) -> None:
@@ -179,12 +180,6 @@ class Transcript:
     def close(self) -> None:
         """Close the file, and let another process go on with the run; closing twice is fine."""
         self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read(folder: Path) -> tuple[RunHeader, Iterator[Entry]]:

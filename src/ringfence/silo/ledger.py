@@ -39,6 +39,7 @@ from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, 
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
 from ringfence.storage.chain import Chain, Draft, Entry
+from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
 
@@ -258,7 +259,7 @@ class Account:
         )
 
 
-class Ledger:
+class Ledger(Closing):
     """A data set's ledger file. All changes go through `update`, one at a time across all processes."""
 
     def __init__(self, chain: Chain) -> None:
@@ -293,12 +294,6 @@ class Ledger:
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         self._chain.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @property
     def path(self) -> Path:

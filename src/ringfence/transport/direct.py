@@ -80,12 +80,9 @@ class DirectExchange:
         """Say why silos of the last exchange could not be reached."""
         return self._problems
 
-    def close(self) -> None:
-        """Carry nothing more; a thread that waits for a silo ends when that answers, or with the process."""
-        self._closed.set()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Carry nothing more; a thread that waits for a silo ends when that answers, or with the process."""
+        self._closed.set()
