@@ -177,7 +177,7 @@ def test_every_ledger_is_charged_exactly_as_with_a_server(
     for name in SIZES:
         accounts = [gates[name].ledger.account() for gates in (alone, served)]
         charges = [
-            [(charge.number, charge.event) for charge in account.plans[plan.digest()].rounds.values()]
+            [(number, charge.event) for number, charge in account.plans[plan.digest()].rounds.items()]
             for account in accounts
         ]
         assert charges[0] == charges[1]

@@ -10,7 +10,6 @@ from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
-from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
 from ringfence.shuffler.shuffler import Shuffler
@@ -31,7 +30,7 @@ class LocalShuffler:
         return PublicKeys(
             server=sealing.public_key(self.server),
             shuffler=self.shuffler.public_key,
-            silos={name: verifying_key(key) for name, key in self.silos.items()},
+            silos={name: sealing.verifying_key(key) for name, key in self.silos.items()},
         )
 
     def collect(self, plan: Plan) -> Collect:

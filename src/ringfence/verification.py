@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import Event, seen_by
@@ -26,6 +23,7 @@ from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCe
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
+from ringfence.sealed_sums import sealing
 from ringfence.silo.ledger import FORMATS, GENESIS
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.formats import require_known_format
@@ -125,7 +123,8 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
     for entry in certificate.entries:
         with _naming(entry):
             history.follow(entry)
-    history.check_opened()
+    if not history.budget:  # its first entry opens the ledger, or was refused above
+        raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
     _check_totals(certificate, history)
     _check_signature(signed, key)
     return Finding(
@@ -185,13 +184,10 @@ def _check_signature(signed: SignedCertificate, key: str | None) -> None:
         raise CertificateError(
             f"The certificate was made with the key {certificate.public_key}, which is not the one that you named."
         )
-    try:
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(certificate.public_key))
-        public.verify(bytes.fromhex(signed.signature), signed.signed)
-    except (InvalidSignature, ValueError):
+    if not sealing.verify(certificate.public_key, signed.signed, signed.signature):
         raise CertificateError(
             "The certificate's signature does not fit its content and public key: one of them was changed."
-        ) from None
+        )
 
 
 @contextmanager
@@ -231,7 +227,6 @@ class _History:
 
     def __init__(self, silo: str) -> None:
         self._silo = silo
-        self._opened = False
         self.budget: Grant = {}
         self.delta = 0.0
         self.plans: dict[str, _Followed] = {}
@@ -243,17 +238,9 @@ class _History:
 
     def spent(self, observer: Observer) -> Guarantee:
         """Return what all charges come to against the observer, at the budget's delta."""
-        epsilon = accountant.epsilon(seen_by(observer, self._charged()), self.delta)
-        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
-
-    def _charged(self) -> list[tuple[Event, int]]:
         events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
-        return list(events.items())
-
-    def check_opened(self) -> None:
-        """Raise unless the ledger was opened and given a budget."""
-        if not self._opened or not self.budget:
-            raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
+        epsilon = accountant.epsilon(seen_by(observer, list(events.items())), self.delta)
+        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
 
     def follow(self, entry: CertifiedEntry) -> None:
         """Take one entry in, or raise."""
@@ -269,7 +256,6 @@ class _History:
             case "opened":
                 if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
                     raise CertificateError("the ledger is another silo's, or counts by another adjacency.")
-                self._opened = True
             case "budget":
                 self._grant(*_budget(body))
             case "approved":
@@ -287,9 +273,8 @@ class _History:
 
     def _grant(self, granted: Grant, delta: float) -> None:
         limits = [granted[observer] for observer in AGAINST if observer in granted]  # the weakest observer first
-        if "anyone" not in granted or limits != sorted(limits) or not (0 < limits[0] <= limits[-1] < math.inf):
-            raise CertificateError("it is no budget.")
-        if not 0 < delta < 1:
+        rising = limits == sorted(limits) and 0 < limits[0] <= limits[-1] < math.inf
+        if "anyone" not in granted or not rising or not 0 < delta < 1:
             raise CertificateError("it is no budget.")
         if delta < self.delta or any(_limit(granted, observer) < _limit(self.budget, observer) for observer in AGAINST):
             for followed in self.plans.values():

@@ -4,7 +4,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from random import Random
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
-from ringfence.sealed_sums.vector_sum import count_bits, decode, encode, to_bits
+from ringfence.sealed_sums.vector_sum import decode, encode
 from ringfence.silo import mechanism
 from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.mechanism import Draws
@@ -142,18 +141,6 @@ def test_no_sum_leaves_the_range_that_a_share_is_wide_enough_for(
     )
     assert np.all(ones >= 0)
     assert np.all(ones <= levels * vectors)
-
-
-@settings(max_examples=100, deadline=None)
-@given(ones=st.lists(st.integers(0, 37), min_size=1, max_size=9), data=st.randoms(use_true_random=False))
-def test_packed_bits_hold_the_counts_in_whatever_order_they_stand(ones: list[int], data: Random) -> None:
-    length = 37
-    packed = to_bits(np.array(ones), length)
-    assert len(packed) == -(-len(ones) * length // 8), "as many bits as the protocol says, filled up to a byte"
-    assert count_bits(packed, len(ones), length).tolist() == ones
-    bits = np.unpackbits(np.frombuffer(packed, dtype=np.uint8), count=len(ones) * length).reshape(len(ones), length)
-    mixed = np.array([data.sample(row.tolist(), length) for row in bits], dtype=np.uint8)
-    assert count_bits(np.packbits(mixed).tobytes(), len(ones), length).tolist() == ones
 
 
 # -- exact privacy: every rounding and every coin of the silo's own function, against the plan's own event --

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.shuffler import service
+from ringfence.transport import serving as transport
 
 ROOT = Path(__file__).parents[2]
 RECEIVE_SECONDS = 1.5
@@ -62,12 +63,12 @@ def serving(folder: Path, seconds: float = 3600.0, *options: str) -> Iterator[Se
 
 def main(folder: Path, seconds: float, *tls: Path) -> None:
     """Serve on a free port; be impatient with slow callers."""
+    transport.RECEIVE_SECONDS = RECEIVE_SECONDS
     service.serve(
         folder,
         seconds=seconds,
         certificate=tls[0] if tls else None,
         private_key=tls[1] if tls else None,
-        receive_seconds=RECEIVE_SECONDS,
         ready=lambda where: print(f"is served at {where}"),
     )
 

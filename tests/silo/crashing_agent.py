@@ -12,7 +12,7 @@ from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.silo import agent, mechanism
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.transport.serving import RECEIVE_SECONDS
+from ringfence.transport import serving
 from tests.processes import say_ready
 from tests.silo import crashing_silo
 
@@ -70,18 +70,15 @@ def main() -> None:
     given = options.parse_args()
     if given.point != "none":
         arm(given.point, given.round)
+    if given.seconds is not None:
+        serving.RECEIVE_SECONDS = given.seconds
 
     def ready(where: str) -> None:
         print(f"is served at {where}")
         if given.ready is not None:
             say_ready(given.ready)
 
-    agent.serve(
-        SiloFolder.open(given.folder),
-        port=given.port,
-        ready=ready,
-        receive_seconds=RECEIVE_SECONDS if given.seconds is None else given.seconds,
-    )
+    agent.serve(SiloFolder.open(given.folder), port=given.port, ready=ready)
 
 
 if __name__ == "__main__":

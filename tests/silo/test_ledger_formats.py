@@ -11,7 +11,7 @@ from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.silo import ledger as ledger_module
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import FORMATS, GENESIS, Budget, Ledger
+from ringfence.silo.ledger import FORMATS, Budget, Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import describe_entry
 from ringfence.storage.chain import Chain, Draft
@@ -23,7 +23,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "v0_1_0"
 
 def begin(path: Path, budget: dict[str, Any]) -> Ledger:
     """Begin a ledger as version 0.1.0 did, whose entries of a budget stated no format."""
-    ledger = Ledger(Chain(path, ledger_module._KIND, GENESIS, create=True))
+    ledger = Ledger(Chain(path, ledger_module._KIND, create=True))
     opened = Draft("opened", {"format": 1, "silo": "clinic", "adjacency": "replace-one"})
     ledger.update(lambda _: (None, [opened, Draft("budget", budget)]))
     return ledger

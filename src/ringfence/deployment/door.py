@@ -70,7 +70,3 @@ class Door:
     def ask(self, request: bytes) -> bytes:
         """Hand the request's bytes in and return the answer's bytes: an update or a refusal."""
         return self._client.ask("POST", "/answer", request)[1]
-
-    def is_open(self) -> bool:
-        """Tell whether the agent is there, without waiting for it."""
-        return self._client.is_open()

@@ -76,10 +76,6 @@ class ShufflerClient:
         status, content = self._client.ask("GET", f"/batch/{plan}/{round}", accept=(_OK, _WAITING))
         return content if status == _OK else None
 
-    def is_open(self) -> bool:
-        """Tell whether the shuffler is there, and takes our token, without waiting for it."""
-        return self._client.is_open()
-
 
 def _tls(certificate: Path | None) -> ssl.SSLContext:
     try:

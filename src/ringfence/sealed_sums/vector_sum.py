@@ -35,15 +35,3 @@ def decode(ones: Counts, *, vectors: int, clip: float, levels: int, coins: int) 
     """Return the sum of the vectors, without bias, from the number of ones in all their messages."""
     expected = vectors * coins / 2
     return np.asarray(2 * clip / levels * (ones - expected) - vectors * clip, dtype=np.float64)
-
-
-def to_bits(ones: Counts, length: int) -> bytes:
-    """Write a message of the protocol: per coordinate, `length` = K(g + b) bits of which so many are ones, packed."""
-    return np.packbits(np.arange(length) < np.asarray(ones)[:, None]).tobytes()
-
-
-def count_bits(content: bytes, dimension: int, length: int) -> Counts:
-    """Count a message's ones per coordinate: all that an analyst makes of it, in whatever order the bits stand."""
-    bits = np.unpackbits(np.frombuffer(content, dtype=np.uint8), count=dimension * length)
-    ones: Counts = np.sum(bits.reshape(dimension, length), axis=1, dtype=np.int64)
-    return ones

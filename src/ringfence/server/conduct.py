@@ -159,36 +159,29 @@ def conduct(
         return run.session.result()
 
 
+@dataclass
 class _Conductor:
-    """Conducts one round after the other."""
+    """Conducts one round after the other; `conduct` says what its settings mean."""
 
-    def __init__(
-        self,
-        run: ConductedRun,
-        transcript: Transcript,
-        exchange: Send,
-        seconds: float,
-        quorum: Quorum,
-        patience: int,
-        collect: Collect | None,
-    ) -> None:
-        self._run = run
-        self._collect = collect
-        self._transcript = transcript
-        self._exchange = exchange
-        self._seconds = seconds
-        self._quorum = quorum
-        self._patience = patience
+    run: ConductedRun
+    transcript: Transcript
+    exchange: Send
+    seconds: float
+    quorum: Quorum
+    patience: int
+    collect: Collect | None
+
+    def __post_init__(self) -> None:
         self._missed: Counter[str] = Counter()
         self._pace = 0.0
-        self._limit = _longest_answer(run.session.plan)
+        self._limit = _longest_answer(self.run.session.plan)
         self._lock = threading.Lock()
         self._heard: set[str] = set()
         self._problem: Exception | None = None
 
     def round(self) -> RoundOutcome:
         """Conduct the open round to its end."""
-        run, session = self._run, self._run.session
+        run, session = self.run, self.run.session
         self._heard = set()
         if not run.is_open:
             self._write(Asked(round=session.round, silos=tuple(session.asked()), request=run.fingerprint()))
@@ -196,10 +189,10 @@ class _Conductor:
         self._first_try()
         tries = 1
         while (reachable := self._missing_quorum()) is not None:
-            if not reachable or tries > self._patience:
+            if not reachable or tries > self.patience:
                 raise TrainingError(self._stuck(tries))
             tries += 1
-            self._ask(reachable, self._seconds, pause=True)
+            self._ask(reachable, self.seconds, pause=True)
         is_collected = session.stage.channel.is_collected
         if is_collected and run.totals is None:
             self._collect_totals()
@@ -218,12 +211,12 @@ class _Conductor:
         Where so many silos have lost the round that the rest are below the channel's quorum, it never will: the round
         is passed without a step.
         """
-        run, round = self._run, self._run.session.round
+        run, round = self.run, self.run.session.round
         if run.updates() < run.session.stage.channel.least_answers():
             return
         with self._lock:
             answers = dict(run.answers)
-        totals = collected(run.session, answers, self._collect)
+        totals = collected(run.session, answers, self.collect)
         if totals is None:
             raise TrainingError(
                 f"The shuffler has not let out round {round}: fewer than {self._needed(len(run.session.asked()))} "
@@ -235,19 +228,19 @@ class _Conductor:
 
     def _needed(self, asked: int) -> int:
         """Return how many updates the open round needs that asks so many silos."""
-        least = self._run.session.stage.channel.least_answers()
-        quorum = Quorum(max(self._quorum.count, least), self._quorum.share) if least > 1 else self._quorum
+        least = self.run.session.stage.channel.least_answers()
+        quorum = Quorum(max(self.quorum.count, least), self.quorum.share) if least > 1 else self.quorum
         return quorum.of(asked)
 
     def _first_try(self) -> None:
-        asked = self._run.session.asked()
-        missing = [name for name in asked if not self._run.has_update(name)]
-        prompt = [name for name in missing if self._missed[name] < max(self._patience, 1)]
+        asked = self.run.session.asked()
+        missing = [name for name in asked if not self.run.has_update(name)]
+        prompt = [name for name in missing if self._missed[name] < max(self.patience, 1)]
         start = time.monotonic()
         if len(prompt) < len(missing):
-            self._ask(missing, min(self._seconds, max(SHORT, 3 * self._pace)))
+            self._ask(missing, min(self.seconds, max(SHORT, 3 * self._pace)))
         left = [name for name in prompt if name not in self._heard]
-        rest = self._seconds - (time.monotonic() - start)
+        rest = self.seconds - (time.monotonic() - start)
         if left and rest > 0:
             self._ask(left, rest)
         if all(name in self._heard for name in prompt):
@@ -257,7 +250,7 @@ class _Conductor:
 
     def _missing_quorum(self) -> list[str] | None:
         """Return None if the round may be closed, else those that it helps to ask again."""
-        run, asked = self._run, self._run.session.asked()
+        run, asked = self.run, self.run.session.asked()
         standing = {name: _standing(run.answers.get(name)) for name in asked if not run.has_update(name)}
         # Who lost this very round can never answer it: the others must do.
         able = len(asked) - sum(1 for what in standing.values() if what == "never this round")
@@ -266,13 +259,13 @@ class _Conductor:
         return [name for name, what in standing.items() if what == "perhaps"]
 
     def _ask(self, silos: Sequence[str], seconds: float, *, pause: bool = False) -> None:
-        session = self._run.session
+        session = self.run.session
         round, asked = session.round, frozenset(session.asked())
 
         def arrived(silo: str, content: bytes) -> None:
             with self._lock:
                 # Late for its round, from nobody we asked, or a second time: nothing that counts.
-                if session.round != round or silo not in asked or self._run.has_update(silo) or self._problem:
+                if session.round != round or silo not in asked or self.run.has_update(silo) or self._problem:
                     return
                 self._heard.add(silo)
                 try:
@@ -281,7 +274,7 @@ class _Conductor:
                     self._problem = problem
 
         start = time.monotonic()
-        self._exchange(session.request().to_bytes(), silos, arrived, seconds)
+        self.exchange(session.request().to_bytes(), silos, arrived, seconds)
         if self._problem is not None:
             raise self._problem
         took = time.monotonic() - start
@@ -289,16 +282,16 @@ class _Conductor:
             time.sleep(min(seconds, 1.0) - took)
 
     def _write(self, entry: Entry) -> None:
-        self._transcript.append(entry)
-        self._run.apply(entry)
+        self.transcript.append(entry)
+        self.run.apply(entry)
 
     def _stuck(self, tries: int) -> str:
-        run, asked = self._run, self._run.session.asked()
+        run, asked = self.run, self.run.session.asked()
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
         often = "1 try" if tries == 1 else f"{tries} tries"
         return (
             f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, "
-            f"after {often} of at most {self._seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
+            f"after {often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
             "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
             "answers)."
         )

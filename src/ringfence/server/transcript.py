@@ -31,6 +31,7 @@ from ringfence.errors import OutputError, TranscriptError
 from ringfence.protocol.plan import EmbeddedPlan, Plan
 from ringfence.protocol.public import Base64, Digest, Public, SiloName, format_of
 from ringfence.server.channels import Totals
+from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
 from ringfence.storage.lines import Lines
@@ -38,8 +39,6 @@ from ringfence.storage.lines import Lines
 NAME = "transcript.jsonl"
 
 _KIND = Kind("transcript", TranscriptError, unwritable=OutputError)
-
-_Round: TypeAlias = Annotated[int, Field(ge=0, le=2**53)]
 
 
 def _now() -> str:
@@ -58,24 +57,27 @@ class RunHeader(Public):
     time: str = Field(default_factory=_now)
 
 
-class Asked(Public):
+class _OfRound(Public):
+    """What every entry after the first has."""
+
+    round: int = Field(ge=0, le=2**53)
+    time: str = Field(default_factory=_now)
+
+
+class Asked(_OfRound):
     """A round began."""
 
     kind: Literal["asked"] = "asked"
-    round: _Round
     silos: tuple[SiloName, ...]
     request: Digest
-    time: str = Field(default_factory=_now)
 
 
-class Answered(Public):
+class Answered(_OfRound):
     """Something came from a silo while a round was open. `content` is base64: it may be any bytes."""
 
     kind: Literal["answer"] = "answer"
-    round: _Round
     silo: SiloName
     content: Base64
-    time: str = Field(default_factory=_now)
 
     @classmethod
     def of(cls, round: int, silo: str, content: bytes) -> Self:
@@ -87,14 +89,12 @@ class Answered(Public):
         return base64.b64decode(self.content)
 
 
-class Mixed(Public):
+class Mixed(_OfRound):
     """The totals that the round's batch adds up to (`server.channels.shuffler`)."""
 
     kind: Literal["mixed"] = "mixed"
-    round: _Round
     silos: int = Field(ge=1)
     totals: Base64
-    time: str = Field(default_factory=_now)
 
     @classmethod
     def of(cls, round: int, totals: Totals) -> Self:
@@ -102,13 +102,11 @@ class Mixed(Public):
         return cls(round=round, silos=totals.silos, totals=totals.packed())
 
 
-class Closed(Public):
+class Closed(_OfRound):
     """A round ended with the answers of these silos."""
 
     kind: Literal["closed"] = "closed"
-    round: _Round
     answered: tuple[SiloName, ...]
-    time: str = Field(default_factory=_now)
 
 
 Entry: TypeAlias = Asked | Answered | Mixed | Closed
@@ -144,7 +142,7 @@ def from_line(line: bytes) -> RunHeader | Entry | None:
     )
 
 
-class Transcript:
+class Transcript(Closing):
     """A run's transcript, open for writing by this process alone."""
 
     def __init__(self, lines: Lines, header: RunHeader) -> None:
@@ -182,12 +180,6 @@ class Transcript:
     def close(self) -> None:
         """Close the file, and let another process go on with the run; closing twice is fine."""
         self._lines.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read(folder: Path) -> tuple[RunHeader, Iterator[Entry]]:

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from ringfence.errors import ShufflerError
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
-from ringfence.transport.serving import RECEIVE_SECONDS, Scope, Service, listen, read_body, reply, run, shows_token
+from ringfence.transport.serving import Scope, Service, listen, read_body, reply, run, shows_token
 
 SMALL_DEPOSIT = 2**20
 """Bodies up to this many bytes are read whatever they are; longer ones only if a served plan needs them."""
@@ -35,7 +35,7 @@ _SENTENCES = {
 }
 
 
-def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECEIVE_SECONDS) -> Service:
+def application(shuffler: Shuffler, token: str) -> Service:
     """Return the service of a shuffler, open to those who show the token."""
     secret = token.encode()
 
@@ -47,9 +47,7 @@ def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECE
     @service.routes.post("/deposit")
     async def deposit(request: Request) -> Response:
         """Take a silo's sealed update."""
-        content = await read_body(
-            request, small=SMALL_DEPOSIT, longest=shuffler.longest_deposit, seconds=receive_seconds
-        )
+        content = await read_body(request, small=SMALL_DEPOSIT, longest=shuffler.longest_deposit)
         if isinstance(content, int):
             return service.fixed(content)
         outcome = await run_in_threadpool(shuffler.deposit, content)
@@ -65,11 +63,6 @@ def application(shuffler: Shuffler, token: str, *, receive_seconds: float = RECE
             return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
         return reply(200, outcome)
 
-    @service.routes.get("/health")
-    async def health() -> Response:
-        """Say that the shuffler is there."""
-        return _document(200, {"status": "serving"})
-
     return service
 
 
@@ -81,7 +74,6 @@ def serve(
     seconds: float = SECONDS,
     certificate: Path | None = None,
     private_key: Path | None = None,
-    receive_seconds: float = RECEIVE_SECONDS,
     ready: Callable[[str], None] = lambda where: None,
 ) -> None:
     """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
@@ -91,18 +83,11 @@ def serve(
     """
     _check_transport(host, certificate, private_key)
     with Store(folder) as store, store.alone():
-        service = application(Shuffler(store, seconds=seconds), store.token(), receive_seconds=receive_seconds)
+        service = application(Shuffler(store, seconds=seconds), store.token())
         with closing(listen(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
-            run(
-                service,
-                listening,
-                lambda: ready(where),
-                seconds=receive_seconds,
-                certificate=certificate,
-                private_key=private_key,
-            )
+            run(service, listening, lambda: ready(where), certificate=certificate, private_key=private_key)
 
 
 def _document(status: int, content: dict[str, str]) -> Response:

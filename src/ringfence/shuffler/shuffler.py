@@ -26,6 +26,7 @@ from ringfence.protocol.messages import SIZE_LIMIT, Batch, SealedUpdate
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
+from ringfence.storage.closing import Closing
 
 PLANS_LIMIT = 1000
 BATCH_LIMIT = 2**29
@@ -89,7 +90,7 @@ class Waiting:
     asked: int
 
 
-class Shuffler:
+class Shuffler(Closing):
     """The shuffler of one folder. All its methods may be called from several threads."""
 
     def __init__(self, store: Store, *, seconds: float = SECONDS) -> None:
@@ -107,12 +108,6 @@ class Shuffler:
     def close(self) -> None:
         """Close the folder's database."""
         self._store.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def add(self, plan: Plan) -> None:
         """Serve the plan from now on; PlanError if it does not travel through this shuffler. Again is fine."""

@@ -31,6 +31,7 @@ from typing import Self
 
 from ringfence.errors import ShufflerError
 from ringfence.sealed_sums.sealing import new_key
+from ringfence.storage.closing import Closing
 from ringfence.storage.database import Database
 from ringfence.storage.kind import Kind
 from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
@@ -83,7 +84,7 @@ class StoredRound:
     batch: bytes | None
 
 
-class Store:
+class Store(Closing):
     """A shuffler's folder. Its database may be used by several processes and threads, one transaction at a time."""
 
     def __init__(self, folder: Path) -> None:
@@ -115,12 +116,6 @@ class Store:
     def close(self) -> None:
         """Close the database; closing twice is fine."""
         self._database.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def token(self) -> str:
         """Return the secret that the server must show."""

@@ -5,14 +5,13 @@ one. Every reply is a message of the protocol or a constant: nothing in it, nor 
 from a record. There is no log of requests beside the ledger, and no metric.
 
 The door is a Unix socket that only its owner may use, or a port of the loopback interface where a courier must show
-the door's token. One connection carries one request, and must bring it whole within `RECEIVE_SECONDS`.
+the door's token. One connection carries one request, and must bring it whole within `serving.RECEIVE_SECONDS`.
 """
 
 import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -22,17 +21,7 @@ from ringfence.protocol.messages import SIZE_LIMIT, Refusal, RefusalReason, Roun
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Ledger
-from ringfence.transport.serving import (
-    RECEIVE_SECONDS,
-    Scope,
-    Service,
-    complain,
-    listen,
-    read_body,
-    reply,
-    run,
-    shows_token,
-)
+from ringfence.transport.serving import Scope, Service, complain, listen, read_body, reply, run, shows_token
 
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are read whatever they ask; longer ones only if an approved plan needs them."""
@@ -51,20 +40,15 @@ _SENTENCES = {
     503: "The agent cannot answer now; ask again later.",
 }
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {status: {"description": text} for status, text in _SENTENCES.items()}
-
 
 class Agent(Service):
     """The ASGI application. `token` is what callers must show, if anything; all replies close the connection."""
 
-    def __init__(
-        self, gate: Gate, ledger: Ledger, token: str | None, *, receive_seconds: float = RECEIVE_SECONDS
-    ) -> None:
+    def __init__(self, gate: Gate, ledger: Ledger, token: str | None) -> None:
         super().__init__("Ringfence silo agent", _SENTENCES, self._is_stranger)
         self._gate = gate
         self._ledger = ledger
         self._token = None if token is None else token.encode()
-        self._receive_seconds = receive_seconds
         self._open_door()
 
     def _is_stranger(self, scope: Scope) -> int | None:
@@ -77,20 +61,13 @@ class Agent(Service):
     def _open_door(self) -> None:
         body = {"required": True, "content": {"application/json": {"schema": RoundRequest.model_json_schema()}}}
 
-        @self.routes.post("/answer", responses=_RESPONSES, openapi_extra={"requestBody": body})
+        @self.routes.post("/answer", openapi_extra={"requestBody": body})
         async def answer(request: Request) -> Response:
             """Answer a round's request with a noisy update or a refusal."""
-            content = await read_body(
-                request, small=SMALL_REQUEST, longest=self._longest_request, seconds=self._receive_seconds
-            )
+            content = await read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
             if isinstance(content, int):
                 return self.fixed(content)
             return await run_in_threadpool(self._decide, content)
-
-        @self.routes.get("/health", responses=_RESPONSES)
-        async def health() -> Response:
-            """Say that the agent is there."""
-            return reply(200, b'{"status":"serving"}')
 
     def _longest_request(self) -> int:
         def dimension(account: Account) -> int:
@@ -118,13 +95,7 @@ class Agent(Service):
         return reply(200, answer)
 
 
-def serve(
-    folder: SiloFolder,
-    *,
-    port: int | None = None,
-    ready: Callable[[str], None] = lambda where: None,
-    receive_seconds: float = RECEIVE_SECONDS,
-) -> None:
+def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:
     """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
 
     Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read or another agent
@@ -140,8 +111,7 @@ def serve(
             folder.tell_couriers(None if port is None else address[1])
             where = f"unix:{folder.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
             try:
-                agent = Agent(gate, ledger, token, receive_seconds=receive_seconds)
-                run(agent, listening, lambda: ready(where), seconds=receive_seconds)
+                run(Agent(gate, ledger, token), listening, lambda: ready(where))
             finally:
                 if port is None:
                     folder.socket_path.unlink(missing_ok=True)
@@ -155,7 +125,7 @@ def _listen_on_socket(folder: SiloFolder) -> socket.socket:
         folder.socket_path.unlink(missing_ok=True)  # left by an agent that was killed: `alone` says there is no other
         listening.bind(f"/proc/self/fd/{opened}/{folder.socket_path.name}")
         listening.listen()
-        folder.open_socket_to_couriers()
+        folder.open_to_couriers(folder.socket_path, 0o660)
     except OSError as problem:
         listening.close()
         raise SiloError(f"The door cannot be opened at {folder.socket_path}: {problem.strerror}.") from None

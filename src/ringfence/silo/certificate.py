@@ -28,7 +28,7 @@ def certify(folder: SiloFolder) -> SignedCertificate:
     key = folder.key()
     with folder.ledger() as ledger:
         account, entries = ledger.look(lambda account: (account, ledger.entries()))
-        entries = entries[: account.tail()[0]]  # another process may have added some since
+        entries = entries[: account.number]  # another process may have added some since
         spent = account.spent()
     if not all(math.isfinite(cost.epsilon) for cost in spent):
         raise LedgerError(

@@ -16,8 +16,7 @@ The folder is closed to other users. A courier of another user is let in by its 
 import grp
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
@@ -77,12 +76,13 @@ class SiloFolder:
             raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.chmod(0o700 if settings.courier_group is None else 0o710)
-            made._give_to_couriers(folder)
+            folder.chmod(0o700)
+            made.open_to_couriers(folder, 0o710)
             Ledger.create(made.ledger_path, silo=settings.name, budget=budget).close()
-            write_private(made.key_path, _new_key())
+            # Any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5).
+            write_private(made.key_path, secrets.token_hex(32).encode())
             write_token(made.token_path)
-            made._open_to_couriers(made.token_path)
+            made.open_to_couriers(made.token_path, 0o640)
             made.tell_couriers(settings.port)
             # Last: a folder without it was not finished, and is refused.
             write_private(folder / "silo.toml", _toml(settings.model_dump(exclude_none=True)))
@@ -157,11 +157,9 @@ class SiloFolder:
         """Return the 32 bytes of the silo's Ed25519 private key."""
         return read_key(self.key_path, SiloError)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Hold the folder for one agent; the system lets go of it when the process ends, however it ends."""
-        with served_alone(self._lock_path, SiloError, patience=1.0):  # `is_served` may hold it for a moment
-            yield
+        return served_alone(self._lock_path, SiloError, patience=1.0)  # `is_served` may hold it for a moment
 
     def is_served(self) -> bool:
         """Tell whether an agent holds the folder."""
@@ -180,16 +178,18 @@ class SiloFolder:
         door: dict[str, str | int] = {"format": 1, "socket": self.socket_path.name}
         if port is not None:
             door = {"format": 1, "port": port, "token_file": self.token_path.name}
-        path = self.path / "courier.toml"
         unfinished = self.path / "courier.toml.new"
         unfinished.unlink(missing_ok=True)
         write_private(unfinished, _toml(door))
-        self._open_to_couriers(unfinished)
-        unfinished.replace(path)
+        self.open_to_couriers(unfinished, 0o640)
+        unfinished.replace(self.path / "courier.toml")
 
-    def open_socket_to_couriers(self) -> None:
-        """Let the couriers' group, if there is one, use the socket."""
-        self._open_to_couriers(self.socket_path)
+    def open_to_couriers(self, path: Path, mode: int) -> None:
+        """Give the path to the couriers' group, with this mode; without such a group, leave it closed."""
+        group = self._courier_group
+        if group is not None:
+            os.chown(path, -1, group)
+            path.chmod(mode)
 
     @property
     def _courier_group(self) -> int | None:
@@ -202,19 +202,6 @@ class SiloFolder:
             raise SiloError(
                 f"There is no group '{group}' on this machine; make it, or leave --courier-group out."
             ) from None
-
-    def _give_to_couriers(self, path: Path) -> None:
-        if self._courier_group is not None:
-            os.chown(path, -1, self._courier_group)
-
-    def _open_to_couriers(self, path: Path) -> None:
-        if self._courier_group is not None:
-            self._give_to_couriers(path)
-            path.chmod(0o660 if path.is_socket() else 0o640)
-
-
-def _new_key() -> bytes:
-    return secrets.token_hex(32).encode()  # any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5)
 
 
 def _toml(content: dict[str, str | int]) -> bytes:

@@ -39,6 +39,7 @@ from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, 
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
 from ringfence.storage.chain import Chain, Draft, Entry
+from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
 
@@ -142,7 +143,6 @@ class Budget:
 class ChargedRound:
     """A charged round: what it was asked for, and its answer if that was stored."""
 
-    number: int
     weights: str
     event: Event
     answer: bytes | None = None
@@ -178,11 +178,9 @@ class Account:
     granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
-    last: Entry | None = None
-
-    def tail(self) -> tuple[int, str | None]:
-        """Return the number and hash of the last entry."""
-        return (0, None) if self.last is None else (self.last.number, self.last.hash)
+    number: int = 0
+    head: str = GENESIS
+    """The last entry's number and hash, to which the next one is tied."""
 
     def charged(self) -> list[tuple[Event, int]]:
         """Return the events of everything charged so far."""
@@ -227,7 +225,7 @@ class Account:
             self._approve(entry)
         elif entry.kind == "charged":
             number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
-            self.plans[body["plan"]].rounds[number] = ChargedRound(number, weights, event_from_dict(body["event"]))
+            self.plans[body["plan"]].rounds[number] = ChargedRound(weights, event_from_dict(body["event"]))
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
         elif entry.kind == "refused":
@@ -237,7 +235,7 @@ class Account:
             self.plans[body["plan"]].ended = _ENDS[body["why"]]
         else:
             raise KeyError(entry.kind)
-        self.last = entry
+        self.number, self.head = entry.number, entry.hash
 
     def _set_budget(self, budget: Budget) -> None:
         # Whatever was promised under a larger budget, by this plan or by another, must be checked anew.
@@ -259,7 +257,7 @@ class Account:
         )
 
 
-class Ledger:
+class Ledger(Closing):
     """A data set's ledger file. All changes go through `update`, one at a time across all processes."""
 
     def __init__(self, chain: Chain) -> None:
@@ -272,14 +270,14 @@ class Ledger:
         """Start a data set's ledger with a total budget. Fails if there is a file at `path` already."""
         opened = Draft("opened", {"format": 1, "silo": silo, "adjacency": "replace-one"})
         drafts = [opened, _granted(budget)]
-        ledger = cls(Chain(path, _KIND, GENESIS, create=True))
+        ledger = cls(Chain(path, _KIND, create=True))
         ledger.update(lambda _: (None, drafts))
         return ledger
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """Open a ledger and verify it from its first entry to its last."""
-        ledger = cls(Chain(path, _KIND, GENESIS))
+        ledger = cls(Chain(path, _KIND))
         try:
             if not ledger.account().silo:
                 raise LedgerDamagedError(
@@ -295,12 +293,6 @@ class Ledger:
         """Close the file; closing twice is fine."""
         self._chain.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @property
     def path(self) -> Path:
         """Where the file is."""
@@ -308,7 +300,7 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        return self._chain.read(0, None)
+        return self._chain.read(0, GENESIS)
 
     def account(self) -> Account:
         """Return what the entries say now, including those that other processes have added."""
@@ -316,7 +308,7 @@ class Ledger:
             account = self._account or Account()
             self._account = None  # a failure on the way must not leave a half-read account behind
             try:
-                for entry in self._chain.read(*account.tail()):
+                for entry in self._chain.read(account.number, account.head):
                     account.apply(entry)
             except (KeyError, TypeError, ValueError, ValidationError, PlanError, AccountingError):
                 raise LedgerDamagedError(
@@ -341,7 +333,7 @@ class Ledger:
                     account = self.account()
                     decision, drafts = decide(account)
                     for draft in drafts:
-                        account.apply(self._chain.append(draft, *account.tail()))
+                        account.apply(self._chain.append(draft, account.number, account.head))
             except BaseException:
                 self._account = None
                 raise

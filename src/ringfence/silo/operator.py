@@ -125,9 +125,7 @@ class OperatorPage:
             return 404, operator_pages.problem("There is nothing here.")
         if request.headers.get("origin") != f"http://{host}":
             return 403, operator_pages.problem("This was not sent from the operator's page, so nothing was done.")
-        content = await serving.read_body(
-            request, small=LONGEST_REQUEST, longest=lambda: LONGEST_REQUEST, seconds=serving.RECEIVE_SECONDS
-        )
+        content = await serving.read_body(request, small=LONGEST_REQUEST, longest=lambda: LONGEST_REQUEST)
         if isinstance(content, int):
             return content, operator_pages.problem(
                 "The form is too long or came too slowly, so nothing was done. Put long plans into the folder as files."

@@ -51,18 +51,17 @@ class Draft:
 
 
 class Chain:
-    """An open file of entries. `genesis` is the hash that the first one is tied to: another for each kind of file."""
+    """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file."""
 
-    def __init__(self, path: Path, kind: Kind, genesis: str, *, create: bool = False) -> None:
+    def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
         self.path = path
-        self._genesis = genesis
         self._database = Database(path, kind, tables=_TABLES if create else None)
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         self._database.close()
 
-    def read(self, after: int, tail: str | None) -> list[Entry]:
+    def read(self, after: int, tail: str) -> list[Entry]:
         """Return the entries after number `after`, whose hash is `tail`, having checked the chain."""
         database = self._database
         with database.snapshot():
@@ -71,7 +70,7 @@ class Chain:
                 if known != (tail,):
                     raise database.damaged(f"entry {after} is missing or was changed")
             entries: list[Entry] = []
-            previous, expected = tail or self._genesis, after + 1
+            previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
             for number, time, kind, body, payload, digest in database.execute(query, (after,)):
                 if number != expected:
@@ -90,12 +89,12 @@ class Chain:
         """Hold the file's write lock. What is appended inside is synced when the block ends, or is undone."""
         return self._database.transaction()
 
-    def append(self, draft: Draft, after: int, tail: str | None) -> Entry:
+    def append(self, draft: Draft, after: int, tail: str) -> Entry:
         """Add an entry behind number `after`, whose hash is `tail`. Only inside `writing`."""
         number = after + 1
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         body = body_text(draft.body)
-        digest = _hash(tail or self._genesis, number, time, draft.kind, body, draft.payload)
+        digest = _hash(tail, number, time, draft.kind, body, draft.payload)
         self._database.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (number, time, draft.kind, body, draft.payload, digest)
         )

@@ -2,14 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Self
 
 from ringfence.errors import RingfenceError
+from ringfence.storage.closing import Closing
 from ringfence.storage.kind import Kind
 from ringfence.storage.private_files import lock_alone
 
 
-class Lines:
+class Lines(Closing):
     """A file of lines, open at its end for this process alone; the system lets go of it however the process ends."""
 
     def __init__(self, path: Path, kind: Kind) -> None:
@@ -61,12 +61,6 @@ class Lines:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _unwritable(self, problem: OSError) -> RingfenceError:
         return self._kind.unwritable(

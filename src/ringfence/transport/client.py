@@ -53,13 +53,6 @@ class Client:
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
 
-    def is_open(self) -> bool:
-        """Tell whether the service is there, and takes our token, without waiting for it."""
-        try:
-            return self._once("GET", "/health", None)[0] == _OK
-        except (OSError, http.client.HTTPException):
-            return False
-
     def ask(
         self, method: str, path: str, body: bytes | None = None, accept: Container[int] = (_OK,)
     ) -> tuple[int, bytes]:

@@ -24,6 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ringfence.errors import RingfenceError
 
 RECEIVE_SECONDS = 30.0
+"""A request must have come whole in this time."""
+
 CONNECTIONS = 32
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -39,7 +41,7 @@ def reply(status: int, content: bytes) -> Response:
 
 
 class Service:
-    """The ASGI application around a service's routes.
+    """The ASGI application around a service's routes, and `/health`, which says that it is there.
 
     `sentences` are the constants that it answers with, by status; they must have one for 400, 404, 405, 408, 413, 503
     and whatever `turned_away` returns, which decides by the request's head alone whether it is let in.
@@ -48,19 +50,29 @@ class Service:
     def __init__(self, title: str, sentences: Mapping[int, str], turned_away: Callable[[Scope], int | None]) -> None:
         self._sentences = sentences
         self._turned_away = turned_away
-        self.routes = FastAPI(title=title, docs_url=None, redoc_url=None, redirect_slashes=False)
+        self.routes = FastAPI(
+            title=title,
+            docs_url=None,
+            redoc_url=None,
+            redirect_slashes=False,
+            responses={status: {"description": text} for status, text in sentences.items()},
+        )
 
         async def refuse(_: Request, problem: Exception) -> Response:
             return self.fixed(getattr(problem, "status_code", 404))
 
-        for status in (404, 405):
-            self.routes.add_exception_handler(status, refuse)
-        self.routes.add_exception_handler(RequestValidationError, refuse)  # it would quote the request
+        for kind in (404, 405, RequestValidationError):  # the last would quote the request
+            self.routes.add_exception_handler(kind, refuse)
 
         async def fail(_: Request, problem: Exception) -> Response:
             return self.fixed(503)
 
         self.routes.add_exception_handler(Exception, fail)  # it comes through to `__call__` all the same
+
+        @self.routes.get("/health")
+        async def health() -> Response:
+            """Say that the service is there."""
+            return reply(200, b'{"status":"serving"}')
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check who asks and how; whatever goes wrong behind the door, the caller gets a constant."""
@@ -95,7 +107,7 @@ def shows_token(scope: Scope, token: bytes) -> bool:
     return len(shown) == 1 and hmac.compare_digest(shown[0], b"Bearer " + token)
 
 
-async def read_body(request: Request, *, small: int, longest: Callable[[], int], seconds: float) -> bytes | int:
+async def read_body(request: Request, *, small: int, longest: Callable[[], int]) -> bytes | int:
     """Return the body, or the status that says why it is not read to its end.
 
     Up to `small` bytes are read whatever they are; only for more is `longest` asked how many are allowed.
@@ -105,7 +117,7 @@ async def read_body(request: Request, *, small: int, longest: Callable[[], int],
     declared = request.headers.get("content-length", "")
     expected = int(declared) if declared.isdecimal() and declared.isascii() else 0
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(RECEIVE_SECONDS):
             async for chunk in request.stream():
                 content += chunk
                 size = max(expected, len(content))
@@ -138,21 +150,17 @@ def run(
     listening: socket.socket,
     ready: Callable[[], None],
     *,
-    seconds: float = RECEIVE_SECONDS,
     certificate: Path | None = None,
     private_key: Path | None = None,
 ) -> None:
     """Serve on an open socket until SIGTERM or SIGINT, with TLS if there is a certificate."""
-
-    class Connection(_Connection):
-        receive_seconds = seconds
 
     for name in ("uvicorn", "uvicorn.error"):  # what they would say is about callers, or a traceback
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     config = uvicorn.Config(
         application,
         interface="asgi3",
-        http=Connection,
+        http=_Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -172,11 +180,9 @@ def run(
 class _Connection(H11Protocol):
     """A connection that must bring its request's head in time; `read_body` sees to the rest."""
 
-    receive_seconds = RECEIVE_SECONDS
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(self.receive_seconds, self._close_if_silent)
+        self.loop.call_later(RECEIVE_SECONDS, self._close_if_silent)
 
     def _close_if_silent(self) -> None:
         request: object = self.cycle

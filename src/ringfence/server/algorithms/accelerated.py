@@ -99,14 +99,12 @@ def step(
     whole = gradient + settings.ridge * asked + penalty * (asked - state.centre)
     point = project((alpha * mu * asked + ((1.0 - alpha) * mu + eta) * state.point - alpha * whole) / (mu + eta))
     counts = 1.0 * (round >= settings.tail)
-    return State(
-        point,
-        alpha * point + (1.0 - alpha) * state.model,
-        state.centre,
-        state.stage,
-        state.answered + 1.0,
-        state.total + counts * point,
-        state.mass + counts,
+    return state._replace(
+        point=point,
+        model=alpha * point + (1.0 - alpha) * state.model,
+        answered=state.answered + 1.0,
+        total=state.total + counts * point,
+        mass=state.mass + counts,
     )
 
 
@@ -129,14 +127,11 @@ def _enter(settings: Settings, state: State, round: Any) -> State:
     stage = settings.stage[round]
     new = xp.asarray(stage != state.stage)
     moves = new & xp.asarray(settings.recentre[stage] > 0)
-    return State(
-        xp.where(new, state.model, state.point),
-        state.model,
-        xp.where(moves, state.model, state.centre),
-        xp.where(new, stage, state.stage),
-        xp.where(new, 0.0, state.answered),
-        state.total,
-        state.mass,
+    return state._replace(
+        point=xp.where(new, state.model, state.point),
+        centre=xp.where(moves, state.model, state.centre),
+        stage=xp.where(new, stage, state.stage),
+        answered=xp.where(new, 0.0, state.answered),
     )
 
 

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,4 @@ class ChannelAtServer(Protocol):
 
 def receiving(channel: Channel) -> ChannelAtServer:
     """Return the file of the channel."""
-    module: Any = import_module(f"{__name__}.{channel.name.replace('-', '_')}")
-    found: ChannelAtServer = module
-    return found
+    return cast(ChannelAtServer, import_module(f"{__name__}.{channel.name.replace('-', '_')}"))

@@ -4,7 +4,7 @@ All of it is computed from noisy messages, and so free of further cost.
 """
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions import Question
@@ -23,6 +23,4 @@ class QuestionAtServer(Protocol):
 
 def using(question: Question) -> QuestionAtServer:
     """Return the file of the question."""
-    module: Any = import_module(f"{__name__}.{question.name.replace('-', '_')}")
-    found: QuestionAtServer = module
-    return found
+    return cast(QuestionAtServer, import_module(f"{__name__}.{question.name.replace('-', '_')}"))

@@ -8,17 +8,14 @@ from ringfence.server.learned import Answers, Findings, Learned
 
 
 def with_findings(question: Question, learned: Learned, answers: Answers) -> Learned:
-    """Return what is known with the answers' mean as the question's statistic."""
-    return replace(learned, findings={**learned.findings, question.name: findings(learned, answers)})
+    """Return what is known with the answers' mean as the question's statistic, beside its noise.
 
-
-def findings(learned: Learned, answers: Answers) -> Findings:
-    """Put the average beside its noise; the mean is the server's usual (N/M)·Σ p_i·s_i over the M that answered.
-
-    That is unbiased for a sum, but its weights add up to 1 only if everybody answered; here they are made to.
+    The mean is the server's usual (N/M)·Σ p_i·s_i over the M that answered. That is unbiased for a sum, but its weights
+    add up to 1 only if everybody answered; here they are made to.
     """
     plan = learned.plan
     terms = [terms for terms in plan.silos if terms.name in answers.silos]
     weight = math.fsum(own.weight for own in terms)
     noise = math.hypot(*(own.weight * own.stages[answers.stage].sigma for own in terms))
-    return Findings(answers.mean * len(terms) / (len(plan.silos) * weight), noise / weight, weight)
+    found = Findings(answers.mean * len(terms) / (len(plan.silos) * weight), noise / weight, weight)
+    return replace(learned, findings={**learned.findings, question.name: found})

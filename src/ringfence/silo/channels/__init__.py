@@ -1,7 +1,7 @@
 """How answers leave a silo, one file for each channel of `protocol.channels`, of the same name."""
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from numpy.typing import NDArray
 
@@ -35,6 +35,4 @@ class ChannelAtSilo(Protocol):
 
 def sending(channel: Channel) -> ChannelAtSilo:
     """Return the file of the channel."""
-    module: Any = import_module(f"{__name__}.{channel.name.replace('-', '_')}")
-    found: ChannelAtSilo = module
-    return found
+    return cast(ChannelAtSilo, import_module(f"{__name__}.{channel.name.replace('-', '_')}"))

@@ -1,7 +1,7 @@
 """What is computed from records, one file for each question of `protocol.questions`, of the same name."""
 
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
@@ -23,6 +23,4 @@ class AnswerFromRecords(Protocol):
 
 def computing(question: Question) -> AnswerFromRecords:
     """Return the file of the question."""
-    module: Any = import_module(f"{__name__}.{question.name.replace('-', '_')}")
-    found: AnswerFromRecords = module
-    return found
+    return cast(AnswerFromRecords, import_module(f"{__name__}.{question.name.replace('-', '_')}"))
