@@ -135,7 +135,11 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
         ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),
         ({"tests": {"east": Path("east.csv")}}, PlanError, "no silo 'east'; the silos are north, south"),
         ({"tests": {"north": Path("/nowhere.csv")}}, RecordsError, "could not be read"),
-        ({"plan": {"budgets": {"east": (1.0, 1e-6)}}}, PlanError, "budget for silo 'east', but the silos are north, south"),
+        (
+            {"plan": {"budgets": {"east": (1.0, 1e-6)}}},
+            PlanError,
+            "budget for silo 'east', but the silos are north, south",
+        ),
         ({"plan": {"epsilon": 0.0}}, AccountingError, "epsilon must be a finite number above 0"),
         ({"plan": {"algorithm": "none"}}, PlanError, "no algorithm 'none'"),
         ({"plan": {"rounds": 0}}, PlanError, "at least one round"),
