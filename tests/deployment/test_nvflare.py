@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ from ringfence.protocol.plan import load_plan
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.summary import summarise
+from tests.deployment.agents import Federation, server
 
 SUBMIT = """
 import sys
@@ -191,16 +194,40 @@ def test_without_the_engines_server_the_run_stops_with_a_sentence(ground: Ground
         [sys.executable, "-c", f"""
 from pathlib import Path
 from ringfence.deployment.nvflare.engine import NvflareExchange
+from ringfence.deployment.processes import leave
 from ringfence.errors import DeploymentError
 try:
     with NvflareExchange(Path({str(ground.admin)!r}), patience=3) as exchange:
         exchange(b"hello", ["north"], print, 1.0)
 except DeploymentError as problem:
     print("sentence:", problem)
+leave(0)
 """],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert "sentence: The engine's server could not be reached for 3 seconds" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_run_that_ends_leaves_though_the_engines_library_waits_for_a_server_that_never_answers(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stuck:
+        kits = federation.init(tmp_path / "kits", f"localhost:{stuck.getsockname()[1]}", ["north"])
+        silos = Federation(tmp_path, ["north"])
+        run = server(
+            silos, silos.plan(1, approved=False), tmp_path / "run", [], "--engine", "nvflare", "--kit", str(kits.admin)
+        )
+        try:
+            connection, _ = stuck.accept()  # from a thread of NVFlare's, which no signal ends
+            with connection:
+                run.send_signal(signal.SIGTERM)
+                _, errors = run.communicate(timeout=60)
+        finally:
+            run.kill()
+            run.communicate()
+    assert run.returncode == 130, errors
+    assert b"the same command goes on with it" in errors
+    assert b"ledgers show what was released until now" in errors
 
 
 @pytest.fixture

@@ -1,21 +1,24 @@
 """Processes that end with the command that started them, their grandchildren included."""
 
 import contextlib
+import logging
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ringfence.errors import DeploymentError
 
 _MARK = "RINGFENCE_FAMILY"
 _RINGFENCE = (sys.executable, "-m", "ringfence")
+_threads_are_abandoned = threading.Event()
 
 
 class Family:
@@ -120,3 +123,22 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def abandon_threads() -> None:
+    """Let this process end without its threads: for an engine whose library leaves some that may never end."""
+    _threads_are_abandoned.set()
+
+
+def leave(status: int) -> NoReturn:
+    """End this process as `sys.exit` does; after `abandon_threads` at once, when what was printed and logged is out.
+
+    Python waits at exit for every worker of a ThreadPoolExecutor, and nothing but `os._exit` ends before that.
+    """
+    if _threads_are_abandoned.is_set():
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # whoever read it may be gone
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)

@@ -7,12 +7,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
 from ringfence.deployment.nvflare.federation import user_of
 from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
-from ringfence.deployment.processes import interruptible
+from ringfence.deployment.processes import abandon_threads, interruptible
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
 from ringfence.transport.relay import RelayLink
@@ -58,6 +59,7 @@ class NvflareExchange:
             self._cleanup.enter_context(interruptible())
         self._cleanup.enter_context(self._link)
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)
+        abandon_threads()  # NVFlare's own wait for a server as long as the process lives, and would keep it alive
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -113,10 +115,12 @@ class NvflareExchange:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
             seconds, self._login_seconds = self._login_seconds, min(2 * self._login_seconds, _LOGIN[1])
-            with _quiet():
-                self._session = new_secure_session(
+            self._session = _beside(
+                lambda: new_secure_session(
                     self._user, str(self._kit), timeout=seconds, command_timeout=_COMMAND, auto_login_max_tries=1
-                )
+                ),
+                seconds + 2 * _COMMAND,  # a login is two commands
+            )
             self._login_seconds = _LOGIN[0]
         return self._session
 
@@ -127,18 +131,14 @@ class NvflareExchange:
             return
 
         def close() -> None:
-            with contextlib.suppress(Exception):
-                if politely:
-                    session.set_timeout(_LOGIN[0])
-                    session.close()
-            with contextlib.suppress(Exception):
+            if politely:
+                session.set_timeout(_LOGIN[0])
+                session.close()
+            else:
                 session.api.close()
 
-        # By itself: NVFlare's own goodbye waits for a connection that a dead server never finished, and may not end.
-        closing = threading.Thread(target=close, daemon=True)
-        with _quiet():
-            closing.start()
-            closing.join(_LOGIN[0])
+        with contextlib.suppress(Exception):
+            _beside(close, _LOGIN[0])
 
     def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
         """Wait until all these silos' clients are connected, or the deadline passed and one is."""
@@ -224,6 +224,25 @@ def job_files(wire: str) -> dict[str, Any]:
             "components": [],
         },
     }
+
+
+def _beside(call: Callable[[], Any], seconds: float) -> Any:
+    """Return what the call returns, and keep its chatter off standard output; TimeoutError after so many seconds.
+
+    It is made in a thread of its own. NVFlare ends a session, also after a login that failed, by waiting for its
+    connection; if a server comes back in that moment, the connection is made and the waiting never ends.
+    """
+    done: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as problem:  # whoever waits shall have it
+            done.set_exception(problem)
+
+    with _quiet():
+        threading.Thread(target=work, daemon=True).start()
+        return done.result(seconds)
 
 
 @contextlib.contextmanager
