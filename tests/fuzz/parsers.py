@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from ringfence.cli.server import _file_of_doors
 from ringfence.deployment.door import Door
 from ringfence.deployment.shuffler_client import ShufflerClient
-from ringfence.errors import CertificateError, SiloError
+from ringfence.errors import CertificateError, DoorError, SiloError
 from ringfence.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -159,7 +160,10 @@ def load_schema_of(text: str) -> Schema:
 
 def _knock(path: Path) -> object:
     path.with_name("token").write_text("ab" * 32)
-    return Door.read(path, patience=0.0).is_open()
+    door = Door.read(path, patience=0.0)
+    with suppress(DoorError):
+        door.ask(b"")
+    return door
 
 
 @cache

@@ -58,7 +58,6 @@ def test_a_whole_plan_is_answered_through_the_door(
 ) -> None:
     plan = approved(silo_folder, plan_of())
     with serving(silo_folder, *options) as served:
-        assert served.door().is_open()
         answers = [served.ask(plan, round) for round in range(plan.steps)]
         assert all(vector(answer).shape == (plan.dimension,) for answer in answers)
         assert refusal(served.ask(plan, plan.steps)) is RefusalReason.ROUND_OUT_OF_RANGE

@@ -23,20 +23,10 @@ class ShufflerClient:
     """The shuffler at an address: `https://HOST:PORT`, or `http://127.0.0.1:PORT` on this machine.
 
     `certificate` is a file of the authorities, or of the shuffler's own certificate, that TLS trusts; without it, the
-    system's. While the shuffler cannot be reached it is tried again for `patience` seconds; an answer may take
-    `seconds`.
+    system's. While the shuffler cannot be reached it is tried again for `patience` seconds.
     """
 
-    def __init__(
-        self,
-        address: str,
-        token: str,
-        *,
-        certificate: Path | None = None,
-        patience: float = 30.0,
-        seconds: float = 600.0,
-    ) -> None:
-        self.address = address
+    def __init__(self, address: str, token: str, *, certificate: Path | None = None, patience: float = 30.0) -> None:
         try:
             parts = urlsplit(address)
             host, port = parts.hostname or "", parts.port
@@ -55,7 +45,6 @@ class ShufflerClient:
             token,
             limit=BATCH_LIMIT,
             patience=patience,
-            seconds=seconds,
         )
 
     @classmethod
@@ -75,10 +64,6 @@ class ShufflerClient:
         """Return the batch of a round of the plan with that digest, or None if it waits for silos."""
         status, content = self._client.ask("GET", f"/batch/{plan}/{round}", accept=(_OK, _WAITING))
         return content if status == _OK else None
-
-    def is_open(self) -> bool:
-        """Tell whether the shuffler is there, and takes our token, without waiting for it."""
-        return self._client.is_open()
 
 
 def _tls(certificate: Path | None) -> ssl.SSLContext:
