@@ -6,8 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from ringfence.protocol.plan import load_plan
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.summary import summarise
-from tests.deployment.agents import Federation, server
+from tests.deployment.agents import Federation, server, until
 
 SUBMIT = """
 import sys
@@ -76,15 +75,7 @@ def charged(ground: Ground, silo: str, plan: Path) -> int:
     return int(next(p["charged"] for p in summary["plans"] if p["plan"] == digest))
 
 
-def until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
-def finish(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
+def report_of(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
     """Wait for a run's end and return its report."""
     status = child.wait(timeout=300)
     assert status == 0, (ground.folder / f"{name}.log").read_text()
@@ -116,7 +107,7 @@ def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: G
     until(lambda: charged(ground, "north", ground.plan) >= 10)
     ground.family.kill("courier of north")
     ground.start_courier(ground.sites[0])
-    report = finish(ground, "fifty", run)
+    report = report_of(ground, "fifty", run)
     rounds = load_plan(ground.plan).rounds
     assert rounds >= 50
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
@@ -128,7 +119,7 @@ def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
     until(lambda: charged(ground, "north", ground.plan) >= 5)
     ground.family.kill("engine server")
     ground.start_server()
-    report = finish(ground, "survivor", run)
+    report = report_of(ground, "survivor", run)
     rounds = load_plan(ground.plan).rounds
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
     assert "submitting it again" in (ground.folder / "survivor.log").read_text()
@@ -197,7 +188,7 @@ from ringfence.deployment.nvflare.engine import NvflareExchange
 from ringfence.deployment.processes import leave
 from ringfence.errors import DeploymentError
 try:
-    with NvflareExchange(Path({str(ground.admin)!r}), patience=3) as exchange:
+    with NvflareExchange(Path({str(ground.admin)!r}), tell=print, patience=3) as exchange:
         exchange(b"hello", ["north"], print, 1.0)
 except DeploymentError as problem:
     print("sentence:", problem)
@@ -263,7 +254,7 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
     path = kit / "local" / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DeploymentError, match=fault):
-        policy.check(kit)
+        policy.check(kit, kit.parents[2] / "silo")
     done = subprocess.run(
         [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
         capture_output=True, text=True, timeout=120, check=False,
@@ -275,7 +266,7 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
 def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
     made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
     with pytest.raises(DeploymentError, match="silo join"):
-        policy.check(made)
+        policy.check(made, tmp_path / "silo")
 
 
 def test_another_silos_kit_is_refused(kit: Path) -> None:

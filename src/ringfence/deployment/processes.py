@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, Self
@@ -28,12 +28,11 @@ class Family:
     process of the family inherits a mark in its environment, and whatever carries it is ended.
     """
 
-    def __init__(self, logs: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, logs: Path) -> None:
         self._logs = logs
         self.mark = secrets.token_hex(16)
-        self.environment = dict(os.environ if environment is None else environment)
         # A family within a family carries both marks.
-        self.environment[_MARK] = f"{self.environment.get(_MARK, '')} {self.mark}".strip()
+        self.environment = {**os.environ, _MARK: f"{os.environ.get(_MARK, '')} {self.mark}".strip()}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -96,7 +95,8 @@ class Family:
                 with contextlib.suppress(Exception):
                     process.send_signal(number)
             while left and time.monotonic() < deadline:
-                self._reap()
+                for child in self._children.values():
+                    child.poll()
                 time.sleep(0.05)
                 left = self.members()
             if not left:
@@ -104,10 +104,6 @@ class Family:
         for child in self._children.values():  # one that is just ending carries no mark any more, and is there still
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=10.0)
-
-    def _reap(self) -> None:
-        for child in self._children.values():
-            child.poll()
 
 
 @contextlib.contextmanager

@@ -26,6 +26,8 @@ _LOGIN = 5.0, 40.0
 """Seconds that a login at the engine's server may take at first, and at most: twice as many after each that failed."""
 _COMMAND = 30.0
 """Seconds that the engine's server may take over one command: one that is gone must not hold us up."""
+_GATHER = 30.0
+"""Seconds that a new job waits for silos that are not connected yet."""
 _AGAIN = 60.0
 """Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
 
@@ -39,11 +41,9 @@ class NvflareExchange:
     there is a DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
     """
 
-    def __init__(
-        self, kit: Path, *, patience: float = 120.0, gather: float = 30.0, tell: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, kit: Path, *, tell: Callable[[str], None], patience: float = 120.0) -> None:
         self._kit, self._user = kit, user_of(kit)
-        self._patience, self._gather, self._tell = patience, gather, tell
+        self._patience, self._tell = patience, tell
         self._session: Any = None
         self._login_seconds = _LOGIN[0]
         self._admin = threading.Lock()
@@ -93,7 +93,7 @@ class NvflareExchange:
         with self._admin:
             while True:
                 try:
-                    self._wait_for(silos, min(deadline, time.monotonic() + self._gather))
+                    self._wait_for(silos, min(deadline, time.monotonic() + _GATHER))
                     self._job = self._connected().submit_job(str(self._write_job()))
                     self._returned.clear()
                     self._accept(deadline)
