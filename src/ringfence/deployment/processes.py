@@ -87,9 +87,9 @@ class Family:
                     found.append(process)
         return found
 
-    def end(self, grace: float = 3.0) -> None:
-        """End everything: politely first, and what is left after the grace at once."""
-        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+    def end(self) -> None:
+        """End everything: politely first, and what is left after three seconds at once."""
+        for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
             deadline = time.monotonic() + seconds
             for process in (left := self.members()):
                 with contextlib.suppress(Exception):

@@ -6,7 +6,7 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
@@ -55,8 +55,7 @@ class NvflareExchange:
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._cleanup.enter_context(interruptible())
+        self._cleanup.enter_context(interruptible())
         self._cleanup.enter_context(self._link)
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)
         abandon_threads()  # NVFlare's own wait for a server as long as the process lives, and would keep it alive
@@ -201,27 +200,16 @@ class NvflareExchange:
 def job_files(wire: str) -> dict[str, Any]:
     """Return the job: names of installed classes, and no code."""
     return {
-        "meta.json": {
-            "name": "ringfence",
-            "resource_spec": {},
-            "deploy_map": {"app": ["@ALL"]},
-            "min_clients": 1,
-        },
+        "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}, "min_clients": 1},
         "app/config/config_fed_server.json": {
             "format_version": 2,
             "server": {"heart_beat_timeout": 600, "task_request_interval": _POLL},
-            "task_data_filters": [],
-            "task_result_filters": [],
             "workflows": [{"id": "relay", "path": RELAY, "args": {"wire": wire}}],
-            "components": [],
         },
         "app/config/config_fed_client.json": {
             "format_version": 2,
             "default_task_fetch_interval": _POLL,
             "executors": [{"tasks": [TASK], "executor": {"path": COURIER, "args": {}}}],
-            "task_data_filters": [],
-            "task_result_filters": [],
-            "components": [],
         },
     }
 
@@ -240,13 +228,6 @@ def _beside(call: Callable[[], Any], seconds: float) -> Any:
         except BaseException as problem:  # whoever waits shall have it
             done.set_exception(problem)
 
-    with _quiet():
+    with tempfile.TemporaryFile("w") as nowhere, contextlib.redirect_stdout(nowhere):
         threading.Thread(target=work, daemon=True).start()
         return done.result(seconds)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the engine's chatter off standard output."""
-    with tempfile.TemporaryFile("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
