@@ -138,7 +138,7 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
         (
             {"plan": {"budgets": {"east": (1.0, 1e-6)}}},
             PlanError,
-            "budget for silo 'east', but the silos are north, south",
+            "budget for silo 'east'",
         ),
         ({"plan": {"epsilon": 0.0}}, AccountingError, "epsilon must be a finite number above 0"),
         ({"plan": {"algorithm": "none"}}, PlanError, "no algorithm 'none'"),

@@ -19,6 +19,7 @@ import numpy as np
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.deployment.door import Door
+from ringfence.deployment.tour import SCHEMA
 from ringfence.errors import DoorError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -33,21 +34,6 @@ from ringfence.silo.ledger import Budget, Ledger
 RINGFENCE = [sys.executable, "-m", "ringfence"]
 DELTA = 1e-6
 RECORDS = 60
-SCHEMA = """
-[columns.age]
-type = "numeric"
-lower = 0
-upper = 100
-
-[columns.dose]
-type = "numeric"
-lower = 0
-upper = 10
-
-[columns.ill]
-type = "categorical"
-categories = ["no", "yes"]
-"""
 
 
 @dataclass
@@ -254,9 +240,16 @@ def server(federation: Federation, plan: Plan, run: Path, doors: list[str], *opt
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
-def until(happened: Callable[[], bool], seconds: float = 120.0) -> None:
+def finish(process: "subprocess.Popen[bytes]") -> bytes:
+    """Wait for a run that ends well, and return what it printed."""
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return output
+
+
+def until(happened: Callable[[], bool], seconds: float = 180.0) -> None:
     """Wait for something that must happen."""
     deadline = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
+        time.sleep(0.05)

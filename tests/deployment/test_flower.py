@@ -58,7 +58,8 @@ def write_key(file: Path) -> None:
 
 
 def test_three_rounds_reach_three_silos_and_their_ledgers(tmp_path: Path) -> None:
-    with Family(tmp_path, settings()) as family:
+    with Family(tmp_path) as family:
+        family.environment.update(settings())
         ground = Ground(tmp_path, family)
         ground.prepare(rounds=3)
         home, port = tmp_path / "flower", free_port()

@@ -2,10 +2,11 @@
 
 import json
 import shutil
+import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from ringfence.protocol.plan import load_plan
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.summary import summarise
+from tests.deployment.agents import Federation, server, until
 
 SUBMIT = """
 import sys
@@ -73,15 +75,7 @@ def charged(ground: Ground, silo: str, plan: Path) -> int:
     return int(next(p["charged"] for p in summary["plans"] if p["plan"] == digest))
 
 
-def until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.1)
-
-
-def finish(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
+def report_of(ground: Ground, name: str, child: "subprocess.Popen[bytes]") -> dict[str, Any]:
     """Wait for a run's end and return its report."""
     status = child.wait(timeout=300)
     assert status == 0, (ground.folder / f"{name}.log").read_text()
@@ -113,7 +107,7 @@ def test_a_client_that_is_killed_comes_back_into_a_run_of_fifty_rounds(ground: G
     until(lambda: charged(ground, "north", ground.plan) >= 10)
     ground.family.kill("courier of north")
     ground.start_courier(ground.sites[0])
-    report = finish(ground, "fifty", run)
+    report = report_of(ground, "fifty", run)
     rounds = load_plan(ground.plan).rounds
     assert rounds >= 50
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
@@ -125,7 +119,7 @@ def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
     until(lambda: charged(ground, "north", ground.plan) >= 5)
     ground.family.kill("engine server")
     ground.start_server()
-    report = finish(ground, "survivor", run)
+    report = report_of(ground, "survivor", run)
     rounds = load_plan(ground.plan).rounds
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == dict.fromkeys(SILOS, rounds)
     assert "submitting it again" in (ground.folder / "survivor.log").read_text()
@@ -191,16 +185,40 @@ def test_without_the_engines_server_the_run_stops_with_a_sentence(ground: Ground
         [sys.executable, "-c", f"""
 from pathlib import Path
 from ringfence.deployment.nvflare.engine import NvflareExchange
+from ringfence.deployment.processes import leave
 from ringfence.errors import DeploymentError
 try:
-    with NvflareExchange(Path({str(ground.admin)!r}), patience=3) as exchange:
+    with NvflareExchange(Path({str(ground.admin)!r}), tell=print, patience=3) as exchange:
         exchange(b"hello", ["north"], print, 1.0)
 except DeploymentError as problem:
     print("sentence:", problem)
+leave(0)
 """],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert "sentence: The engine's server could not be reached for 3 seconds" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_run_that_ends_leaves_though_the_engines_library_waits_for_a_server_that_never_answers(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as stuck:
+        kits = federation.init(tmp_path / "kits", f"localhost:{stuck.getsockname()[1]}", ["north"])
+        silos = Federation(tmp_path, ["north"])
+        run = server(
+            silos, silos.plan(1, approved=False), tmp_path / "run", [], "--engine", "nvflare", "--kit", str(kits.admin)
+        )
+        try:
+            connection, _ = stuck.accept()  # from a thread of NVFlare's, which no signal ends
+            with connection:
+                run.send_signal(signal.SIGTERM)
+                _, errors = run.communicate(timeout=60)
+        finally:
+            run.kill()
+            run.communicate()
+    assert run.returncode == 130, errors
+    assert b"the same command goes on with it" in errors
+    assert b"ledgers show what was released until now" in errors
 
 
 @pytest.fixture
@@ -236,7 +254,7 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
     path = kit / "local" / file
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(DeploymentError, match=fault):
-        policy.check(kit)
+        policy.check(kit, kit.parents[2] / "silo")
     done = subprocess.run(
         [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
         capture_output=True, text=True, timeout=120, check=False,
@@ -248,7 +266,7 @@ def test_a_permissive_policy_is_named_and_nothing_is_started(
 def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
     made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
     with pytest.raises(DeploymentError, match="silo join"):
-        policy.check(made)
+        policy.check(made, tmp_path / "silo")
 
 
 def test_another_silos_kit_is_refused(kit: Path) -> None:

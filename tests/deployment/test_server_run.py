@@ -18,7 +18,7 @@ from ringfence.server.conduct import replay
 from ringfence.server.rounds import Session
 from ringfence.server.transcript import Asked, Closed, read
 from ringfence.silo.decisions import approve_plan
-from tests.deployment.agents import Federation, Seen, Wire, server, until
+from tests.deployment.agents import Federation, Seen, Wire, finish, server, until
 
 NAMES = ("north", "south", "west")
 MOMENTS = [  # each in a round of its own: a silo whose answer was written down is not asked again
@@ -126,9 +126,7 @@ def test_a_server_killed_at_random_moments_gives_the_one_model(
         time.sleep(random.uniform(0, 0.3))
         process.kill()
         process.communicate()
-    process = server(federation, plan, run, wire.doors())
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(server(federation, plan, run, wire.doors()))
     assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
     for name, silo in federation.silos.items():
         silo.check_that_ledger_covers(plan, wire.sent[name])
@@ -180,9 +178,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_a_silo_started_again_meanwhile_tak
     wire.meanwhile = lambda seen: None
     south.start()
     south.wait()
-    process = server(federation, plan, run, wire.doors(), "--seconds", "20")
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(server(federation, plan, run, wire.doors(), "--seconds", "20"))
     taken = answered(run)
     assert taken["north"] == list(range(8))
     assert set(taken["south"]) >= {0, 6, 7}
@@ -205,9 +201,7 @@ def test_without_a_quorum_the_run_stops_with_a_sentence_and_goes_on_with_a_lower
         assert b"'west' did not answer" in errors
         assert b"west: The silo's agent at" in errors
         assert len(errors.splitlines()) == 1
-        process = server(federation, plan, run, wire.doors(), *options, "--quorum", "60%")
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
+        finish(server(federation, plan, run, wire.doors(), *options, "--quorum", "60%"))
         assert answered(run) == {"north": [0, 1, 2], "south": [0, 1, 2], "west": []}
     finally:
         federation.silos["west"].start()
@@ -224,9 +218,7 @@ def test_a_plan_that_was_not_approved_yet_goes_on_when_it_is(federation: Federat
     assert b"'north' refuses: not-approved" in errors
     for silo in federation.silos.values():
         approve_plan(silo.silo_folder, plan)
-    process = server(federation, plan, run, ["--doors", str(doors)])
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(server(federation, plan, run, ["--doors", str(doors)]))
     assert weights(run / "model.json") == from_ledgers(federation, plan)
 
 
@@ -252,9 +244,7 @@ def test_a_hostile_silo_spoils_nothing_but_its_own_part(federation: Federation, 
 
         threading.Thread(target=misbehave, daemon=True).start()
         doors = [f"{name}={federation.silos[name].silo_folder.path}" for name in NAMES[:2]] + [f"west=unix:{place}"]
-        process = server(federation, plan, run, [part for door in doors for part in ("--doors", door)])
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
+        finish(server(federation, plan, run, [part for door in doors for part in ("--doors", door)]))
     report = json.loads((run / "report.json").read_text())
     assert all(set(entry["answered"]) == {"north", "south"} for entry in report["rounds"])
     assert all(entry["unusable"] == ["west"] for entry in report["rounds"])
@@ -291,8 +281,7 @@ def test_twenty_agents_on_one_machine_answer_fifty_rounds_in_little_memory(
         twenty.start()
         doors = [part for name, silo in twenty.silos.items() for part in ("--doors", f"{name}={silo.silo_folder.path}")]
         process = server(twenty, plan, folder / "run", doors, "--json")
-        output, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        output = finish(process)
         memory = {name: silo.memory() for name, silo in twenty.silos.items()}
     finally:
         twenty.stop()

@@ -28,7 +28,7 @@ from ringfence.shuffler.store import Store
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import load_records
-from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, server, until
+from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, finish, server, until
 
 NAMES = ("north", "south", "west")
 ROUNDS = 5
@@ -153,8 +153,7 @@ def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_hav
 ) -> None:
     plan, run = deployment.plan(), tmp_path / "run"
     process = deployment.run(plan, run, wire, "--json")
-    output, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    output = finish(process)
     report = json.loads(output)
     assert [sorted(entry["answered"]) for entry in report["rounds"]] == [sorted(NAMES)] * ROUNDS
     claimed = report["silos"]["north"]["claimed"]
@@ -193,8 +192,7 @@ def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_not
     until(lambda: bool(struck))
     time.sleep(0.3)  # the server finds nobody there
     deployment.shuffler.start()
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(process)
     assert len(struck) == 1
     assert weights(run) == replay(run).weights.tobytes()
     assert sum(isinstance(entry, Mixed) for entry in read(run)[1]) == ROUNDS
@@ -215,9 +213,7 @@ def test_a_server_killed_in_the_middle_goes_on_with_the_batches_that_stand(
     process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
     wire.meanwhile = lambda seen: None
-    process = deployment.run(plan, run, wire)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(deployment.run(plan, run, wire))
     assert weights(run) == replay(run).weights.tobytes()
     deployment.check_ledgers(plan, wire)
 
@@ -237,16 +233,12 @@ def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sent
         assert b"Round 0 has 2 of the 3 updates it needs" in errors
         assert b"'west' did not answer" in errors
         assert deployment.released(all_needed) == []
-        process = deployment.run(two_needed, tmp_path / "two", wire, *impatient)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == 0, errors
+        finish(deployment.run(two_needed, tmp_path / "two", wire, *impatient))
         assert deployment.released(two_needed) == list(range(ROUNDS))
     finally:
         west.start()
         west.wait()
-    process = deployment.run(all_needed, tmp_path / "all", wire)
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
+    finish(deployment.run(all_needed, tmp_path / "all", wire))
     assert deployment.released(all_needed) == list(range(ROUNDS))
 
 

@@ -1,7 +1,6 @@
 """`ringfence tour`: it ends by itself or is interrupted, and leaves nothing behind."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,7 @@ def test_the_tour_leaves_no_process_and_no_file(tmp_path: Path, interrupted: boo
         tour = family.start("tour", ["tour", "--rounds", "12"])
         log = tmp_path / "tour.log"
         if interrupted:
-            until(lambda: "rounds begin" in log.read_text(), 60)
-            time.sleep(3)
+            until(lambda: any("engine runs the job" in run.read_text() for run in tmp_path.glob("*/run.log")), 60)
             tour.send_signal(signal.SIGINT)
         status = tour.wait(timeout=150)
         assert status == (130 if interrupted else 0), log.read_text()

@@ -93,6 +93,7 @@ def test_updates_go_in_and_one_batch_comes_out(served: Served, silos: Depositors
     client = served.client()
     sealed = {name: silos.sealed(name) for name in silos.names}
     updates = [silos.update(name, 0, messages) for name, messages in sealed.items()]
+    assert Caller(served).send("GET", "/health")[0] == 200
     assert client.batch(silos.plan.digest(), 0) is None
     for update in updates:
         client.deposit(update)

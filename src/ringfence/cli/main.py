@@ -20,6 +20,7 @@ from ringfence.cli import (
     training,
     trying,
 )
+from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
 
 app = typer.Typer(
@@ -69,8 +70,11 @@ def run() -> None:
         app()
     except RingfenceError as problem:
         typer.echo(f"ringfence: {problem}", err=True)
-        sys.exit(1)
+        leave(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this status without a word
             typer.echo("ringfence: stopped; ledgers show what was released until now.", err=True)
-        raise
+        leave(int(ended.code or 0))
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        leave(1)

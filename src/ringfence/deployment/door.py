@@ -21,12 +21,10 @@ class Door:
     """The door of one silo's agent.
 
     `address` is `unix:PATH` or `127.0.0.1:PORT`. While the agent cannot be reached, or goes away in the middle of an
-    answer, `ask` tries again for `patience` seconds; an answer may take `seconds`.
+    answer, `ask` tries again for `patience` seconds.
     """
 
-    def __init__(
-        self, address: str, token: str | None = None, *, patience: float = 30.0, seconds: float = 600.0
-    ) -> None:
+    def __init__(self, address: str, token: str | None = None, *, patience: float = 30.0) -> None:
         self.address = address
         host, _, port = address.rpartition(":")
         if address.startswith("unix:") and "\0" not in address:
@@ -45,20 +43,19 @@ class Door:
             token,
             limit=ANSWER_LIMIT,
             patience=patience,
-            seconds=seconds,
         )
 
     @classmethod
-    def read(cls, path: Path, *, patience: float = 30.0, seconds: float = 600.0) -> Self:
+    def read(cls, path: Path, *, patience: float = 30.0) -> Self:
         """Find the door by the `courier.toml` that a silo's agent writes, given as that file or as its folder."""
         file = path / "courier.toml" if path.is_dir() else path
         try:
             content = read_toml(file)
             require_known_format(f"door ({file})", content.get("format"), 1, DoorError)
             if "socket" in content:
-                return cls(f"unix:{file.absolute().parent / content['socket']}", patience=patience, seconds=seconds)
+                return cls(f"unix:{file.absolute().parent / content['socket']}", patience=patience)
             token = (file.absolute().parent / content["token_file"]).read_text(encoding="ascii").strip()
-            return cls(f"127.0.0.1:{content['port']}", token, patience=patience, seconds=seconds)
+            return cls(f"127.0.0.1:{content['port']}", token, patience=patience)
         except OSError as problem:
             raise DoorError(
                 f"The door described in {file} cannot be used: {problem.filename}: {problem.strerror}. Name the "

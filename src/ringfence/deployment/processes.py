@@ -1,21 +1,24 @@
 """Processes that end with the command that started them, their grandchildren included."""
 
 import contextlib
+import logging
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ringfence.errors import DeploymentError
 
 _MARK = "RINGFENCE_FAMILY"
 _RINGFENCE = (sys.executable, "-m", "ringfence")
+_threads_are_abandoned = threading.Event()
 
 
 class Family:
@@ -25,12 +28,11 @@ class Family:
     process of the family inherits a mark in its environment, and whatever carries it is ended.
     """
 
-    def __init__(self, logs: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, logs: Path) -> None:
         self._logs = logs
         self.mark = secrets.token_hex(16)
-        self.environment = dict(os.environ if environment is None else environment)
         # A family within a family carries both marks.
-        self.environment[_MARK] = f"{self.environment.get(_MARK, '')} {self.mark}".strip()
+        self.environment = {**os.environ, _MARK: f"{os.environ.get(_MARK, '')} {self.mark}".strip()}
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -85,15 +87,16 @@ class Family:
                     found.append(process)
         return found
 
-    def end(self, grace: float = 3.0) -> None:
-        """End everything: politely first, and what is left after the grace at once."""
-        for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+    def end(self) -> None:
+        """End everything: politely first, and what is left after three seconds at once."""
+        for number, seconds in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 10.0)):
             deadline = time.monotonic() + seconds
             for process in (left := self.members()):
                 with contextlib.suppress(Exception):
                     process.send_signal(number)
             while left and time.monotonic() < deadline:
-                self._reap()
+                for child in self._children.values():
+                    child.poll()
                 time.sleep(0.05)
                 left = self.members()
             if not left:
@@ -101,10 +104,6 @@ class Family:
         for child in self._children.values():  # one that is just ending carries no mark any more, and is there still
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(timeout=10.0)
-
-    def _reap(self) -> None:
-        for child in self._children.values():
-            child.poll()
 
 
 @contextlib.contextmanager
@@ -120,3 +119,22 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def abandon_threads() -> None:
+    """Let this process end without its threads: for an engine whose library leaves some that may never end."""
+    _threads_are_abandoned.set()
+
+
+def leave(status: int) -> NoReturn:
+    """End this process as `sys.exit` does; after `abandon_threads` at once, when what was printed and logged is out.
+
+    Python waits at exit for every worker of a ThreadPoolExecutor, and nothing but `os._exit` ends before that.
+    """
+    if _threads_are_abandoned.is_set():
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):  # whoever read it may be gone
+                stream.flush()
+        os._exit(status)
+    sys.exit(status)

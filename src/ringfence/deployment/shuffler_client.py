@@ -23,20 +23,10 @@ class ShufflerClient:
     """The shuffler at an address: `https://HOST:PORT`, or `http://127.0.0.1:PORT` on this machine.
 
     `certificate` is a file of the authorities, or of the shuffler's own certificate, that TLS trusts; without it, the
-    system's. While the shuffler cannot be reached it is tried again for `patience` seconds; an answer may take
-    `seconds`.
+    system's. While the shuffler cannot be reached it is tried again for `patience` seconds.
     """
 
-    def __init__(
-        self,
-        address: str,
-        token: str,
-        *,
-        certificate: Path | None = None,
-        patience: float = 30.0,
-        seconds: float = 600.0,
-    ) -> None:
-        self.address = address
+    def __init__(self, address: str, token: str, *, certificate: Path | None = None, patience: float = 30.0) -> None:
         try:
             parts = urlsplit(address)
             host, port = parts.hostname or "", parts.port
@@ -55,7 +45,6 @@ class ShufflerClient:
             token,
             limit=BATCH_LIMIT,
             patience=patience,
-            seconds=seconds,
         )
 
     @classmethod

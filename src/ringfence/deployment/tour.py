@@ -57,7 +57,7 @@ class Ground:
         self.schema = folder / "schema.toml"
         self.sites = [Site(name, folder / "silos" / name, self.kits / "silos" / name) for name in SILOS]
 
-    def prepare(self, *, rounds: int, epsilon: float = 2.0, delta: float = 1e-6) -> None:
+    def prepare(self, *, rounds: int, epsilon: float = 2.0) -> None:
         """Make records, kits, the silos' folders and a plan; every silo joins and approves."""
         self.schema.write_text(SCHEMA)
         choices = random.Random(1)  # noqa: S311 (made-up records)
@@ -69,16 +69,15 @@ class Ground:
         sizes = [option for name in SILOS for option in ("--silo", f"{name}={RECORDS}")]
         self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
         run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
-             "--delta", str(delta), "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
+             "--delta", "1e-6", "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
         self.say("ringfence silo init, join, approve: each operator sets a budget, a site policy, and reads the plan.")
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda site: self._set_up(site, 2 * epsilon, 2 * delta), self.sites))
+            list(pool.map(lambda site: self._set_up(site, 2 * epsilon), self.sites))
 
-    def _set_up(self, site: Site, epsilon: float, delta: float) -> None:
+    def _set_up(self, site: Site, epsilon: float) -> None:
         run = self.family.run
         run(["silo", "init", site.folder, "--name", site.name, "--data", self.folder / f"{site.name}.csv",
-             "--schema", self.schema, "--target", TARGET, "--epsilon", str(epsilon), "--delta",
-             str(delta)])  # fmt: skip
+             "--schema", self.schema, "--target", TARGET, "--epsilon", str(epsilon), "--delta", "2e-6"])  # fmt: skip
         run(["silo", "join", site.folder, site.kit])
         run(["silo", "approve", site.folder, self.plan])
 
@@ -95,10 +94,10 @@ class Ground:
         """Start a silo's courier: the engine's client."""
         self.family.start(f"courier of {site.name}", ["silo", "courier", site.folder, site.kit])
 
-    def server_run(self, *options: str) -> list[str | Path]:
+    def server_run(self) -> list[str | Path]:
         """Return the command that conducts the run."""
         return ["server", "run", self.plan, "--folder", self.folder / "run", "--engine", "nvflare",
-                "--kit", self.admin, *options]  # fmt: skip
+                "--kit", self.admin]  # fmt: skip
 
 
 def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
@@ -117,8 +116,7 @@ def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
         say("ringfence server run: the job is submitted, and the rounds begin.")
         begun = time.monotonic()
         run = family.start("run", ground.server_run())
-        while run.poll() is None:
-            time.sleep(0.1)
+        run.wait()
         printed = (Path(folder) / "run.log").read_text(errors="replace")
         if run.returncode:
             raise DeploymentError(f"The run did not finish: {printed.strip()[-1000:]}")

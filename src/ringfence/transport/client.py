@@ -21,6 +21,7 @@ Connect: TypeAlias = Callable[[float], http.client.HTTPConnection]
 """Makes a connection that waits so many seconds for an answer."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+_ANSWER_SECONDS = 600.0
 _SOCKET_PATH_LIMIT = 100
 _SENTENCE_LIMIT = 500
 _OK, _BUSY = 200, 503
@@ -29,8 +30,7 @@ _OK, _BUSY = 200, 503
 class Client:
     """Asks one service: `service` says which, and where, in messages, and `start` the command that starts it.
 
-    While it cannot be reached it is tried again for `patience` seconds; an answer may take `seconds` and have `limit`
-    bytes.
+    While it cannot be reached it is tried again for `patience` seconds; an answer may have `limit` bytes.
     """
 
     def __init__(
@@ -42,13 +42,12 @@ class Client:
         *,
         limit: int,
         patience: float,
-        seconds: float,
     ) -> None:
         token = token or ""
         if not (token.isascii() and token.isprintable()):
             raise DoorError(f"The token for the {service} has characters that no request can carry: copy it again.")
         self._service, self._start, self._connect = service, start, connect
-        self._limit, self._patience, self._seconds = limit, patience, seconds
+        self._limit, self._patience = limit, patience
         self._headers = {"Content-Type": "application/json", "Connection": "close"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -84,7 +83,7 @@ class Client:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        connection = self._connect(self._seconds)
+        connection = self._connect(_ANSWER_SECONDS)
         try:
             # The service may refuse, and say why, before it has read everything.
             with suppress(BrokenPipeError, ConnectionResetError):

@@ -13,6 +13,9 @@ from ringfence.storage.toml_files import toml_text
 from ringfence.transport.exchange import Arrived
 from ringfence.transport.relay import RelayLink
 
+_PATIENCE = 120.0
+"""Seconds that Flower may take to begin the run."""
+
 _APP = {
     "publisher": "ringfence",
     "components": {"serverapp": "courier_app.server:app", "clientapp": "courier_app.client:app"},
@@ -34,10 +37,8 @@ class FlowerExchange:
     which is the SuperNodes' own pace.
     """
 
-    def __init__(
-        self, connection: str, *, patience: float = 120.0, tell: Callable[[str], None] = lambda sentence: None
-    ) -> None:
-        self._connection, self._patience = connection, patience
+    def __init__(self, connection: str, *, tell: Callable[[str], None]) -> None:
+        self._connection = connection
         self._link = RelayLink(slack=45.0, tell=tell)  # the relay may ask new nodes for their names
 
     def __enter__(self) -> Self:
@@ -59,9 +60,9 @@ class FlowerExchange:
         (app / "courier_app" / "__init__.py").write_text("")
         (app / "courier_app" / "client.py").write_text(_STUB.format("courier"))
         (app / "courier_app" / "server.py").write_text(_STUB.format("relay"))
-        deadline = time.monotonic() + self._patience
+        flwr = Path(sys.executable).parent / "flwr"
+        deadline = time.monotonic() + _PATIENCE
         while True:
-            flwr = Path(sys.executable).parent / "flwr"
             done = subprocess.run(  # noqa: S603 (no shell)
                 [flwr, "run", app, self._connection], capture_output=True, text=True, env=settings(), check=False
             )

@@ -6,13 +6,14 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 
 from ringfence.deployment.nvflare.federation import user_of
 from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
-from ringfence.deployment.processes import interruptible
+from ringfence.deployment.processes import abandon_threads, interruptible
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
 from ringfence.transport.relay import RelayLink
@@ -25,6 +26,8 @@ _LOGIN = 5.0, 40.0
 """Seconds that a login at the engine's server may take at first, and at most: twice as many after each that failed."""
 _COMMAND = 30.0
 """Seconds that the engine's server may take over one command: one that is gone must not hold us up."""
+_GATHER = 30.0
+"""Seconds that a new job waits for silos that are not connected yet."""
 _AGAIN = 60.0
 """Seconds until a new job is started again for the same silo: one that refuses our job must not stop the others."""
 
@@ -38,11 +41,9 @@ class NvflareExchange:
     there is a DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
     """
 
-    def __init__(
-        self, kit: Path, *, patience: float = 120.0, gather: float = 30.0, tell: Callable[[str], None] = lambda _: None
-    ) -> None:
+    def __init__(self, kit: Path, *, tell: Callable[[str], None], patience: float = 120.0) -> None:
         self._kit, self._user = kit, user_of(kit)
-        self._patience, self._gather, self._tell = patience, gather, tell
+        self._patience, self._tell = patience, tell
         self._session: Any = None
         self._login_seconds = _LOGIN[0]
         self._admin = threading.Lock()
@@ -54,10 +55,10 @@ class NvflareExchange:
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._cleanup.enter_context(interruptible())
+        self._cleanup.enter_context(interruptible())
         self._cleanup.enter_context(self._link)
         logging.getLogger("nvflare").setLevel(logging.CRITICAL)
+        abandon_threads()  # NVFlare's own wait for a server as long as the process lives, and would keep it alive
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -91,7 +92,7 @@ class NvflareExchange:
         with self._admin:
             while True:
                 try:
-                    self._wait_for(silos, min(deadline, time.monotonic() + self._gather))
+                    self._wait_for(silos, min(deadline, time.monotonic() + _GATHER))
                     self._job = self._connected().submit_job(str(self._write_job()))
                     self._returned.clear()
                     self._accept(deadline)
@@ -113,10 +114,12 @@ class NvflareExchange:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
             seconds, self._login_seconds = self._login_seconds, min(2 * self._login_seconds, _LOGIN[1])
-            with _quiet():
-                self._session = new_secure_session(
+            self._session = _beside(
+                lambda: new_secure_session(
                     self._user, str(self._kit), timeout=seconds, command_timeout=_COMMAND, auto_login_max_tries=1
-                )
+                ),
+                seconds + 2 * _COMMAND,  # a login is two commands
+            )
             self._login_seconds = _LOGIN[0]
         return self._session
 
@@ -127,18 +130,14 @@ class NvflareExchange:
             return
 
         def close() -> None:
-            with contextlib.suppress(Exception):
-                if politely:
-                    session.set_timeout(_LOGIN[0])
-                    session.close()
-            with contextlib.suppress(Exception):
+            if politely:
+                session.set_timeout(_LOGIN[0])
+                session.close()
+            else:
                 session.api.close()
 
-        # By itself: NVFlare's own goodbye waits for a connection that a dead server never finished, and may not end.
-        closing = threading.Thread(target=close, daemon=True)
-        with _quiet():
-            closing.start()
-            closing.join(_LOGIN[0])
+        with contextlib.suppress(Exception):
+            _beside(close, _LOGIN[0])
 
     def _wait_for(self, silos: Sequence[str], deadline: float) -> None:
         """Wait until all these silos' clients are connected, or the deadline passed and one is."""
@@ -201,33 +200,34 @@ class NvflareExchange:
 def job_files(wire: str) -> dict[str, Any]:
     """Return the job: names of installed classes, and no code."""
     return {
-        "meta.json": {
-            "name": "ringfence",
-            "resource_spec": {},
-            "deploy_map": {"app": ["@ALL"]},
-            "min_clients": 1,
-        },
+        "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}, "min_clients": 1},
         "app/config/config_fed_server.json": {
             "format_version": 2,
             "server": {"heart_beat_timeout": 600, "task_request_interval": _POLL},
-            "task_data_filters": [],
-            "task_result_filters": [],
             "workflows": [{"id": "relay", "path": RELAY, "args": {"wire": wire}}],
-            "components": [],
         },
         "app/config/config_fed_client.json": {
             "format_version": 2,
             "default_task_fetch_interval": _POLL,
             "executors": [{"tasks": [TASK], "executor": {"path": COURIER, "args": {}}}],
-            "task_data_filters": [],
-            "task_result_filters": [],
-            "components": [],
         },
     }
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the engine's chatter off standard output."""
+def _beside(call: Callable[[], Any], seconds: float) -> Any:
+    """Return what the call returns, and keep its chatter off standard output; TimeoutError after so many seconds.
+
+    It is made in a thread of its own. NVFlare ends a session, also after a login that failed, by waiting for its
+    connection; if a server comes back in that moment, the connection is made and the waiting never ends.
+    """
+    done: Future[Any] = Future()
+
+    def work() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as problem:  # whoever waits shall have it
+            done.set_exception(problem)
+
     with tempfile.TemporaryFile("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        yield
+        threading.Thread(target=work, daemon=True).start()
+        return done.result(seconds)

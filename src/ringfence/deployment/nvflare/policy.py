@@ -60,17 +60,17 @@ def join(folder: Path, kit: Path) -> None:
     for part in ("startup", "local"):
         for file in (kit / part, *(kit / part).iterdir()):
             file.chmod(stat.S_IMODE(file.stat().st_mode) & ~0o022)
-    check(kit)
+    check(kit, folder)
 
 
-def check(kit: Path, folder: Path | None = None) -> None:
-    """Raise DeploymentError, naming every fault, unless the kit lets nothing but our courier run."""
+def check(kit: Path, folder: Path) -> None:
+    """Raise DeploymentError, naming every fault, unless the kit is this silo's and lets nothing but our courier run."""
     faults = [
         *_faults_of_resources(_read(kit / "local" / "resources.json")),
         *_faults_of_authorization(_read(kit / "local" / "authorization.json")),
         *_faults_of_startup(kit),
     ]
-    if folder is not None and _pointer(kit) != folder.resolve() / COURIER_FILE:
+    if _pointer(kit) != folder.resolve() / COURIER_FILE:
         faults.append(f"local/{POINTER} leads to another silo's folder")
     if faults:
         raise DeploymentError(

@@ -1,0 +1,126 @@
+"""The operator's page: plans are reviewed and decided in a real browser, by keyboard."""
+
+from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.messages import RefusalReason
+from ringfence.silo import decisions
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger import Budget
+from tests.browser import Window
+from tests.silo.agents import approved, serving
+from tests.silo.operator.desk import Desk, entered, press, state, wait_with
+from tests.support import MakePlan, refusal, vector
+
+
+def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    wait_with(silo_folder, plan)
+    visit = window.open(desk.address)
+    visit.page.keyboard.type(desk.token)  # the field has the focus already
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("heading", name="Plans that wait").wait_for()
+    press(visit, "Tab", until="Review")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("heading", name="What it would reveal").wait_for()
+    assert "each of 40 records" in visit.page.inner_text("main")
+    assert state(silo_folder, plan) == "never approved"
+    press(visit, "Tab", until="Approve")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_role("status").wait_for()
+    assert "is reserved for it" in visit.page.get_by_role("status").inner_text()
+    assert state(silo_folder, plan) == "running"
+    press(visit, "Tab", until="Stop everything now")
+    visit.page.keyboard.press("Enter")
+    visit.page.get_by_text("1 running plans were revoked").wait_for()
+    assert state(silo_folder, plan) == "revoked"
+    assert visit.console == []
+    assert visit.elsewhere(desk.address) == []
+
+
+def test_stopping_takes_effect_at_a_running_agent(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    with serving(silo_folder) as served:
+        assert vector(served.ask(plan, 0)).shape == (plan.dimension,)
+        visit = entered(window, desk)
+        assert "An agent answers for this silo" in visit.page.inner_text("main")
+        assert "1 of 5" in visit.page.inner_text("main")
+        visit.page.get_by_role("button", name="Stop everything now").click()
+        visit.page.get_by_role("status").wait_for()
+        assert refusal(served.ask(plan, 1)) is RefusalReason.REVOKED
+        assert refusal(served.ask(plan, 0)) is RefusalReason.REVOKED
+
+
+def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    path = wait_with(silo_folder, plan)
+    visit = entered(window, desk)
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_role("button", name="Refuse").click()
+    visit.page.get_by_text("it is not answered").wait_for()
+    assert visit.page.get_by_role("button", name="Review").count() == 0
+    assert not path.exists()
+    assert path.with_name("plan.json.refused").exists()
+    assert state(silo_folder, plan) == "never approved"
+
+
+def test_a_plan_can_be_pasted_and_finished(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = plan_of()
+    visit = entered(window, desk)
+    visit.page.get_by_label("Paste a plan").fill(plan.content.decode())
+    visit.page.get_by_role("button", name="Add to the waiting plans").click()
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_role("button", name="Approve").click()
+    visit.page.get_by_role("button", name="Finish").click()
+    visit.page.get_by_role("heading", name="Plans that have ended").wait_for()
+    assert state(silo_folder, plan) == "finished"
+    visit.page.get_by_role("button", name="Ledger").click()
+    kinds = visit.page.locator("tbody td:nth-child(3)").all_inner_texts()
+    assert kinds[:2] == ["ended", "approved"]
+    assert kinds[-2:] == ["budget", "opened"]
+
+
+def test_a_plan_beyond_the_budget_cannot_be_approved_and_says_why(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    plan = plan_of(epsilon=5.0)
+    wait_with(silo_folder, plan)
+    visit = entered(window, desk)
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_text("The gate would NOT approve it").wait_for()
+    assert visit.page.get_by_role("button", name="Approve").count() == 0
+    status, page = desk.post("/approve", {"key": desk.key(), "plan": plan.digest()})
+    assert status == 409
+    assert "more than its budget" in page
+    assert state(silo_folder, plan) == "never approved"
+
+
+def test_an_approval_that_is_sent_twice_counts_once(desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan) -> None:
+    plan = plan_of()
+    wait_with(silo_folder, plan)
+    key = desk.key()
+    assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 200
+    entries = len(decisions.list_entries(silo_folder))
+    assert desk.post("/approve", {"key": key, "plan": plan.digest()})[0] == 409
+    assert len(decisions.list_entries(silo_folder)) == entries
+
+
+def test_a_budget_against_everybody_together_is_shown_beside_that_against_the_server(
+    desk: Desk, silo_folder: SiloFolder
+) -> None:
+    everybody = AGAINST["anyone"].capitalize()
+    assert everybody not in desk.post("/enter", {"token": desk.token})[1]
+    with silo_folder.ledger() as ledger:
+        budget = ledger.account().budget
+    decisions.set_budget(silo_folder, Budget(budget.epsilon, budget.delta, anyone=7.5))
+    try:
+        page = desk.post("/enter", {"token": desk.token})[1]
+        assert f"{everybody}: budget 7.5, spent" in page
+    finally:
+        decisions.set_budget(silo_folder, budget)
