@@ -51,7 +51,7 @@ def ledger_file(
         for round in (0, 1, 9):
             gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
         gate.end(plan)
-    assert not list(path.parent.glob("*-wal"))
+    assert not list(path.parent.glob("*-*"))
     return path
 
 

@@ -17,7 +17,7 @@ from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 
 IN_DEPOSIT = ["before-store", "in-store", "after-store"]
-IN_RELEASE = ["before-mix", "before-fix", "in-fix", "before-forgetting", "before-send"]
+IN_RELEASE = ["before-mix", "before-fix", "in-fix", "before-send"]
 
 
 def die(*_: object, **__: object) -> Any:
@@ -44,8 +44,7 @@ def arm(point: str) -> None:
         "before-mix": (Store, "pooled", die),
         "before-fix": (shuffler_module, "Batch", die),
         "in-fix": (Store, "fix", dying_after(Store.fix)),
-        "before-forgetting": (Store, "forget_traces", die),
-        "before-send": (Store, "forget_traces", dying_after(Store.forget_traces)),
+        "before-send": (Shuffler, "release", dying_after(Shuffler.release)),
     }
     setattr(*traps[point])
 

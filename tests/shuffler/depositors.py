@@ -99,6 +99,5 @@ def release(shuffler: Shuffler, silos: Depositors, round: int = 0) -> bytes:
 
 
 def on_the_disk(folder: Path) -> bytes:
-    """Return the database and its log; what is beside them, SQLite's index of the log, holds no content."""
-    files = [folder / "shuffler.db", folder / "shuffler.db-wal"]
-    return b"".join(path.read_bytes() for path in files if path.exists())
+    """Return the database and whatever SQLite keeps beside it."""
+    return b"".join(path.read_bytes() for path in folder.glob("shuffler.db*"))

@@ -195,7 +195,6 @@ class Shuffler(Closing):
                 return Waiting(found.silos, waiting.quorum, waiting.asked)
             batch = self._mixed(found)
             self._store.fix(found.number, batch)
-        self._store.forget_traces()
         return batch
 
     def _mixed(self, found: StoredRound) -> bytes:

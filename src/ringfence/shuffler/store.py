@@ -11,11 +11,11 @@ What the database promises:
   killed leaves all of a transaction or nothing.
 - Nothing in it ties a message to a silo. Who has deposited stands there under a keyed hash, whose key is not in the
   database; messages stand in the order of 16 random bytes that each was given; there is one time per round and none
-  per deposit. When a batch is fixed both are deleted, overwritten, and the write-ahead log is emptied.
+  per deposit. When a batch is fixed both are deleted and overwritten, and the journal that holds them meanwhile is gone
+  when that is done.
 
-While a round is open, the disk is as secret as the process itself, which sees deposits come in: the write-ahead log
-has them in their order. And as for a silo's ledger, an old copy of the database must never be put back: it would mix a
-second batch for a round that already has one.
+While a round is open, the disk is as secret as the process itself, which sees deposits come in. An old
+copy of the database must never be put back: it would mix a second batch for a round that already has one.
 """
 
 import hashlib
@@ -68,8 +68,7 @@ CREATE TABLE pool (
 ) STRICT, WITHOUT ROWID;
 """
 
-_EMPTY_LOG = "wal_checkpoint(TRUNCATE)"
-_PRAGMAS = ("secure_delete = ON", "foreign_keys = ON", _EMPTY_LOG)  # the last: a killed process could not
+_PRAGMAS = ("secure_delete = ON", "foreign_keys = ON")
 
 
 @dataclass(frozen=True)
@@ -198,10 +197,6 @@ class Store(Closing):
         self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
         self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
         self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
-
-    def forget_traces(self) -> None:
-        """Empty the write-ahead log, where deleted rows still stand; while another process reads, it stays for now."""
-        self._database.pragma(_EMPTY_LOG)
 
     def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:
         """Return a name for the silo, or for its deposit, that only the key's holder can compute."""

@@ -3,6 +3,10 @@
 What it promises: what a transaction wrote is on the disk when it ends, all of it or nothing; several threads and
 processes may use one file, each transaction seeing all before it; and a file that is missing, damaged, moved or
 replaced is an error in its user's words, never a fresh start.
+
+Between two transactions everything stands in the one file: SQLite keeps a rollback journal, which exists while a
+transaction ends, and no write-ahead log, which a copy of the file would leave behind. `synchronous = EXTRA` syncs the
+folder too when the journal is deleted, or a loss of power might bring it back and undo what was committed.
 """
 
 import json
@@ -10,13 +14,14 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from ringfence.errors import RingfenceError
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
+from ringfence.storage.private_files import write_private
 
 _BUSY_SECONDS = 10.0
 _UNWRITABLE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -71,8 +76,11 @@ class Database:
             require_known_format(f"{self._kind.name} ({self.path})", stated, newest_format, self._kind.error)
             if self.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise self.damaged("its pages contradict each other")
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", *pragmas):
-            self.pragma(pragma)
+        # Versions up to 0.2.0 kept a write-ahead log. What stands in it is taken into the file here.
+        if self.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
+            raise self._busy()
+        for pragma in ("synchronous = EXTRA", *pragmas):
+            self.execute(f"PRAGMA {pragma}").fetchone()
         if tables is not None:
             numbers = f"PRAGMA application_id = {application}; PRAGMA user_version = {newest_format};"
             self._connection.executescript(f"BEGIN; {tables} {numbers} COMMIT;")
@@ -136,10 +144,18 @@ class Database:
         """Run a statement once for each row: only inside `transaction`."""
         self._connection.executemany(statement, rows)
 
-    def pragma(self, setting: str) -> None:
-        """Set how SQLite works on the file, or have it look after the file: outside of transactions."""
-        with self._lock, self._errors_translated():
-            self._connection.execute(f"PRAGMA {setting}").fetchone()
+    def copy_to(self, out: Path) -> None:
+        """Write one state of the file to a new one, its owner's alone and synced, whatever others write meanwhile.
+
+        Nothing that exists is overwritten; of a copy that fails, nothing is left.
+        """
+        write_private(out, b"", end=b"")
+        try:
+            with self._lock, self._errors_translated(), closing(sqlite3.connect(out)) as copy:
+                self._connection.backup(copy)
+        except BaseException:
+            out.unlink()
+            raise
 
     def damaged(self, finding: str) -> RingfenceError:
         """Return the error that says why the file cannot be trusted, and what follows."""
@@ -159,12 +175,15 @@ class Database:
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             raise self.damaged("its content is not readable") from None
 
+    def _busy(self) -> RingfenceError:
+        return self._kind.busy(
+            f"The {self._kind.name} {self.path} is being written by another process; try again when it has finished."
+        )
+
     def _translate(self, problem: sqlite3.Error) -> RingfenceError:
         name, code = self._kind.name, getattr(problem, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_BUSY:
-            return self._kind.busy(
-                f"The {name} {self.path} is being written by another process; try again when it has finished."
-            )
+            return self._busy()
         if code in _UNWRITABLE:
             return self._kind.unwritable(
                 f"The {name} {self.path} could not be written (disk full or write-protected?); nothing was "
