@@ -123,6 +123,7 @@ def test_only_reasons_that_no_later_round_can_cure_are_final() -> None:
         RefusalReason.NOT_APPROVED,
         RefusalReason.REVOKED,
         RefusalReason.BUDGET,
+        RefusalReason.FORGOTTEN,
     }
 
 

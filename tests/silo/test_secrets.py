@@ -255,8 +255,8 @@ def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
     assert (ended.returncode == 0) == last.endswith("yes"), ended.stderr.decode()
     found = watched.seen(copies)
     if ended.returncode == 0:
-        assert {"north.ledger", "north.ledger-wal", "model.json"} <= set(found)
+        assert {"north.ledger", "north.ledger-journal", "model.json"} <= set(found)
     if ended.returncode == 0 and trust == "shuffler":
-        assert {"shuffler.db", "shuffler.db-wal"} <= {Path(name).name for name in found}
+        assert {"shuffler.db", "shuffler.db-journal"} <= {Path(name).name for name in found}
     for content in (ended.stdout, ended.stderr, *itertools.chain.from_iterable(found.values())):
         assert_clean(content)

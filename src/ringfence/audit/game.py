@@ -239,7 +239,7 @@ def _run(
 
         @cache
         def ledger_of(silo: str) -> Ledger:
-            return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget))
+            return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget, marked=False))
 
         def approved(plan: Plan, terms: SiloTerms) -> Gate:
             records = mechanism.records(plan, coins * (terms.name == SILO))  # only the audited silo holds canaries

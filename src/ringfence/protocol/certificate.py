@@ -6,17 +6,16 @@ certificate's own bytes, which its file carries as they are.
 """
 
 import json
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from ringfence.errors import CertificateError
 from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.head import Signature
 from ringfence.protocol.plan import EmbeddedPlan
 from ringfence.protocol.public import Digest, Document, Public, SiloName, canonical_json, explain, format_of
 from ringfence.storage.formats import require_known_format
-
-Signature: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
 # So that a signature cannot be passed off as one of something else.
 _PURPOSE_1, _PURPOSE = b"ringfence certificate 1\n", b"ringfence certificate 2\n"

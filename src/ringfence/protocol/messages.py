@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ringfence.errors import MessageError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.public import Base64, Digest, Public, SiloName, explain, format_of
+from ringfence.protocol.head import Signature, SignedHead
+from ringfence.protocol.public import Base64, Digest, Public, SiloName, canonical_json, explain, format_of
 from ringfence.storage.formats import require_known_format
 
 SIZE_LIMIT = 64 * 2**20
@@ -24,6 +25,9 @@ def _is_a_vector(text: str) -> str:
         raise ValueError("not a whole number of 8-byte floats")
     return text
 
+
+MOST_HEADS = 1000
+"""Most heads that a request carries: those of that many silos."""
 
 Vector: TypeAlias = Annotated[Base64, AfterValidator(_is_a_vector)]
 """Little-endian float64 numbers in base64: exact, compact, and equal bytes for equal numbers."""
@@ -45,6 +49,10 @@ class _Message(Public):
     plan: Digest
     round: int = Field(ge=0, le=2**53)
 
+    def canonical(self) -> bytes:
+        """Leave out what is not said: a message without a head has the bytes that it had before there were heads."""
+        return canonical_json(self.model_dump(mode="json", exclude_none=True))
+
     def to_bytes(self) -> bytes:
         """Return the message's canonical bytes."""
         return self.canonical()
@@ -56,10 +64,14 @@ class _Message(Public):
 
 
 class RoundRequest(_Message):
-    """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile."""
+    """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile.
+
+    `heads` are the latest that the server holds of the silos that it asks: a silo looks for its own among them.
+    """
 
     kind: Literal["request"] = "request"
     weights: Vector
+    heads: tuple[SignedHead, ...] | None = Field(default=None, min_length=1, max_length=MOST_HEADS)
 
     @classmethod
     def at(cls, plan: str, round: int, weights: FloatArray) -> Self:
@@ -73,6 +85,8 @@ class NoisyUpdate(_Message):
     kind: Literal["update"] = "update"
     silo: SiloName
     vector: Vector
+    head: SignedHead | None = None
+    """That the round was charged; like `SealedUpdate.head` and `Refusal.head`, of silos that have a key."""
 
 
 class SealedUpdate(_Message):
@@ -85,7 +99,8 @@ class SealedUpdate(_Message):
     kind: Literal["sealed"] = "sealed"
     silo: SiloName
     envelope: Base64
-    signature: str = Field(pattern=r"^[0-9a-f]{128}$")
+    signature: Signature
+    head: SignedHead | None = None
 
     @staticmethod
     def signed_bytes(plan: str, round: int, silo: str, envelope: str) -> bytes:
@@ -107,6 +122,7 @@ class RefusalReason(StrEnum):
     OUTSIDE_DOMAIN = "outside-domain"
     BUDGET = "budget"
     UNAVAILABLE = "unavailable"
+    FORGOTTEN = "forgotten"
 
     @property
     def explanation(self) -> str:
@@ -116,7 +132,12 @@ class RefusalReason(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether asking this silo again, in a later round of the same plan, is in vain."""
-        return self in (RefusalReason.NOT_APPROVED, RefusalReason.REVOKED, RefusalReason.BUDGET)
+        return self in (
+            RefusalReason.NOT_APPROVED,
+            RefusalReason.REVOKED,
+            RefusalReason.BUDGET,
+            RefusalReason.FORGOTTEN,
+        )
 
 
 _EXPLANATIONS = {
@@ -130,6 +151,8 @@ _EXPLANATIONS = {
     RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
     RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
     RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
+    RefusalReason.FORGOTTEN: "This silo's ledger lacks what the silo once signed that it held: its operator must "
+    "restore the newest ledger before anything is answered.",
 }
 
 
@@ -139,6 +162,7 @@ class Refusal(_Message):
     kind: Literal["refusal"] = "refusal"
     silo: SiloName
     reason: RefusalReason = Field(strict=False)
+    head: SignedHead | None = None
 
 
 class Batch(_Message):

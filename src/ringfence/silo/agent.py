@@ -17,7 +17,8 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import LedgerError, MessageError, SiloError
-from ringfence.protocol.messages import SIZE_LIMIT, Refusal, RefusalReason, RoundRequest
+from ringfence.protocol.head import SignedHead
+from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Refusal, RefusalReason, RoundRequest
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Ledger
@@ -26,7 +27,10 @@ from ringfence.transport.serving import Scope, Service, complain, listen, read_b
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are read whatever they ask; longer ones only if an approved plan needs them."""
 
-_FRAME = 1024  # more than a request has around its weights
+HEAD_HEADER = "ringfence-head"
+"""Where a courier shows the latest head that it carried (`deployment.door`)."""
+
+_FRAME = 1024 * (1 + MOST_HEADS)  # more than a request has around its weights
 _LOOPBACK = "127.0.0.1"
 
 _SENTENCES = {
@@ -59,7 +63,9 @@ class Agent(Service):
         return 401 if self._token is not None and not shows_token(scope, self._token) else None
 
     def _open_door(self) -> None:
-        body = {"required": True, "content": {"application/json": {"schema": RoundRequest.model_json_schema()}}}
+        place = "#/paths/~1answer/post/requestBody/content/application~1json/schema/$defs/{model}"
+        schema = RoundRequest.model_json_schema(ref_template=place)
+        body = {"required": True, "content": {"application/json": {"schema": schema}}}
 
         @self.routes.post("/answer", openapi_extra={"requestBody": body})
         async def answer(request: Request) -> Response:
@@ -67,7 +73,7 @@ class Agent(Service):
             content = await read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
             if isinstance(content, int):
                 return self.fixed(content)
-            return await run_in_threadpool(self._decide, content)
+            return await run_in_threadpool(self._decide, content, request.headers.get(HEAD_HEADER, ""))
 
     def _longest_request(self) -> int:
         def dimension(account: Account) -> int:
@@ -79,9 +85,9 @@ class Agent(Service):
             return SMALL_REQUEST
         return min(SIZE_LIMIT, max(SMALL_REQUEST, _FRAME + 4 * -(-8 * numbers // 3)))
 
-    def _decide(self, content: bytes) -> Response:
+    def _decide(self, content: bytes, carried: str = "") -> Response:
         try:
-            request = RoundRequest.from_bytes(content)
+            request = _with_head(RoundRequest.from_bytes(content), carried)
         except MessageError:
             return self.fixed(400)
         try:
@@ -93,6 +99,15 @@ class Agent(Service):
             )
             answer = refusal.to_bytes()
         return reply(200, answer)
+
+
+def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
+    """Add the head that a courier kept of an earlier answer to those of the request, if it is one."""
+    try:
+        head = SignedHead.parse(carried.encode(), error=MessageError, quote=False)
+    except MessageError:
+        return request
+    return request.model_copy(update={"heads": (*(request.heads or ()), head)})
 
 
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:

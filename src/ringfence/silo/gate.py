@@ -19,11 +19,13 @@ from ringfence.accounting.events import Event
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import AGAINST, Guarantee, observers_of
+from ringfence.protocol.head import SignedHead
 from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, parse_answer, unpack
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
+from ringfence.silo.heads import Heads
 from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
@@ -32,7 +34,8 @@ from ringfence.storage.chain import Draft
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key.
+    `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
+    private key.
     """
 
     def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
@@ -41,7 +44,10 @@ class Gate:
         self._key = key
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
-        self.silo = ledger.account().silo
+        account = ledger.account()
+        self.silo = account.silo
+        self._heads = Heads(account.ledger, key)
+        self._has_forgotten = False
 
     def approve(self, plan: Plan) -> None:
         """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
@@ -80,12 +86,25 @@ class Gate:
             self._memories.pop((plan.digest(), stage), None)
 
     def answer(self, request: RoundRequest) -> Answer:
-        """Return the stored answer if the round was answered, else charge, release and store; or refuse."""
+        """Return the stored answer if the round was answered, else charge, release and store; or refuse.
+
+        A head in the request that this silo signed, and whose entry is not in its ledger, proves that the ledger was
+        put back: from then on everything is refused. Any other head (of another ledger, or with a signature that is
+        not this silo's) is passed over: it proves nothing, and strangers must not be able to stop a silo.
+        """
         with self._one_at_a_time:
             try:
+                if self._is_shown_to_have_forgotten(request.heads or ()):
+                    return self._refusal(request, RefusalReason.FORGOTTEN)
                 return self._answer(request)
             except LedgerError:
                 return self._refusal(request, RefusalReason.UNAVAILABLE)
+
+    def _is_shown_to_have_forgotten(self, heads: Sequence[SignedHead]) -> bool:
+        self._has_forgotten = self._has_forgotten or any(
+            self._heads.is_own(head) and self._ledger.has_forgotten(head.number, head.hash) for head in heads
+        )
+        return self._has_forgotten
 
     def _answer(self, request: RoundRequest) -> Answer:
         weights = unpack(request.weights)
@@ -104,7 +123,8 @@ class Gate:
 
         verdict = self._ledger.update(decide)
         if isinstance(verdict, RefusalReason):
-            return self._refusal(request, verdict)
+            number, hash = self._ledger.look(lambda account: (account.number, account.head))
+            return self._refusal(request, verdict, self._heads.sign(number, hash))
         if isinstance(verdict, bytes):
             return parse_answer(verdict)
         return self._release(request, weights, verdict)
@@ -144,18 +164,20 @@ class Gate:
         return task(plan, self._own_terms(plan), request.round, answered)
 
     def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
-        plan, channel = self._ledger.account().plans[request.plan].plan, work.stage.channel
+        approved, channel = self._ledger.account().plans[request.plan], work.stage.channel
+        plan, charge = approved.plan, approved.rounds[request.round]
         terms, way = self._own_terms(plan), sending(work.stage.channel)
         draws = randomness.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
         numbers = mechanism.release(plan, work, weights, self._records, draws, memory)
-        update = way.message(channel, plan, terms, request.round, self._key, numbers)
+        message = way.message(channel, plan, terms, request.round, self._key, numbers)
+        update = message.model_copy(update={"head": self._heads.sign(charge.number, charge.hash)})
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
         self._ledger.update(lambda _: (None, [stored]))
         return update
 
-    def _refusal(self, request: RoundRequest, reason: RefusalReason) -> Refusal:
-        return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason)
+    def _refusal(self, request: RoundRequest, reason: RefusalReason, head: SignedHead | None = None) -> Refusal:
+        return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason, head=head)
 
     def _log(self, account: Account, request: RoundRequest, reason: RefusalReason) -> list[Draft]:
         if account.refusals >= LOGGED_REFUSALS:

@@ -12,9 +12,13 @@ Its entries, in the order they were made:
 
 What was spent is the exact composition of the charged events; a crash can only leave a charge without a
 release, never the reverse.
+
+A ledger is known by the hash of its first entry. How far it had come is also kept outside of it, in the state folder
+of the user who runs it (`storage.watermark`): an older copy that is put back is refused.
 """
 
 import hashlib
+import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +46,8 @@ from ringfence.storage.chain import Chain, Draft, Entry
 from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
+from ringfence.storage.state_folder import state_folder
+from ringfence.storage.watermark import Watermark
 
 Decision = TypeVar("Decision")
 Value = TypeVar("Value")
@@ -59,6 +65,15 @@ _KIND = Kind(
     damaged=LedgerDamagedError,
     if_damaged="Nothing will be released from its data until its operator restores the ledger or decides what was "
     "spent.",
+)
+
+_MARK = Kind(
+    "watermark",
+    LedgerError,
+    unwritable=LedgerWriteError,
+    damaged=LedgerDamagedError,
+    if_damaged="It says how far a ledger had come, so nothing is released. Compare the ledger's last entry with its "
+    "newest certificate or with the server's transcript; if nothing is missing from it, delete the watermark.",
 )
 
 LOGGED_REFUSALS = 10_000
@@ -141,8 +156,10 @@ class Budget:
 
 @dataclass
 class ChargedRound:
-    """A charged round: what it was asked for, and its answer if that was stored."""
+    """A charged round: its entry's number and hash, what it was asked for, and its answer if that was stored."""
 
+    number: int
+    hash: str
     weights: str
     event: Event
     answer: bytes | None = None
@@ -175,6 +192,8 @@ class Account:
     """What the entries say, read in order."""
 
     silo: str = ""
+    ledger: str = ""
+    """The first entry's hash, by which the ledger is known."""
     granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
@@ -218,14 +237,15 @@ class Account:
             f"ledger's entry {entry.number}", _typed(int, body.get("format", 1)), FORMATS[entry.kind], LedgerError
         )
         if entry.kind == "opened":
-            self.silo = _typed(str, body["silo"])
+            self.silo, self.ledger = _typed(str, body["silo"]), entry.hash
         elif entry.kind == "budget":
             self._set_budget(read_budget(body))
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
             number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
-            self.plans[body["plan"]].rounds[number] = ChargedRound(weights, event_from_dict(body["event"]))
+            event = event_from_dict(body["event"])
+            self.plans[body["plan"]].rounds[number] = ChargedRound(entry.number, entry.hash, weights, event)
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
         elif entry.kind == "refused":
@@ -258,25 +278,39 @@ class Account:
 
 
 class Ledger(Closing):
-    """A data set's ledger file. All changes go through `update`, one at a time across all processes."""
+    """A data set's ledger file. All changes go through `update`, one at a time across all processes.
+
+    What a ledger has once held it must hold for as long as it is open, and, by its watermark, whenever it is opened
+    again: else LedgerDamagedError, every time.
+    """
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self._account: Account | None = None
+        self._mark: Watermark | None = None
         self._lock = threading.RLock()
 
     @classmethod
-    def create(cls, path: Path, *, silo: str, budget: Budget) -> Self:
-        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already."""
-        opened = Draft("opened", {"format": 1, "silo": silo, "adjacency": "replace-one"})
-        drafts = [opened, _granted(budget)]
+    def create(cls, path: Path, *, silo: str, budget: Budget, marked: bool = True) -> Self:
+        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already.
+
+        It is `marked` how far the ledger has come, unless nobody will ever open it again.
+        """
+        body = {"format": 1, "silo": silo, "adjacency": "replace-one"}
+        # The nonce: no two ledgers are known by the same hash, also if they are begun in the same millisecond.
+        drafts = [Draft("opened", {**body, "nonce": secrets.token_hex(16)}), _granted(budget)]
         ledger = cls(Chain(path, _KIND, create=True))
         ledger.update(lambda _: (None, drafts))
+        if marked:
+            ledger._watch()
         return ledger
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Open a ledger and verify it from its first entry to its last."""
+    def open(cls, path: Path, *, marked: bool = True) -> Self:
+        """Open a ledger and verify it from its first entry to its last, and that it reaches its watermark.
+
+        Not `marked`, it may be an older copy: to be looked at, and never to release anything.
+        """
         ledger = cls(Chain(path, _KIND))
         try:
             if not ledger.account().silo:
@@ -284,14 +318,31 @@ class Ledger(Closing):
                     f"The ledger {path} is empty: not even its opening entry is left. If nothing was ever released "
                     "from this data set, delete the file; otherwise restore it."
                 )
+            if marked:
+                ledger._watch()
         except BaseException:
             ledger.close()
             raise
         return ledger
 
+    def _watch(self) -> None:
+        """Compare the ledger with how far it had come, and keep that up from now on."""
+        account = self.account()
+        self._mark = watermark(account.ledger, account.number, account.head)
+        number, head = self._mark.read()
+        if not self.holds(number, head):
+            raise LedgerDamagedError(
+                f"The ledger {self.path} cannot be trusted: it ends with entry {account.number}, and once had entry "
+                f"{number} with the hash {head[:12]}, which is not in it. It is an older copy, or one that went "
+                "another way. Nothing is released from it. Restore the newest copy (`ringfence silo restore`)."
+            )
+        self._mark.raise_to(account.number, account.head, self.holds)
+
     def close(self) -> None:
         """Close the file; closing twice is fine."""
         self._chain.close()
+        if self._mark is not None:
+            self._mark.close()
 
     @property
     def path(self) -> Path:
@@ -301,6 +352,23 @@ class Ledger(Closing):
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
         return self._chain.read(0, GENESIS)
+
+    def holds(self, number: int, hash: str) -> bool:
+        """Tell whether the ledger has that entry, with that hash."""
+        return self._chain.holds(number, hash)
+
+    def has_forgotten(self, number: int, hash: str) -> bool:
+        """Tell whether the ledger lacks an entry that it is proved to have had; then nobody trusts it ever again."""
+        if self.holds(number, hash):
+            return False
+        self._chain.require(number, hash)
+        if self._mark is not None:
+            self._mark.set(number, hash)
+        return True
+
+    def copy_to(self, out: Path) -> None:
+        """Write the ledger as it stands to a new file, whatever is written meanwhile."""
+        self._chain.copy_to(out)
 
     def account(self) -> Account:
         """Return what the entries say now, including those that other processes have added."""
@@ -337,6 +405,8 @@ class Ledger(Closing):
             except BaseException:
                 self._account = None
                 raise
+            if self._mark is not None:
+                self._mark.raise_to(account.number, account.head, self.holds)
             return decision
 
     def grant(self, budget: Budget) -> None:
@@ -356,6 +426,18 @@ class Ledger(Closing):
             return None, [Draft("ended", {"plan": digest, "why": why})]
 
         self.update(decide)
+
+
+def watermark(ledger: str, number: int, hash: str) -> Watermark:
+    """Open the watermark of the ledger that is known by that hash; made now, it says that it has come so far."""
+    try:
+        folder = state_folder()
+    except OSError as problem:
+        raise LedgerWriteError(
+            f"There is no place for the ledger's watermark: {problem.filename}: {problem.strerror}. Name a folder that "
+            "this user may write to by XDG_STATE_HOME."
+        ) from None
+    return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
 
 
 def _granted(budget: Budget) -> Draft:

@@ -1,12 +1,18 @@
 """An append-only, hash-chained table of entries in a database.
 
 Committed entries are never changed: triggers refuse it, and the chain of hashes shows it if someone goes around them.
+
+A copy of the file alone, whenever it is taken, holds every entry that was committed before, or is refused. Between two
+transactions the file is whole (`storage.database`). While one ends, a copy may hold some pages from before it and some
+from after. But the highest number ever given, which SQLite keeps on a page of its own, is then at least that of the
+last entry committed before the copy began; and `read` accepts no chain that does not reach it, entry by entry and hash
+by hash.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,10 +57,16 @@ class Draft:
 
 
 class Chain:
-    """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file."""
+    """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file.
+
+    What it has once read or written it never unsees: if the file no longer holds it, having been put back to an older
+    state or to another one, every reading fails from then on, however often it is tried.
+    """
 
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
         self.path = path
+        self._seen: tuple[int, str] | None = None
+        self._appended: list[tuple[int, str]] = []
         self._database = Database(path, kind, tables=_TABLES if create else None)
 
     def close(self) -> None:
@@ -65,10 +77,10 @@ class Chain:
         """Return the entries after number `after`, whose hash is `tail`, having checked the chain."""
         database = self._database
         with database.snapshot():
-            if after:
-                known = database.execute("SELECT hash FROM entries WHERE number = ?", (after,)).fetchone()
-                if known != (tail,):
-                    raise database.damaged(f"entry {after} is missing or was changed")
+            if self._seen is not None and not self._holds(*self._seen):
+                raise database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
+            if after and not self._holds(after, tail):
+                raise database.damaged(f"entry {after} is missing or was changed")
             entries: list[Entry] = []
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
@@ -83,11 +95,39 @@ class Chain:
             highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
             if highest is not None and highest[0] >= expected:
                 raise database.damaged(f"entry {expected} is missing")
+            if entries:
+                self._see(entries[-1].number, entries[-1].hash)
             return entries
 
-    def writing(self) -> AbstractContextManager[None]:
+    def holds(self, number: int, digest: str) -> bool:
+        """Tell whether the entry of that number is there, with that hash."""
+        with self._database.snapshot():
+            return self._holds(number, digest)
+
+    def _holds(self, number: int, digest: str) -> bool:
+        found = self._database.execute("SELECT hash FROM entries WHERE number = ?", (number,)).fetchone()
+        return bool(found == (digest,))
+
+    def require(self, number: int, digest: str) -> None:
+        """From now on read nothing unless this entry is there."""
+        self._seen = number, digest
+
+    def _see(self, number: int, digest: str) -> None:
+        if self._seen is None or number > self._seen[0]:
+            self._seen = number, digest
+
+    def copy_to(self, out: Path) -> None:
+        """Write one state of the file to a new one, whatever others write meanwhile."""
+        self._database.copy_to(out)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
         """Hold the file's write lock. What is appended inside is synced when the block ends, or is undone."""
-        return self._database.transaction()
+        self._appended.clear()
+        with self._database.transaction():
+            yield
+        for last in self._appended[-1:]:
+            self._see(*last)
 
     def append(self, draft: Draft, after: int, tail: str) -> Entry:
         """Add an entry behind number `after`, whose hash is `tail`. Only inside `writing`."""
@@ -98,6 +138,7 @@ class Chain:
         self._database.execute(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (number, time, draft.kind, body, draft.payload, digest)
         )
+        self._appended.append((number, digest))
         return Entry(number, time, draft.kind, json.loads(body), draft.payload, digest)
 
 

@@ -126,7 +126,7 @@ def test_the_shuffler_alone_and_the_server_alone_can_read_nothing(made: Federati
     with pytest.raises(MessageError, match="does not open"):  # nor the shuffler in the inner one
         sealing.open_messages(shuffler_key, answer.plan, 0, messages)
     assert len(sealing.open_messages(made.local.server, answer.plan, 0, messages)) == len(messages)
-    assert set(SealedUpdate.model_fields) == {"kind", "plan", "round", "silo", "envelope", "signature"}
+    assert set(SealedUpdate.model_fields) == {"kind", "plan", "round", "silo", "envelope", "signature", "head"}
 
 
 def test_the_answer_is_signed_by_the_silo_for_this_plan_and_round(made: Federation) -> None:

@@ -171,7 +171,9 @@ class Scene:
             return
         with (
             tempfile.TemporaryDirectory(dir=memory_folder()) as folder,
-            Ledger.create(Path(folder) / "ledger", silo=SILO, budget=Budget(2 * EPSILONS[0], DELTA)) as ledger,
+            Ledger.create(
+                Path(folder) / "ledger", silo=SILO, budget=Budget(2 * EPSILONS[0], DELTA), marked=False
+            ) as ledger,
         ):
             gate = Gate(records, ledger)
             gate.approve(self.plan)

@@ -1,0 +1,107 @@
+"""How far a chain has come, kept apart from it: whoever puts an older copy of the chain back does not put this back.
+
+One small file with one record of fixed length, which is written over in place. It is not synced: it follows what was
+committed and never runs ahead of it, so a loss of power can leave it behind the chain, by which less is noticed, and
+cannot raise a false alarm. Several processes may use one file.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ringfence.storage.closing import Closing
+from ringfence.storage.kind import Kind
+from ringfence.storage.private_files import write_private
+
+_RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
+_LONGEST = 512
+"""A disk writes so many bytes at once, all or none of them."""
+
+
+class Watermark(Closing):
+    """The number and the hash of the last entry that a chain is known to have had.
+
+    The file is made, for its owner alone, if there is none; then it says what `first` says.
+    """
+
+    def __init__(self, path: Path, kind: Kind, first: tuple[int, str]) -> None:
+        self.path = path
+        self._kind = kind
+        self._file = -1
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not path.exists():
+                self._make(first)
+            self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as problem:
+            raise kind.unwritable(
+                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, or "
+                "name another one by XDG_STATE_HOME."
+            ) from None
+
+    def _make(self, first: tuple[int, str]) -> None:
+        # Whole and synced before it has its name: a crash leaves no half of it.
+        unfinished = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}")
+        write_private(unfinished, _record(*first), end=b"")
+        with suppress(FileExistsError):  # another process was faster
+            os.link(unfinished, self.path)
+        unfinished.unlink()
+
+    def read(self) -> tuple[int, str]:
+        """Return what it says; an error if it is not as we wrote it."""
+        with self._locked(fcntl.LOCK_SH):
+            found = self._read()
+        if found is None:
+            raise self._kind.damaged(
+                f"The {self._kind.name} {self.path} is damaged, or was edited. {self._kind.if_damaged}"
+            )
+        return found
+
+    def raise_to(self, number: int, digest: str, holds: Callable[[int, str], bool]) -> None:
+        """Say that the chain has come so far, if it `holds` what stands here and that is less.
+
+        What cannot be written is left out: then it says less, and is noticed when it is opened next.
+        """
+        with suppress(OSError), self._locked(fcntl.LOCK_EX):
+            before = self._read()
+            if before is not None and before[0] < number and holds(*before):
+                os.pwrite(self._file, _record(number, digest), 0)
+
+    def set(self, number: int, digest: str) -> None:
+        """Say that the chain has had this entry, whatever stands here."""
+        with suppress(OSError), self._locked(fcntl.LOCK_EX):
+            os.pwrite(self._file, _record(number, digest), 0)
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        fcntl.flock(self._file, how)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _read(self) -> tuple[int, str] | None:
+        parts = _RECORD.fullmatch(os.pread(self._file, _LONGEST, 0))
+        if parts is None or parts[4] != _check(parts[1]):
+            return None
+        return int(parts[2]), parts[3].decode()
+
+
+def _record(number: int, digest: str) -> bytes:
+    content = f"ringfence watermark 1 {number:020d} {digest} ".encode()
+    return content + _check(content) + b"\n"
+
+
+def _check(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest()[:32].encode()
