@@ -92,7 +92,8 @@ class Finding:
                 "  - That the silo released nothing else: no list can show what was left off it. Compare the releases "
                 "here with what the server received.",
                 "  - That the noise was drawn as the plans say, or that the entries were made at the times they state.",
-                "  - That there is no newer certificate: this one is about its date of issue.",
+                "  - That there is no newer certificate: this one is about its date of issue. Give an older one too, "
+                "or the run's folder (--transcript), to see that nothing was forgotten in between.",
             ]
         )
 

@@ -80,7 +80,10 @@ def test_training_goes_on_with_the_silos_that_answer() -> None:
 # Refusals
 
 
-@pytest.mark.parametrize("reason", [RefusalReason.NOT_APPROVED, RefusalReason.REVOKED, RefusalReason.BUDGET])
+FINAL = (RefusalReason.NOT_APPROVED, RefusalReason.REVOKED, RefusalReason.BUDGET, RefusalReason.FORGOTTEN)
+
+
+@pytest.mark.parametrize("reason", FINAL)
 def test_a_silo_that_refuses_for_good_is_not_asked_again(reason: RefusalReason) -> None:
     def answer(request: RoundRequest) -> Answer | None:
         if request.round < 2:
@@ -95,14 +98,7 @@ def test_a_silo_that_refuses_for_good_is_not_asked_again(reason: RefusalReason) 
     assert trained.history[2].unusable == ()
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        reason
-        for reason in RefusalReason
-        if reason not in (RefusalReason.NOT_APPROVED, RefusalReason.REVOKED, RefusalReason.BUDGET)
-    ],
-)
+@pytest.mark.parametrize("reason", [reason for reason in RefusalReason if reason not in FINAL])
 def test_a_silo_that_refuses_one_round_is_asked_the_next(reason: RefusalReason) -> None:
     journal = Journal(
         instead(

@@ -52,14 +52,34 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A certificate, as `ringfence silo certificate` writes it.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CERTIFICATE...",
+            help="A certificate, as `ringfence silo certificate` writes it; of several of one silo, that none forgets "
+            "what another shows.",
+        ),
+    ],
     key: Annotated[
         str | None, typer.Option(help="The silo's public key, as you got it from the silo by another way.")
+    ] = None,
+    transcript: Annotated[
+        Path | None,
+        typer.Option(help="A run's folder: also check that every head that the silo signed for it is in the ledger."),
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Check a silo's certificate: hash chain, every charge from the plans, totals and signature."""
+    from ringfence.forks import require_heads, require_one_history
     from ringfence.verification import verify_file
 
-    finding = verify_file(file, key=key)
-    print_result(finding.text(), finding.data(), json=json)
+    finding, newest = max(((verify_file(file, key=key), file) for file in files), key=lambda pair: pair[0].entries)
+    text, data = [finding.text()], finding.data()
+    if len(files) > 1:
+        require_one_history(files)
+        text.append(f"All {len(files)} certificates are of one ledger, which only grew; this is about the newest.")
+    if transcript is not None:
+        witnessed = require_heads(newest, transcript)
+        text.append(witnessed.text())
+        data["heads"] = vars(witnessed)
+    print_result("\n\n".join(text), data, json=json)

@@ -17,6 +17,7 @@ from ringfence.cli import (
     server,
     shuffler,
     silo,
+    silo_backup,  # noqa: F401 (adds to the commands of `silo`)
     training,
     trying,
 )

@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.errors import MessageError, TrainingError, TranscriptError
-from ringfence.protocol.messages import Answer, Refusal, RefusalReason, parse_answer
+from ringfence.protocol.head import SignedHead
+from ringfence.protocol.messages import MOST_HEADS, Answer, Refusal, RefusalReason, parse_answer
 from ringfence.protocol.plan import Plan
+from ringfence.sealed_sums import sealing
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.rounds import RoundOutcome, RunResult, Session, collected
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, Mixed, RunHeader, Transcript, read
@@ -68,6 +70,8 @@ class ConductedRun:
         self.answers: dict[str, Answer | None] = {}
         self.totals: Totals | None = None
         self.outcome: RoundOutcome | None = None
+        self.heads: dict[str, SignedHead] = {}
+        """The latest head of every silo's ledger that it sent, to be shown to it again."""
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account; TranscriptError if it cannot follow those before."""
@@ -82,13 +86,22 @@ class ConductedRun:
             self.is_open = True
         elif isinstance(entry, Answered):
             if not self.has_update(entry.silo):  # an update stands; anything else may be bettered
-                self.answers[entry.silo] = _parse(entry.answer())
+                self.answers[entry.silo] = answer = _parse(entry.answer())
+                self._keep_head(entry.silo, None if answer is None else answer.head)
         elif isinstance(entry, Mixed):
             self.totals = Totals.unpacked(entry.silos, entry.totals)
         else:
             self.outcome = session.receive(self.answers, self.totals)
             self._require_same(entry.answered == self.outcome.answered)
             self.is_open, self.answers, self.totals = False, {}, None
+
+    def _keep_head(self, silo: str, head: SignedHead | None) -> None:
+        terms, kept = self.session.plan.terms(silo), self.heads.get(silo)
+        # Unless the plan pins the silo's key nobody here can check a signature; the silo itself does.
+        if head is None or terms is None or (terms.key is not None and not _is_signed(head, terms.key)):
+            return
+        if kept is None or kept.ledger != head.ledger or kept.number < head.number:
+            self.heads[silo] = head
 
     def fingerprint(self) -> str:
         """Return the digest of what this round asks."""
@@ -139,6 +152,9 @@ def conduct(
     was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
     answers again. `watch` sees every round that is over, those of earlier calls included. A plan that trusts a
     shuffler needs `collect`, and at least its own quorum.
+
+    A silo is shown the latest head of its ledger that it sent, so that it notices if that was put back. One that has
+    sent none is asked without, after the others and for as long: it may be of a version that knows no heads.
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
         raise TrainingError(
@@ -259,6 +275,20 @@ class _Conductor:
         return [name for name, what in standing.items() if what == "perhaps"]
 
     def _ask(self, silos: Sequence[str], seconds: float, *, pause: bool = False) -> None:
+        with self._lock:
+            heads = {name: self.run.heads[name] for name in silos if name in self.run.heads}
+        start = time.monotonic()
+        request = self.run.session.request()
+        if heads:
+            shown = tuple(heads.values())[:MOST_HEADS]
+            self._exchange(request.model_copy(update={"heads": shown}).to_bytes(), list(heads), seconds)
+        if others := [name for name in silos if name not in heads]:
+            self._exchange(request.to_bytes(), others, seconds)
+        took = time.monotonic() - start
+        if pause and took < min(seconds, 1.0) and self._missing_quorum():  # it cannot answer now: not at once again
+            time.sleep(min(seconds, 1.0) - took)
+
+    def _exchange(self, request: bytes, silos: Sequence[str], seconds: float) -> None:
         session = self.run.session
         round, asked = session.round, frozenset(session.asked())
 
@@ -273,13 +303,9 @@ class _Conductor:
                 except Exception as problem:  # the engine's thread must not swallow it
                     self._problem = problem
 
-        start = time.monotonic()
-        self.exchange(session.request().to_bytes(), silos, arrived, seconds)
+        self.exchange(request, silos, arrived, seconds)
         if self._problem is not None:
             raise self._problem
-        took = time.monotonic() - start
-        if pause and took < min(seconds, 1.0) and self._missing_quorum():  # it cannot answer now: not at once again
-            time.sleep(min(seconds, 1.0) - took)
 
     def _write(self, entry: Entry) -> None:
         self.transcript.append(entry)
@@ -309,6 +335,10 @@ def _trouble(name: str, answers: Mapping[str, Answer | None]) -> str:
         return f"'{name}' did not answer"
     answer = answers[name]
     return f"'{name}' refuses: {answer.reason}" if isinstance(answer, Refusal) else f"'{name}' sent no usable answer"
+
+
+def _is_signed(head: SignedHead, key: str) -> bool:
+    return sealing.verify(key, head.signed_bytes(), head.signature)
 
 
 def _parse(content: bytes) -> Answer | None:

@@ -21,6 +21,14 @@ def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
         os.fsync(opened.fileno())
 
 
+def replace_private(path: Path, content: bytes) -> None:
+    """Put a file that only its owner may read in the place of another, whole; it is not synced."""
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+        opened.write(content)
+    unfinished.replace(path)
+
+
 def write_token(path: Path) -> None:
     """Write a new secret that whoever asks must show."""
     write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())

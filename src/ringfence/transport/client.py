@@ -10,9 +10,10 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 from ringfence.errors import DoorError
@@ -53,14 +54,19 @@ class Client:
             self._headers["Authorization"] = f"Bearer {token}"
 
     def ask(
-        self, method: str, path: str, body: bytes | None = None, accept: Container[int] = (_OK,)
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        accept: Container[int] = (_OK,),
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> tuple[int, bytes]:
         """Return an acceptable answer's status and bytes; DoorError if the service refuses or stays away."""
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
         while True:
             try:
-                status, answer = self._once(method, path, body)
+                status, answer = self._once(method, path, body, headers)
                 problem = "it is busy"
             except ssl.SSLCertVerificationError:
                 raise DoorError(
@@ -82,12 +88,12 @@ class Client:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _once(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+    def _once(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
         connection = self._connect(_ANSWER_SECONDS)
         try:
             # The service may refuse, and say why, before it has read everything.
             with suppress(BrokenPipeError, ConnectionResetError):
-                connection.request(method, path, body, self._headers)
+                connection.request(method, path, body, {**self._headers, **headers})
             reply = connection.getresponse()
             whole = reply.length is not None  # else the head was cut off
             content = reply.read(self._limit + 1)

@@ -1,0 +1,54 @@
+"""`ringfence silo backup` and `restore`: a copy of the ledger that forgets nothing, and how it is put back."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ringfence.cli.output import AsJson, print_result, require_folder
+from ringfence.cli.silo import Folder, app
+
+
+@app.command()
+def backup(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Write the copy here; nothing that exists is overwritten.")],
+    json: AsJson = False,
+) -> None:
+    """Copy the ledger, also while an agent serves, and verify the copy from its first entry to its last."""
+    from ringfence.silo.backup import back_up
+    from ringfence.silo.folder import SiloFolder
+
+    require_folder(out)
+    made = back_up(SiloFolder.open(folder), out)
+    print_result(
+        f"{out} is a whole copy of the ledger of silo '{made.silo}': {made.number} entries, and the last one's hash is "
+        f"{made.hash}.",
+        {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
+        json=json,
+    )
+
+
+@app.command()
+def restore(
+    folder: Folder,
+    copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="A copy of this silo's ledger.")],
+    json: AsJson = False,
+) -> None:
+    """Put a copy back in the ledger's place, if it lacks nothing that is known to have been released."""
+    from ringfence.silo.backup import restore as put_back
+    from ringfence.silo.folder import SiloFolder
+
+    made = put_back(SiloFolder.open(folder), copy)
+    kept = f" The file that was in its place is now {made.replaced}." if made.replaced else ""
+    print_result(
+        f"The ledger of silo '{made.silo}' has {made.number} entries again, and the last one's hash is {made.hash}."
+        f"{kept} Before you serve it, compare both with the newest certificate that anybody holds.",
+        {
+            "silo": made.silo,
+            "entries": made.number,
+            "head": made.hash,
+            "replaced": None if made.replaced is None else str(made.replaced),
+        },
+        json=json,
+    )

@@ -1,0 +1,103 @@
+"""Showing that a ledger was put back or went two ways, by what its silo signed.
+
+A ledger only grows: of two of its certificates the shorter one's entries are the longer one's first, and every head
+that its silo ever signed is one of its entries. Signatures that contradict this prove that it was not so, whoever
+shows them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.errors import CertificateError, MessageError
+from ringfence.protocol.certificate import Certificate, read_certificate
+from ringfence.protocol.head import SignedHead
+from ringfence.protocol.messages import parse_answer
+from ringfence.sealed_sums import sealing
+from ringfence.server.transcript import Answered, read
+
+
+def require_one_history(files: Sequence[Path]) -> None:
+    """Raise CertificateError unless the certificates, each of which was verified, are of one ledger that only grew."""
+    certificates = [_load(file) for file in files]
+    longest = max(certificates, key=lambda certificate: len(certificate.entries))
+    for certificate in certificates:
+        if _identity(certificate) != _identity(longest):
+            raise CertificateError(
+                "The certificates are not of one ledger: they are signed with different keys, or begin with different "
+                "entries. Compare certificates of the same silo; a silo that began a new ledger has to say why."
+            )
+        for ours, theirs in zip(certificate.entries, longest.entries, strict=False):
+            if ours.hash != theirs.hash:
+                raise CertificateError(
+                    f"The certificates of silo '{longest.silo}' prove a fork: both are signed with its key, and they "
+                    f"differ from entry {ours.number} on ({ours.kind} on {ours.time}, and {theirs.kind} on "
+                    f"{theirs.time}). Its ledger was put back or copied, and released from twice: its silo's true cost "
+                    "is that of both together."
+                )
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """What a run's transcript shows of a silo's ledger: heads that lie on its certificate, and others."""
+
+    heads: int
+    elsewhere: int
+    """Heads that the silo signed of another ledger."""
+    unsigned: int
+    """What is not signed with the certificate's key, and proves nothing."""
+
+    def text(self) -> str:
+        """Say what the transcript adds to a certificate."""
+        others = f"; {self.elsewhere} more are of another ledger of this silo" if self.elsewhere else ""
+        others += f"; {self.unsigned} more were not signed with this key, and prove nothing" if self.unsigned else ""
+        if not self.heads:
+            return f"The transcript holds no head of this ledger, so it shows nothing about it{others}."
+        return f"The transcript holds {self.heads} heads of this ledger, and each is an entry of it{others}."
+
+
+def require_heads(file: Path, folder: Path) -> Witnessed:
+    """Raise CertificateError if a run's transcript holds a head that is not an entry of the (verified) certificate."""
+    certificate = _load(file)
+    on_it, elsewhere, unsigned = 0, 0, 0
+    ledger, entries = certificate.entries[0].hash, certificate.entries
+    for head in _heads(certificate.silo, folder):
+        if not sealing.verify(certificate.public_key, head.signed_bytes(), head.signature):
+            unsigned += 1
+        elif head.ledger != ledger:
+            elsewhere += 1
+        elif head.number > len(entries):
+            raise CertificateError(
+                f"The silo signed that its ledger had entry {head.number}, and this certificate ends with entry "
+                f"{len(entries)}: it is older than the run, or its ledger was put back. Ask the silo for a new "
+                "certificate; if it has none that holds that entry, this proves that its ledger forgot."
+            )
+        elif entries[head.number - 1].hash != head.hash:
+            raise CertificateError(
+                f"The silo signed another entry {head.number} than the one in this certificate: this proves a fork. "
+                "Its ledger was put back or copied, and released from twice."
+            )
+        else:
+            on_it += 1
+    return Witnessed(on_it, elsewhere, unsigned)
+
+
+def _load(file: Path) -> Certificate:
+    return read_certificate(file.read_bytes()).certificate
+
+
+def _identity(certificate: Certificate) -> tuple[str, str]:
+    return certificate.public_key, certificate.entries[0].hash
+
+
+def _heads(silo: str, folder: Path) -> list[SignedHead]:
+    heads = []
+    for entry in read(folder)[1]:
+        if isinstance(entry, Answered) and entry.silo == silo:
+            try:
+                head = parse_answer(entry.answer()).head
+            except MessageError:
+                continue
+            if head is not None:
+                heads.append(head)
+    return heads

@@ -1,0 +1,151 @@
+"""Backups of a silo's ledger, and putting one back without forgetting anything.
+
+Between two requests the ledger's file alone is a whole copy; `back_up` takes one at any moment, and checks it.
+`restore` puts back a copy that holds everything that is known to have been in the ledger, and no other.
+"""
+
+import os
+import shutil
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError, OutputError, SiloError
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger import Account, Ledger, watermark
+
+_BESIDE = ("-journal", "-wal", "-shm")
+"""What SQLite may have left beside a file, and would take for part of another that gets its name."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A whole copy of a ledger: how many entries it has, the last one's hash, and what it took the place of."""
+
+    silo: str
+    number: int
+    hash: str
+    replaced: Path | None = None
+
+
+def back_up(folder: SiloFolder, out: Path) -> Copy:
+    """Write the ledger as it stands to a new file, also while an agent serves, and verify what was written."""
+    with folder.ledger() as ledger:
+        try:
+            ledger.copy_to(out)
+        except FileExistsError:
+            raise OutputError(f"{out} exists already, and a backup overwrites nothing: name another file.") from None
+        except (OSError, LedgerWriteError):
+            raise OutputError(f"{out} cannot be written: name another place, or make room.") from None
+    try:
+        return _copy(_read(out))
+    except BaseException:
+        out.unlink()
+        raise
+
+
+def restore(folder: SiloFolder, backup: Path) -> Copy:
+    """Put a backup in the place of the silo's ledger, which is kept under another name.
+
+    Refused, and nothing is changed, while an agent serves the folder; if the backup is damaged or another ledger's;
+    and if it lacks an entry that the ledger is known to have had, by the file that is in place, as far as that can be
+    read, or by the watermark.
+    """
+    staged = folder.ledger_path.with_name(f"{folder.ledger_path.name}.restoring")
+    with folder.alone():
+        try:
+            _take(backup, staged)
+            try:
+                account = _read(staged)
+            except LedgerError as problem:
+                raise LedgerDamagedError(
+                    f"{backup} is no backup that can be restored, and nothing was changed. "
+                    f"{str(problem).replace(str(staged), str(backup))}"
+                ) from None
+            _require_newest(folder, backup, staged, account)
+            replaced = _set_aside(folder.ledger_path)
+            staged.rename(folder.ledger_path)
+            _sync(folder.path)
+        except OSError as problem:
+            raise SiloError(
+                f"{backup} cannot be restored: {problem.filename}: {problem.strerror}. Do the same again when that is "
+                "mended."
+            ) from None
+        finally:
+            _remove(staged)
+        with folder.ledger() as ledger:
+            return _copy(ledger.account(), replaced)
+
+
+def _copy(account: Account, replaced: Path | None = None) -> Copy:
+    return Copy(account.silo, account.number, account.head, replaced)
+
+
+def _read(path: Path) -> Account:
+    with Ledger.open(path, marked=False) as ledger:
+        return ledger.account()
+
+
+def _take(backup: Path, staged: Path) -> None:
+    """Copy the backup, and what lies beside it, as it is: not even a log of an earlier version is left behind."""
+    _remove(staged)
+    os.close(os.open(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    shutil.copyfile(backup, staged)
+    for end in ("-journal", "-wal"):
+        beside = backup.with_name(backup.name + end)
+        if beside.exists():
+            shutil.copyfile(beside, staged.with_name(staged.name + end))
+    _sync(staged)
+
+
+def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Account) -> None:
+    if account.silo != folder.name:
+        raise LedgerError(
+            f"{backup} is a ledger of silo '{account.silo}', not of '{folder.name}'; nothing was changed."
+        )
+    known = []
+    try:
+        present = _read(folder.ledger_path)
+    except LedgerError:  # lost or damaged, which is why it is restored
+        pass
+    else:
+        if present.ledger != account.ledger:
+            raise LedgerError(
+                f"{backup} is a copy of another ledger than the one in {folder.path}: they do not begin with the same "
+                "entry. Nothing was changed; find a backup of this one."
+            )
+        known.append((present.number, present.head))
+    with watermark(account.ledger, account.number, account.head) as mark:
+        known.append(mark.read())
+    with Ledger.open(staged, marked=False) as ledger:
+        for number, hash in known:
+            if not ledger.holds(number, hash):
+                raise LedgerDamagedError(
+                    f"{backup} ends with entry {account.number}, and the ledger is known to have had entry {number} "
+                    f"with the hash {hash[:12]}, which is not in it: what was released since would be forgotten. "
+                    "Nothing was changed. Restore a later backup; if there is none, begin anew and say why (`ringfence "
+                    "silo init ... --new-beginning REASON`)."
+                )
+
+
+def _set_aside(path: Path) -> Path | None:
+    moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+    aside = path.with_name(f"{path.name}.replaced-{moment}")
+    for end in ("", *_BESIDE):
+        present = path.with_name(path.name + end)
+        if present.exists():
+            present.rename(aside.with_name(aside.name + end))
+    return aside if aside.exists() else None
+
+
+def _remove(path: Path) -> None:
+    for end in ("", *_BESIDE):
+        path.with_name(path.name + end).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
