@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.shuffler import service
+from ringfence.transport import connections
 from ringfence.transport import serving as transport
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def serving(folder: Path, seconds: float = 3600.0, *options: str) -> Iterator[Se
 
 def main(folder: Path, seconds: float, *tls: Path) -> None:
     """Serve on a free port; be impatient with slow callers."""
-    transport.RECEIVE_SECONDS = RECEIVE_SECONDS
+    transport.RECEIVE_SECONDS = connections.HEAD_SECONDS = connections.SEND_SECONDS = RECEIVE_SECONDS
     service.serve(
         folder,
         seconds=seconds,
