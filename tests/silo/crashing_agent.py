@@ -72,6 +72,7 @@ def main() -> None:
         arm(given.point, given.round)
     if given.seconds is not None:
         serving.RECEIVE_SECONDS = connections.HEAD_SECONDS = connections.SEND_SECONDS = given.seconds
+        connections.LEAST_RATE = 2.0**24
 
     def ready(where: str) -> None:
         print(f"is served at {where}")
