@@ -18,6 +18,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -139,13 +140,21 @@ class Budget:
         )
 
 
+@dataclass(frozen=True)
+class StoredAnswer:
+    """Where a released answer stands, for `Ledger.stored`: the bytes of all of them need not be in memory."""
+
+    entry: int
+    hash: str
+
+
 @dataclass
 class ChargedRound:
     """A charged round: what it was asked for, and its answer if that was stored."""
 
     weights: str
     event: Event
-    answer: bytes | None = None
+    answer: StoredAnswer | None = None
 
 
 @dataclass
@@ -227,7 +236,7 @@ class Account:
             number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
             self.plans[body["plan"]].rounds[number] = ChargedRound(weights, event_from_dict(body["event"]))
         elif entry.kind == "released":
-            self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
+            self.plans[body["plan"]].rounds[body["round"]].answer = StoredAnswer(entry.number, entry.hash)
         elif entry.kind == "refused":
             _typed(str, body["reason"])
             self.refusals += 1
@@ -300,7 +309,11 @@ class Ledger(Closing):
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        return self._chain.read(0, GENESIS)
+        return list(self._chain.read(0, GENESIS))
+
+    def stored(self, answer: StoredAnswer) -> bytes:
+        """Return a released answer, byte for byte."""
+        return self._chain.payload(answer.entry, answer.hash)
 
     def account(self) -> Account:
         """Return what the entries say now, including those that other processes have added."""
@@ -308,8 +321,9 @@ class Ledger(Closing):
             account = self._account or Account()
             self._account = None  # a failure on the way must not leave a half-read account behind
             try:
-                for entry in self._chain.read(account.number, account.head):
-                    account.apply(entry)
+                with closing(self._chain.read(account.number, account.head)) as entries:
+                    for entry in entries:
+                        account.apply(entry)
             except (KeyError, TypeError, ValueError, ValidationError, PlanError, AccountingError):
                 raise LedgerDamagedError(
                     f"The ledger {self.path} holds an entry that this version cannot read; nothing is released."
