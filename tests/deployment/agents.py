@@ -87,7 +87,7 @@ class Silo:
         """Return the answers that stand in the ledger."""
         with Ledger.open(self.silo_folder.ledger_path) as ledger:
             rounds = ledger.account().plans[plan.digest()].rounds
-            return {number: round.answer for number, round in rounds.items() if round.answer is not None}
+            return {number: ledger.stored(round.answer) for number, round in rounds.items() if round.answer is not None}
 
     def check_that_ledger_covers(self, plan: Plan, sent: Iterable[bytes]) -> None:
         """Everything that was seen on the wire was charged, and a round has one vector."""

@@ -127,7 +127,9 @@ def account_of(path: Path) -> dict[str, Any]:
             "refusals": account.refusals,
             "spent": {"events": _listed(spent), "epsilon": _epsilons(spent, delta)},
             "reserved": {"events": _listed(reserved), "epsilon": _epsilons(reserved, delta)},
-            "plans": {digest: _plan_state(account.silo, approved) for digest, approved in account.plans.items()},
+            "plans": {
+                digest: _plan_state(ledger, account.silo, approved) for digest, approved in account.plans.items()
+            },
         }
 
 
@@ -145,7 +147,7 @@ def without_hashes(account: dict[str, Any]) -> dict[str, Any]:
     return {**{name: account[name] for name in ("silo", "budget", "spent", "reserved")}, "plans": plans}
 
 
-def _plan_state(silo: str, approved: Approved) -> dict[str, Any]:
+def _plan_state(ledger: Ledger, silo: str, approved: Approved) -> dict[str, Any]:
     terms = approved.plan.terms(silo)
     assert terms is not None
     rounds = sorted(approved.rounds.items())
@@ -154,7 +156,9 @@ def _plan_state(silo: str, approved: Approved) -> dict[str, Any]:
         "covered": approved.covered,
         "exchanges": approved.plan.rounds,
         "charged": [number for number, _ in rounds],
-        "answered": {str(number): sha256(round.answer) for number, round in rounds if round.answer is not None},
+        "answered": {
+            str(number): sha256(ledger.stored(round.answer)) for number, round in rounds if round.answer is not None
+        },
         "lost": [number for number, round in rounds if round.answer is None],
         "delta": terms.guarantee.delta,
         "epsilon": _epsilons(approved.charged(), terms.guarantee.delta),

@@ -1,5 +1,7 @@
 """A shuffler in a process of its own: python -m tests.shuffler.serving FOLDER SECONDS [CERTIFICATE PRIVATE_KEY]"""
 
+import datetime
+import ipaddress
 import os
 import subprocess
 import sys
@@ -8,8 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.shuffler import service
+from ringfence.transport import connections
 from ringfence.transport import serving as transport
 
 ROOT = Path(__file__).parents[2]
@@ -61,9 +68,31 @@ def serving(folder: Path, seconds: float = 3600.0, *options: str) -> Iterator[Se
         served.process.wait()
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Write a certificate for 127.0.0.1, signed by itself, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shuffler")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (folder / "key.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
+    return folder / "certificate.pem", folder / "key.pem"
+
+
 def main(folder: Path, seconds: float, *tls: Path) -> None:
     """Serve on a free port; be impatient with slow callers."""
-    transport.RECEIVE_SECONDS = RECEIVE_SECONDS
+    transport.RECEIVE_SECONDS = connections.HEAD_SECONDS = connections.SEND_SECONDS = RECEIVE_SECONDS
     service.serve(
         folder,
         seconds=seconds,

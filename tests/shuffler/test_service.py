@@ -1,8 +1,6 @@
 """The shuffler's service and the server's client, over real connections to a real process."""
 
-import datetime
 import http.client
-import ipaddress
 import json
 import signal
 import socket
@@ -16,9 +14,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
 from ringfence.cli import shuffler as commands
@@ -28,7 +23,7 @@ from ringfence.shuffler.service import SMALL_DEPOSIT, serve
 from ringfence.shuffler.shuffler import Shuffler, ShufflerRefusal
 from ringfence.shuffler.store import Store
 from tests.shuffler.depositors import Depositors, depositors, make_shuffler
-from tests.shuffler.serving import Served, serving
+from tests.shuffler.serving import Served, make_certificate, serving
 
 
 @pytest.fixture(scope="module")
@@ -305,25 +300,7 @@ def test_an_address_without_secrecy_or_sense_is_refused(address: str) -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for 127.0.0.1, signed by itself, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "shuffler")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "certificate.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    (folder / "key.pem").write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
-    return folder / "certificate.pem", folder / "key.pem"
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(

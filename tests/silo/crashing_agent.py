@@ -12,7 +12,7 @@ from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.silo import agent, mechanism
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.transport import serving
+from ringfence.transport import connections, serving
 from tests.processes import say_ready
 from tests.silo import crashing_silo
 
@@ -71,7 +71,8 @@ def main() -> None:
     if given.point != "none":
         arm(given.point, given.round)
     if given.seconds is not None:
-        serving.RECEIVE_SECONDS = given.seconds
+        serving.RECEIVE_SECONDS = connections.HEAD_SECONDS = connections.SEND_SECONDS = given.seconds
+        connections.LEAST_RATE = 2.0**24
 
     def ready(where: str) -> None:
         print(f"is served at {where}")

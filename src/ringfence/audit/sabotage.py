@@ -20,7 +20,7 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import gate, randomness, sampling
-from ringfence.silo.ledger import Account
+from ringfence.silo.ledger import Account, StoredAnswer
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.questions import gradient
 
@@ -39,9 +39,9 @@ class ForgetfulGate(gate.Gate):
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
-    ) -> RefusalReason | bytes | Task:
+    ) -> RefusalReason | StoredAnswer | Task:
         verdict = super()._judge(account, request, weights, fingerprint)
-        if isinstance(verdict, bytes):
+        if isinstance(verdict, StoredAnswer):
             plan, rounds = account.plans[request.plan].plan, account.plans[request.plan].rounds
             first = request.round - plan.place(request.round).round
             answered = sum(first <= earlier < request.round for earlier in rounds)

@@ -17,7 +17,8 @@ from starlette.concurrency import run_in_threadpool
 from ringfence.errors import ShufflerError
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
-from ringfence.transport.serving import Scope, Service, listen, read_body, reply, run, shows_token
+from ringfence.transport.connections import Scope
+from ringfence.transport.serving import Service, listen, read_body, reply, run, shows_token
 
 SMALL_DEPOSIT = 2**20
 """Bodies up to this many bytes are read whatever they are; longer ones only if a served plan needs them."""

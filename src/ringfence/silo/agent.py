@@ -22,7 +22,8 @@ from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Refusal, Refusal
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Ledger
-from ringfence.transport.serving import Scope, Service, complain, listen, read_body, reply, run, shows_token
+from ringfence.transport.connections import Scope
+from ringfence.transport.serving import Service, complain, listen, read_body, reply, run, shows_token
 
 SMALL_REQUEST = 2**20
 """Requests up to this many bytes are read whatever they ask; longer ones only if an approved plan needs them."""

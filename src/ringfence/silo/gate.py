@@ -26,7 +26,7 @@ from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
 from ringfence.silo.heads import Heads
-from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
+from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger, StoredAnswer
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
 
@@ -110,11 +110,11 @@ class Gate:
         weights = unpack(request.weights)
         fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
 
-        def decide(account: Account) -> tuple[RefusalReason | bytes | Task, list[Draft]]:
+        def decide(account: Account) -> tuple[RefusalReason | StoredAnswer | Task, list[Draft]]:
             verdict = self._judge(account, request, weights, fingerprint)
             if isinstance(verdict, RefusalReason):
                 return verdict, self._log(account, request, verdict)
-            if isinstance(verdict, bytes):
+            if isinstance(verdict, StoredAnswer):
                 return verdict, []
             plan = account.plans[request.plan].plan
             event = task_event(plan, self._own_terms(plan), verdict).to_dict()
@@ -125,13 +125,13 @@ class Gate:
         if isinstance(verdict, RefusalReason):
             number, hash = self._ledger.look(lambda account: (account.number, account.head))
             return self._refusal(request, verdict, self._heads.sign(number, hash))
-        if isinstance(verdict, bytes):
-            return parse_answer(verdict)
+        if isinstance(verdict, StoredAnswer):
+            return parse_answer(self._ledger.stored(verdict))
         return self._release(request, weights, verdict)
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
-    ) -> RefusalReason | bytes | Task:
+    ) -> RefusalReason | StoredAnswer | Task:
         """Say no, repeat the stored answer, or return what the round asks for."""
         approved = account.plans.get(request.plan)
         if approved is None:

@@ -22,6 +22,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -154,6 +155,14 @@ class Budget:
         )
 
 
+@dataclass(frozen=True)
+class StoredAnswer:
+    """Where a released answer stands, for `Ledger.stored`: the bytes of all of them need not be in memory."""
+
+    entry: int
+    hash: str
+
+
 @dataclass
 class ChargedRound:
     """A charged round: its entry's number and hash, what it was asked for, and its answer if that was stored."""
@@ -162,7 +171,7 @@ class ChargedRound:
     hash: str
     weights: str
     event: Event
-    answer: bytes | None = None
+    answer: StoredAnswer | None = None
 
 
 @dataclass
@@ -247,7 +256,7 @@ class Account:
             event = event_from_dict(body["event"])
             self.plans[body["plan"]].rounds[number] = ChargedRound(entry.number, entry.hash, weights, event)
         elif entry.kind == "released":
-            self.plans[body["plan"]].rounds[body["round"]].answer = entry.payload
+            self.plans[body["plan"]].rounds[body["round"]].answer = StoredAnswer(entry.number, entry.hash)
         elif entry.kind == "refused":
             _typed(str, body["reason"])
             self.refusals += 1
@@ -351,7 +360,11 @@ class Ledger(Closing):
 
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
-        return self._chain.read(0, GENESIS)
+        return list(self._chain.read(0, GENESIS))
+
+    def stored(self, answer: StoredAnswer) -> bytes:
+        """Return a released answer, byte for byte."""
+        return self._chain.payload(answer.entry, answer.hash)
 
     def holds(self, number: int, hash: str) -> bool:
         """Tell whether the ledger has that entry, with that hash."""
@@ -376,8 +389,9 @@ class Ledger(Closing):
             account = self._account or Account()
             self._account = None  # a failure on the way must not leave a half-read account behind
             try:
-                for entry in self._chain.read(account.number, account.head):
-                    account.apply(entry)
+                with closing(self._chain.read(account.number, account.head)) as entries:
+                    for entry in entries:
+                        account.apply(entry)
             except (KeyError, TypeError, ValueError, ValidationError, PlanError, AccountingError):
                 raise LedgerDamagedError(
                     f"The ledger {self.path} holds an entry that this version cannot read; nothing is released."

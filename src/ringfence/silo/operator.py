@@ -33,6 +33,7 @@ from ringfence.silo import decisions, operator_pages, pending
 from ringfence.silo.folder import SiloFolder
 from ringfence.storage.private_files import read_token, write_token
 from ringfence.transport import serving
+from ringfence.transport.connections import Scope, let_in
 
 IDLE_SECONDS = 15 * 60.0
 """After so long without a click, the operator must enter again."""
@@ -104,7 +105,7 @@ class OperatorPage:
             "/stop": self._stop,
         }
 
-    async def __call__(self, scope: serving.Scope, receive: serving.Receive, send: serving.Send) -> None:
+    async def __call__(self, scope: Scope, receive: serving.Receive, send: serving.Send) -> None:
         """Answer with a page, whatever is asked."""
         if scope["type"] != "http":
             return
@@ -130,9 +131,7 @@ class OperatorPage:
             return content, operator_pages.problem(
                 "The form is too long or came too slowly, so nothing was done. Put long plans into the folder as files."
             )
-        return await run_in_threadpool(self._act, path, _form(content))
-
-    def _act(self, path: str, form: Form) -> tuple[int, Html]:
+        form = _form(content)
         if path == "/enter":
             if not hmac.compare_digest(form.get("token", "").strip().encode(), self._token.encode()):
                 return 403, self._entrance("That is not the token.")
@@ -143,6 +142,11 @@ class OperatorPage:
             return 200, self._entrance("You have left.")
         elif not self._keys.opens(form.get("key", "")):
             return 403, self._entrance("Nothing was done: enter first, or again after a while without a click.")
+        if not let_in(request.scope):
+            return 503, operator_pages.problem("Too much is asked at once, so nothing was done. Try again.")
+        return await run_in_threadpool(self._act, path, form)
+
+    def _act(self, path: str, form: Form) -> tuple[int, Html]:
         try:
             return 200, self._acts[path](form)
         except RingfenceError as refused:

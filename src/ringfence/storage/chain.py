@@ -11,7 +11,7 @@ by hash.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -73,15 +73,18 @@ class Chain:
         """Close the file; closing twice is fine."""
         self._database.close()
 
-    def read(self, after: int, tail: str) -> list[Entry]:
-        """Return the entries after number `after`, whose hash is `tail`, having checked the chain."""
+    def read(self, after: int, tail: str) -> Generator[Entry, None, None]:
+        """Yield the entries after number `after`, whose hash is `tail`, and check the chain.
+
+        Read them to the end, or close the generator: the end of the chain is checked last, and the file is held until
+        then.
+        """
         database = self._database
         with database.snapshot():
             if self._seen is not None and not self._holds(*self._seen):
                 raise database.damaged(f"entry {self._seen[0]}, which it held before, is missing or was changed")
             if after and not self._holds(after, tail):
                 raise database.damaged(f"entry {after} is missing or was changed")
-            entries: list[Entry] = []
             previous, expected = tail, after + 1
             query = "SELECT number, time, kind, body, payload, hash FROM entries WHERE number > ? ORDER BY number"
             for number, time, kind, body, payload, digest in database.execute(query, (after,)):
@@ -89,15 +92,26 @@ class Chain:
                     raise database.damaged(f"entry {expected} is missing")
                 if digest != _hash(previous, number, time, kind, body, payload):
                     raise database.damaged(f"entry {number} or the one before it was changed")
-                entries.append(Entry(number, time, kind, json.loads(body), payload, digest))
+                yield Entry(number, time, kind, json.loads(body), payload, digest)
                 previous, expected = digest, expected + 1
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
             highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
             if highest is not None and highest[0] >= expected:
                 raise database.damaged(f"entry {expected} is missing")
-            if entries:
-                self._see(entries[-1].number, entries[-1].hash)
-            return entries
+            if expected > after + 1:
+                self._see(expected - 1, previous)
+
+    def payload(self, number: int, digest: str) -> bytes:
+        """Return the payload of an entry that was read before, when its hash was `digest`; it is checked again."""
+        database = self._database
+        with database.snapshot():
+            query = "SELECT number, time, kind, body, payload FROM entries WHERE number = ?"
+            row = database.execute(query, (number,)).fetchone()
+            before = database.execute("SELECT hash FROM entries WHERE number = ?", (number - 1,)).fetchone()
+        if row is None or before is None or digest != _hash(before[0], *row):
+            raise database.damaged(f"entry {number} is missing or was changed")
+        payload: bytes = row[4]
+        return payload
 
     def holds(self, number: int, digest: str) -> bool:
         """Tell whether the entry of that number is there, with that hash."""

@@ -2,6 +2,7 @@
 
 Every reply is a document of the protocol or a constant, and closes its connection. One connection carries one request,
 which must come whole within some seconds and may have no more bytes than the service can use. Who calls is not logged.
+Those who may not come in cannot keep others out (`transport.connections`).
 """
 
 import asyncio
@@ -11,7 +12,6 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeAlias
 
 import uvicorn
@@ -19,16 +19,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ringfence.errors import RingfenceError
+from ringfence.transport.connections import Connection, Scope, Server, let_in
 
 RECEIVE_SECONDS = 30.0
-"""A request must have come whole in this time."""
+"""The body of a request must have come whole in this time, after its head."""
 
-CONNECTIONS = 32
-
-Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
@@ -87,6 +84,8 @@ class Service:
 
         try:
             status = self._turned_away(scope)
+            if status is None and not let_in(scope):
+                status = 503
             answer = self.routes if status is None else self.fixed(status)
             await answer(scope, receive, watched)
         except ClientDisconnect:
@@ -160,7 +159,7 @@ def run(
     config = uvicorn.Config(
         application,
         interface="asgi3",
-        http=_Connection,
+        http=Connection,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -169,37 +168,8 @@ def run(
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
         timeout_graceful_shutdown=30,
         ssl_certfile=certificate,
         ssl_keyfile=private_key,
     )
-    _AnnouncingServer(config, ready).run(sockets=[listening])
-
-
-class _Connection(H11Protocol):
-    """A connection that must bring its request's head in time; `read_body` sees to the rest."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.call_later(RECEIVE_SECONDS, self._close_if_silent)
-
-    def _close_if_silent(self) -> None:
-        request: object = self.cycle
-        if request is None:
-            self.transport.close()
-
-
-class _AnnouncingServer(uvicorn.Server):
-    """A server that says when it is ready, and ends in peace when it is told to."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._ready()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.should_exit = True
+    Server(config, ready).run(sockets=[listening])

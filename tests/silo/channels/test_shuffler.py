@@ -164,10 +164,9 @@ def test_the_round_is_on_the_disk_before_anything_is_drawn_and_the_answer_before
     assert seen == [1, 2, 3]
     with Ledger.open(tmp_path / "clinic.ledger") as second_reader:
         rounds = second_reader.account().plans[made.plan.digest()].rounds
-    assert [rounds[round].answer for round in range(3)] == [answer.to_bytes() for answer in answers]
-    stored = rounds[0].answer
-    assert stored is not None
-    assert isinstance(parse_answer(stored), SealedUpdate)
+        stored = [second_reader.stored(found) for round in range(3) if (found := rounds[round].answer)]
+    assert stored == [answer.to_bytes() for answer in answers]
+    assert isinstance(parse_answer(stored[0]), SealedUpdate)
 
 
 def test_a_round_that_was_charged_and_not_sealed_is_never_drawn_again(
