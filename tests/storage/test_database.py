@@ -1,5 +1,8 @@
 """A SQLite file: which ones are opened, and how others are refused."""
 
+import resource
+import shutil
+import signal
 import sqlite3
 import stat
 from collections.abc import Iterator
@@ -105,3 +108,50 @@ def test_a_file_that_was_replaced_while_in_use_is_written_no_more(book: Path) ->
         book.rename(book.with_name("elsewhere.db"))
         with pytest.raises(LedgerDamagedError, match="moved or replaced while it was in use"), database.transaction():
             pass
+
+
+def test_between_two_transactions_everything_stands_in_the_one_file(book: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy" / "book.db"
+    copy.parent.mkdir()
+    with closing(opened(book)) as database:
+        for number in range(20):
+            with database.transaction():
+                database.execute("INSERT INTO pages VALUES (?)", (f"page {number}",))
+            shutil.copyfile(book, copy)
+            with closing(opened(copy)) as copied, copied.snapshot():
+                assert copied.execute("SELECT count(*) FROM pages").fetchone() == (number + 2,)
+            assert [file.name for file in copy.parent.iterdir()] == ["book.db"]
+
+
+def test_a_file_with_a_write_ahead_log_is_taken_into_one_file(book: Path) -> None:
+    with closing(sqlite3.connect(book)) as older:
+        assert older.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    with closing(opened(book)) as database, database.snapshot():
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
+        assert database.execute("SELECT text FROM pages").fetchall() == [("one",)]
+
+
+def test_a_copy_is_its_owner_s_alone_and_overwrites_nothing(book: Path, tmp_path: Path) -> None:
+    out = tmp_path / "copy.db"
+    with closing(opened(book)) as database:
+        database.copy_to(out)
+        with pytest.raises(FileExistsError):
+            database.copy_to(out)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    with closing(opened(out)) as copied, copied.snapshot():
+        assert copied.execute("SELECT text FROM pages").fetchall() == [("one",)]
+
+
+def test_of_a_copy_that_fails_nothing_is_left(book: Path, tmp_path: Path) -> None:
+    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with closing(opened(book)) as database:
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, old_limit[1]))
+            with pytest.raises(LedgerWriteError):
+                database.copy_to(tmp_path / "copy.db")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
+            signal.signal(signal.SIGXFSZ, old_handler)
+    assert [file.name for file in tmp_path.iterdir()] == ["book.db"]

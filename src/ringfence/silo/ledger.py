@@ -309,9 +309,14 @@ class Ledger(Closing):
         # The nonce: no two ledgers are known by the same hash, also if they are begun in the same millisecond.
         drafts = [Draft("opened", {**body, "nonce": secrets.token_hex(16)}), _granted(budget)]
         ledger = cls(Chain(path, _KIND, create=True))
-        ledger.update(lambda _: (None, drafts))
-        if marked:
-            ledger._watch()
+        try:
+            ledger.update(lambda _: (None, drafts))
+            if marked:
+                ledger._watch()
+        except BaseException:  # nothing was released yet
+            ledger.close()
+            path.unlink()
+            raise
         return ledger
 
     @classmethod

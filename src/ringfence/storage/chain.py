@@ -5,8 +5,8 @@ Committed entries are never changed: triggers refuse it, and the chain of hashes
 A copy of the file alone, whenever it is taken, holds every entry that was committed before, or is refused. Between two
 transactions the file is whole (`storage.database`). While one ends, a copy may hold some pages from before it and some
 from after. But the highest number ever given, which SQLite keeps on a page of its own, is then at least that of the
-last entry committed before the copy began; and `read` accepts no chain that does not reach it, entry by entry and hash
-by hash.
+last entry committed before the copy began; and `read` accepts no chain that does not end there, entry by entry and
+hash by hash.
 """
 
 import hashlib
@@ -95,9 +95,9 @@ class Chain:
                 yield Entry(number, time, kind, json.loads(body), payload, digest)
                 previous, expected = digest, expected + 1
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
-            highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
-            if highest is not None and highest[0] >= expected:
-                raise database.damaged(f"entry {expected} is missing")
+            highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
+            if highest[0] != expected - 1:
+                raise database.damaged(f"it ends with entry {expected - 1}, and that is not the last one ever made")
             if expected > after + 1:
                 self._see(expected - 1, previous)
 

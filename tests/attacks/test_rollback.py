@@ -1,0 +1,212 @@
+"""A ledger put back to an older state: under a running agent, before its start, with and without its watermark."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringfence.errors import LedgerDamagedError
+from ringfence.protocol.messages import NoisyUpdate, Refusal, RefusalReason, RoundRequest, parse_answer
+from ringfence.protocol.plan import Plan
+from ringfence.silo.certificate import export
+from ringfence.silo.folder import SiloFolder
+from tests.deployment.agents import Federation, finish, server, until
+from tests.silo.agents import Served, approved, make_silo_folder, request, serving
+from tests.support import MakePlan, refusal
+
+RINGFENCE = [sys.executable, "-m", "ringfence"]
+ROUND = 3
+
+
+@pytest.fixture
+def silo_folder(tmp_path: Path) -> SiloFolder:
+    return make_silo_folder(tmp_path)
+
+
+def vectors(served: Served, plan: Plan, tries: int = 5) -> set[str]:
+    """Ask for one round at the same weights again and again; return the different vectors that came out."""
+    answers = [served.ask(plan, ROUND) for _ in range(tries)]
+    return {answer.vector for answer in answers if isinstance(answer, NoisyUpdate)}
+
+
+def same_file(older: Path, ledger: Path) -> None:
+    """Write the older content into the file that the agent has open."""
+    shutil.copyfile(older, ledger)
+
+
+def another_file(older: Path, ledger: Path) -> None:
+    """Put the older file in its place."""
+    shutil.copyfile(older, ledger.with_name("older"))
+    os.replace(ledger.with_name("older"), ledger)
+
+
+def forget_state(state: Path) -> None:
+    """Roll the user's state folder back to nothing: watermarks, and what couriers of that user carried."""
+    shutil.rmtree(state / "ringfence", ignore_errors=True)
+
+
+@pytest.mark.parametrize("put_back", [same_file, another_file])
+def test_under_a_running_agent_no_round_gets_a_second_vector_however_often_it_is_tried(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path, own_state: Path, put_back: Callable[[Path, Path], None]
+) -> None:
+    """The agent's own memory is all there is: watermark and courier are rolled back with the file."""
+    plan = approved(silo_folder, plan_of())
+    older, newest = tmp_path / "older.ledger", tmp_path / "newest.ledger"
+    with serving(silo_folder) as served:
+        served.ask(plan, 0)
+        shutil.copyfile(silo_folder.ledger_path, older)
+        first = vectors(served, plan)
+        shutil.copyfile(silo_folder.ledger_path, newest)
+        put_back(older, silo_folder.ledger_path)
+        for round in (0, ROUND, ROUND, ROUND + 1, ROUND) * 3:
+            forget_state(own_state)
+            assert refusal(served.ask(plan, round)) is RefusalReason.UNAVAILABLE
+            shutil.copyfile(older, silo_folder.ledger_path)
+        assert silo_folder.ledger_path.read_bytes() == older.read_bytes()
+    shutil.copyfile(newest, silo_folder.ledger_path)
+    with serving(silo_folder) as served:
+        assert vectors(served, plan) == first
+
+
+def test_an_agent_does_not_start_on_an_older_ledger_and_says_what_to_do(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
+) -> None:
+    plan, older = approved(silo_folder, plan_of()), tmp_path / "older.ledger"
+    shutil.copyfile(silo_folder.ledger_path, older)
+    with serving(silo_folder) as served:
+        served.ask(plan, ROUND)
+    shutil.copyfile(older, silo_folder.ledger_path)
+    for command in ("serve", "status", "ledger"):
+        ended = subprocess.run(
+            [*RINGFENCE, "silo", command, str(silo_folder.path)], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 1
+        assert "it ends with entry 3, and once had entry 5" in ended.stderr
+        assert "ringfence silo restore" in ended.stderr
+
+
+def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everything_from_then_on(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path, own_state: Path
+) -> None:
+    """The silo's folder and its watermark are rolled back; the courier, of another user, still knows."""
+    plan, older, newest = approved(silo_folder, plan_of()), tmp_path / "older.ledger", tmp_path / "newest.ledger"
+    shutil.copyfile(silo_folder.ledger_path, older)
+    with serving(silo_folder) as served:
+        served.ask(plan, ROUND)
+    shutil.copyfile(silo_folder.ledger_path, newest)
+    shutil.copyfile(older, silo_folder.ledger_path)
+    shutil.rmtree(own_state / "ringfence" / "heads")
+    with serving(silo_folder) as served:
+        assert {refusal(served.ask(plan, ROUND)) for _ in range(5)} == {RefusalReason.FORGOTTEN}
+        shutil.rmtree(own_state / "ringfence" / "couriers")
+        assert refusal(served.ask(plan, 0)) is RefusalReason.FORGOTTEN
+    with pytest.raises(LedgerDamagedError, match="once had entry 4"):  # remembered across the restart
+        silo_folder.ledger()
+    subprocess.run([*RINGFENCE, "silo", "restore", str(silo_folder.path), str(newest)], check=True)
+    with serving(silo_folder) as served:
+        assert len(vectors(served, plan)) == 1
+
+
+def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rounds(
+    tmp_path: Path, own_state: Path
+) -> None:
+    federation = Federation(tmp_path, ["north", "south"])
+    plan, run = federation.plan(40), tmp_path / "run"
+    north = federation.silos["north"]
+    older = tmp_path / "older.ledger"
+    shutil.copyfile(north.silo_folder.ledger_path, older)
+    doors = [
+        part
+        for name, silo in federation.silos.items()
+        for part in ("--doors", f"{name}=unix:{silo.silo_folder.socket_path}")
+    ]
+    federation.start()
+    try:
+        serving = server(federation, plan, run, doors, "--quorum", "1")
+        until(lambda: len(north.released(plan)) >= 5)
+        serving.kill()
+        serving.communicate()
+        before = north.released(plan)
+        north.kill()
+        shutil.copyfile(older, north.silo_folder.ledger_path)
+        forget_state(own_state)
+        north.start()
+        north.wait()
+        finish(server(federation, plan, run, doors, "--quorum", "1"))
+        assert len(before) >= 5
+    finally:
+        federation.stop()
+    answers: dict[int, set[str]] = {}
+    for line in (run / "transcript.jsonl").read_text().splitlines():
+        if '"kind":"answer"' in line and '"silo":"north"' in line:
+            answer = parse_answer(base64.b64decode(json.loads(line)["entry"]["content"]))
+            assert isinstance(answer, NoisyUpdate | Refusal)
+            given = answer.vector if isinstance(answer, NoisyUpdate) else answer.reason
+            answers.setdefault(answer.round, set()).add(given)
+    assert max(answers) >= 5
+    assert answers[max(answers)] == {RefusalReason.FORGOTTEN}
+    assert all(len(given) == 1 for round, given in answers.items() if round != max(answers))
+    certificate = tmp_path / "north.json"
+    forget_state(own_state)  # the rolled-back ledger is trusted again, and certified: the transcript disproves it
+    export(north.silo_folder, certificate)
+    shown = subprocess.run(
+        [*RINGFENCE, "verify", str(certificate), "--transcript", str(run)], capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 1
+    assert "The silo signed that its ledger had entry" in shown.stderr
+
+
+def test_two_certificates_of_a_ledger_that_went_two_ways_prove_it(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path, own_state: Path
+) -> None:
+    """All is rolled back: ledger, watermark, courier. A second vector leaves, and the certificates show it."""
+    plan, older = approved(silo_folder, plan_of()), tmp_path / "older.ledger"
+    shutil.copyfile(silo_folder.ledger_path, older)
+    found = set()
+    for way in ("one", "two"):
+        shutil.copyfile(older, silo_folder.ledger_path)
+        forget_state(own_state)
+        with serving(silo_folder) as served:
+            found |= vectors(served, plan)
+        export(silo_folder, tmp_path / f"{way}.json")
+    assert len(found) == 2
+    shown = subprocess.run(
+        [*RINGFENCE, "verify", str(tmp_path / "one.json"), str(tmp_path / "two.json")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == 1
+    assert "prove a fork" in shown.stderr
+    assert "differ from entry 4 on (charged" in shown.stderr
+
+
+def test_strangers_cannot_stop_a_silo_with_heads_that_it_did_not_sign(
+    silo_folder: SiloFolder, plan_of: MakePlan, tmp_path: Path
+) -> None:
+    plan = approved(silo_folder, plan_of())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    other = make_silo_folder(elsewhere)
+    theirs = approved(other, plan)
+    with serving(other) as served:
+        signed = [served.ask(theirs, round).head for round in range(3)]
+    with serving(silo_folder) as served:
+        own = served.ask(plan, 0).head
+        assert own is not None
+        foreign = [head for head in signed if head is not None]
+        forged = [
+            own.model_copy(update={"number": own.number + 9}),
+            own.model_copy(update={"hash": "0" * 64}),
+            *(head.model_copy(update={"ledger": own.ledger}) for head in foreign),
+        ]
+        for round, head in enumerate((*foreign, *forged), start=1):
+            asked = RoundRequest.from_bytes(request(plan, min(round, 4))).model_copy(update={"heads": (head, own)})
+            answer = parse_answer(served.door().ask(asked.to_bytes()))
+            assert isinstance(answer, NoisyUpdate)
