@@ -21,6 +21,7 @@ from ringfence.cli import (
     training,
     trying,
 )
+from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
 
@@ -67,6 +68,7 @@ INTERRUPTED = 130
 
 def run() -> None:
     """Run the command line; what goes wrong on purpose is one sentence on standard error and status 1."""
+    core_dumps.forbid()
     try:
         app()
     except RingfenceError as problem:

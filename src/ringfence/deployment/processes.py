@@ -25,7 +25,8 @@ class Family:
     """Runs `ringfence` commands in the background; leaving the `with` block leaves none of their processes behind.
 
     NVFlare puts a job's processes into sessions of their own, where a signal to a group does not reach them. So every
-    process of the family inherits a mark in its environment, and whatever carries it is ended.
+    process of the family inherits a mark in its environment, and whatever carries it is ended. Our own commands hide
+    theirs from all but root (`deployment.core_dumps`); those that were started here are known without it.
     """
 
     def __init__(self, logs: Path) -> None:
@@ -77,13 +78,15 @@ class Family:
         self._children.pop(name).wait()
 
     def members(self) -> list[Any]:
-        """Return all living processes that carry the mark."""
+        """Return all living processes that were started here or carry the mark."""
         import psutil
 
         found = []
+        own = {child.pid for child in self._children.values() if child.poll() is None}
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if self.mark in process.environ().get(_MARK, "").split() and process.status() != psutil.STATUS_ZOMBIE:
+                marked = process.pid in own or self.mark in process.environ().get(_MARK, "").split()
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
 
