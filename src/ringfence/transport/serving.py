@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ringfence.errors import RingfenceError
+from ringfence.foreign_text import visible
 
 RECEIVE_SECONDS = 30.0
 """A request must have come whole in this time."""
@@ -132,7 +133,11 @@ async def read_body(request: Request, *, small: int, longest: Callable[[], int])
 
 def complain(problem: Exception) -> None:
     """Tell the operator what went wrong: in our own words, or by its kind alone, since its text may hold a secret."""
-    text = str(problem) if isinstance(problem, RingfenceError) else f"{type(problem).__name__}. Please report this."
+    text = (
+        visible(str(problem))
+        if isinstance(problem, RingfenceError)
+        else f"{type(problem).__name__}. Please report this."
+    )
     print(f"ringfence: a request could not be answered: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the only log)
 
 
