@@ -120,7 +120,7 @@ def test_ledgers_stand_where_they_are_wanted_and_cost_the_same_with_and_without_
 
 
 def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
-    capped = replace(wanted, cap=(25.0, 1e-6))
+    capped = replace(wanted, cap=(25.0, 1e-6), unusual_budget=True)
     train_files(capped)
     with pytest.raises(ApprovalError, match="more than its budget of 25"):
         train_files(capped)
@@ -170,7 +170,7 @@ def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) ->
 
 
 def test_a_survey_finds_what_the_features_are_like_and_its_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
-    result, found = survey_files(wanted.files, wanted.schema, "ill", epsilon=1000.0, delta=1e-6)
+    result, found = survey_files(wanted.files, wanted.schema, "ill", epsilon=1000.0, delta=1e-6, unusual_budget=True)
     assert set(found) == {"age", "smokes=no", "smokes=yes"}
     ages = [float(line.split(",")[0]) for file in wanted.files for line in file.read_text().splitlines()[1:]]
     noise = result.findings["moments"].noise * result.model.plan.data.feature_norm

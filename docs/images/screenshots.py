@@ -3,6 +3,7 @@
 It trains on invented patients, so the pictures show what the commands write, with other noise each time.
 """
 
+import hashlib
 import os
 import random
 import re
@@ -63,7 +64,8 @@ def operator_page(browser: Browser, folder: Path) -> None:
     )  # fmt: skip
     for name, epsilon in (("first", "1"), ("second", "0.5")):
         ringfence(folder, "plan", *COMMON, *sizes, "--epsilon", epsilon, "--out", f"{name}.json")
-    ringfence(folder, "silo", "approve", "clinic", "first.json")
+    digest = hashlib.sha256((folder / "first.json").read_bytes()).hexdigest()
+    ringfence(folder, "silo", "approve", "clinic", "first.json", "--digest", digest)
     (folder / "clinic" / "plans").mkdir()
     shutil.copy(folder / "second.json", folder / "clinic" / "plans")
     served = subprocess.Popen(

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from ringfence.foreign_text import visible
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
@@ -128,8 +129,8 @@ class Statement:
 
     def _silo(self, name: str, silo: SiloGuarantee) -> str:
         line = (
-            f"{name}: each of {silo.records} records, over {silo.rounds} round{'' if silo.rounds == 1 else 's'}, by "
-            f"epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
+            f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
+            f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
         if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
             line += (

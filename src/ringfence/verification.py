@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +19,14 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import Event, seen_by
 from ringfence.errors import CertificateError, RingfenceError
+from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.sealed_sums import sealing
 from ringfence.silo.ledger import FORMATS, GENESIS
+from ringfence.statement import Statement
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.formats import require_known_format
 
@@ -70,7 +72,7 @@ class Finding:
         limit = against(self.budget, first.against)
         return "\n".join(
             [
-                f"Certificate of silo '{self.silo}', issued {self.issued}: every check passed.",
+                f"Certificate of silo '{visible(self.silo)}', issued {visible(self.issued)}: every check passed.",
                 "",
                 "What is proved",
                 "",
@@ -108,15 +110,54 @@ class Finding:
 
 def verify_file(path: Path, *, key: str | None = None) -> Finding:
     """Check a certificate's file; raise CertificateError with the first thing that does not fit."""
+    return verify(_content(path), key=key)
+
+
+def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list[str]:
+    """Check what a model's statement says of its run against silos' certificates; say of each silo what was found.
+
+    Raises CertificateError if a certificate is not valid, is of no silo in the statement, or shows more rounds or
+    another cost than the statement.
+    """
+    found: dict[str, Finding] = {}
+    for path in certificates:
+        finding, history = _checked(_content(path), None)
+        stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
+        if stated is None or followed is None:
+            raise CertificateError(f"{path} is of silo '{finding.silo}', which released nothing for this model by it.")
+        events = list(Counter(followed.charged.values()).items())
+        told = [
+            math.isclose(each.epsilon, accountant.epsilon(seen_by(each.against, events), each.delta), rel_tol=1e-6)
+            for each in stated.this_run
+        ]
+        if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(told):
+            raise CertificateError(
+                f"The statement is not true of silo '{finding.silo}': its certificate {path} shows other rounds, or "
+                "another cost, for this model's plan."
+            )
+        found[finding.silo] = finding
+    return [
+        f"{visible(name)}: not verified, since no certificate of this silo was given."
+        if name not in found
+        else f"{visible(name)}: verified. The certificate issued {visible(found[name].issued)} shows these rounds at "
+        f"this cost; it is signed by the key {found[name].public_key}, which the silo must confirm by another way."
+        for name in statement.silos
+    ]
+
+
+def _content(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as problem:
         raise CertificateError(f"The certificate {path} could not be read: {problem.strerror}.") from None
-    return verify(content, key=key)
 
 
 def verify(content: bytes, *, key: str | None = None) -> Finding:
     """Check a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
+    return _checked(content, key)[0]
+
+
+def _checked(content: bytes, key: str | None) -> "tuple[Finding, _History]":
     signed = read_certificate(content)
     certificate = signed.certificate
     _check_chain(certificate)
@@ -128,7 +169,7 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
         raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
     _check_totals(certificate, history)
     _check_signature(signed, key)
-    return Finding(
+    finding = Finding(
         silo=certificate.silo,
         issued=certificate.issued,
         entries=len(certificate.entries),
@@ -143,6 +184,7 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
         public_key=certificate.public_key,
         key_was_given=key is not None,
     )
+    return finding, history
 
 
 def _check_chain(certificate: Certificate) -> None:

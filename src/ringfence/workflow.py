@@ -20,7 +20,7 @@ from ringfence.protocol.questions import Moments
 from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.questions.moments import scales
 from ringfence.server.rounds import RoundOutcome
-from ringfence.silo.ledger import Budget
+from ringfence.silo.ledger import Budget, require_usual
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
 from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train
@@ -42,6 +42,7 @@ class TrainRequest:
     seed: int | None = None
     ledgers: Path | None = None
     cap: tuple[float, ...] | None = None
+    unusual_budget: bool = False
     peer_to_peer: bool = False
 
 
@@ -88,12 +89,15 @@ def survey_files(
     epsilon: float,
     delta: float | None = None,
     ledgers: Path | None = None,
+    unusual_budget: bool = False,
 ) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
     """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
     loaded = load_schema(schema, target)
     paths = silo_paths(files)
     records = {name: load_records(path, loaded) for name, path in paths.items()}
     plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
+    if not unusual_budget:
+        _require_usual(plan)
     silos = {name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger") for name, path in paths.items()}
     result = train(plan, silos)
     return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
@@ -147,6 +151,8 @@ def train_files(
     with _shuffler(request.plan, paths) as shuffler:
         asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
         proposal = propose_for(asked, schema, sizes)
+        if not request.unusual_budget:
+            _require_usual(proposal.plan, cap)
         planned(proposal.plan)
         marked = marks(proposal.plan)
         silos = {
@@ -198,6 +204,12 @@ def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextMan
             f"Sealing needs the module '{missing.name}', which is not installed: install ringfence[deployment]."
         ) from None
     return local_shuffler(silos)
+
+
+def _require_usual(plan: Plan, cap: Budget | None = None) -> None:
+    """Refuse to grant by the way what protects nobody: the guarantees that were asked for, or a cap on all runs."""
+    for terms in plan.silos:
+        require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records)
 
 
 def _cap(epsilon: float, delta: float, anyone: float | None = None) -> Budget:

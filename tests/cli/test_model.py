@@ -8,7 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.model import Model
-from tests.cli.conftest import Federation, Ringfence
+from ringfence.silo.certificate import export
+from ringfence.silo.ledger import Budget
+from ringfence.training import Silo, train
+from tests.cli.conftest import Federation, Ringfence, check_one_sentence
+from tests.silo.agents import make_silo_folder
+from tests.support import MakePlan
 
 
 def trained(federation: Federation, ringfence: Ringfence) -> Path:
@@ -33,9 +38,43 @@ def test_a_model_s_statement_is_that_of_its_run(federation: Federation, ringfenc
     path = trained(federation, ringfence)
     printed = ringfence("model", "statement", str(path)).stdout
     assert "north: each of 240 records, over" in printed
+    assert "Not verified: this is what the model's maker wrote into the file." in printed
     bare = Model.load(path).model_copy(update={"guarantees": {}})
     bare.save(path)
     assert "no silo's ledger" in ringfence("model", "statement", str(path)).stdout
+
+
+def test_a_statement_is_verified_against_certificates_and_only_then(
+    tmp_path: Path, plan_of: MakePlan, ringfence: Ringfence
+) -> None:
+    silo_folder, plan = make_silo_folder(tmp_path), plan_of(rounds=3)
+    silo = Silo(silo_folder.records(), silo_folder.ledger_path, Budget(2.0, 1e-6))
+    model = train(plan, {"clinic": silo}).model
+    path, certificate, other = tmp_path / "model.json", tmp_path / "certificate.json", tmp_path / "other.json"
+    model.save(path)
+    export(silo_folder, certificate)
+    printed = ringfence("model", "statement", str(path), "--certificate", str(certificate)).stdout
+    assert "clinic: verified." in printed
+    assert "Not verified" not in printed
+    stated = model.guarantees["clinic"]
+    lies = {
+        "fewer rounds": stated.model_copy(update={"rounds": 2}),
+        "more records": stated.model_copy(update={"records": 41}),
+        "a smaller epsilon": stated.model_copy(
+            update={"this_run": tuple(each.model_copy(update={"epsilon": 0.5}) for each in stated.this_run)}
+        ),
+    }
+    for lie in lies.values():
+        model.model_copy(update={"guarantees": {"clinic": lie}}).save(path)
+        done = ringfence("model", "statement", str(path), "--certificate", str(certificate))
+        check_one_sentence(done, "The statement is not true of silo 'clinic'")
+    model.save(path)
+    (tmp_path / "another").mkdir()
+    export(make_silo_folder(tmp_path / "another"), other)
+    done = ringfence("model", "statement", str(path), "--certificate", str(other))
+    check_one_sentence(done, "released nothing for this model")
+    certificate.write_bytes(certificate.read_bytes().replace(b"charged", b"refused", 1))
+    assert ringfence("model", "statement", str(path), "--certificate", str(certificate)).returncode == 1
 
 
 def test_what_cannot_be_exported_is_one_sentence(federation: Federation, ringfence: Ringfence) -> None:

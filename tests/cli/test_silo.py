@@ -1,5 +1,6 @@
 """`ringfence silo` and `ringfence verify`: what an operator decides, in words and for machines."""
 
+import hashlib
 import stat
 import subprocess
 import sys
@@ -45,6 +46,14 @@ class Operator:
 
     def json(self, command: str, *arguments: object) -> dict[str, Any]:
         return self._run_json("silo", command, str(self.folder), *map(str, arguments))
+
+    def approve(self, plan: Path, *arguments: object) -> Finished:
+        return self.run("approve", plan, "--digest", digest_of(plan), *arguments)
+
+
+def digest_of(plan: Path) -> str:
+    """A plan's name is the digest of its file."""
+    return hashlib.sha256(plan.read_bytes()).hexdigest()
 
 
 @pytest.fixture
@@ -120,15 +129,15 @@ def test_a_review_of_a_plan_beyond_the_budget_says_so_and_approving_it_fails(ope
     plan = operator.plan("large", "--epsilon", "5", "--delta", "1e-6", "--rounds", "4")
     assert "The gate would NOT approve it" in operator.run("review", plan).stdout
     assert not operator.json("review", plan)["approvable"]
-    check_one_sentence(operator.run("approve", plan), "more than its budget")
+    check_one_sentence(operator.approve(plan), "more than its budget")
     assert operator.run("budget", "--epsilon", "6", "--delta", "1e-6").returncode == 0
-    assert operator.run("approve", plan).returncode == 0
+    assert operator.approve(plan).returncode == 0
 
 
 def test_plans_are_approved_listed_ended_and_revoked_by_file_or_digest(operator: Operator) -> None:
     plan, other = operator.plan("one"), operator.plan("two")
-    digest = operator.json("approve", plan)["approved"]
-    operator.json("approve", other)
+    digest = operator.json("approve", plan, "--digest", digest_of(plan))["approved"]
+    operator.approve(other)
     status = operator.json("status")
     assert [entry["state"] for entry in status["plans"]] == ["running", "running"]
     assert not status["serving"]
@@ -142,7 +151,7 @@ def test_plans_are_approved_listed_ended_and_revoked_by_file_or_digest(operator:
 
 def test_revoking_needs_neither_the_data_nor_the_schema(operator: Operator) -> None:
     plan = operator.plan("plan")
-    operator.json("approve", plan)
+    operator.approve(plan)
     operator.federation.files[0].unlink()
     operator.federation.schema.unlink()
     assert operator.run("revoke", plan).returncode == 0
@@ -160,7 +169,7 @@ def test_serving_approving_asking_revoking_certifying_and_verifying_fit_together
         assert "is served at unix:" in agent.stdout.readline()
         door = Door.read(operator.folder)
         assert refusal(parse_answer(door.ask(request(plan, 0)))) is RefusalReason.NOT_APPROVED
-        operator.json("approve", path)
+        operator.approve(path)
         assert operator.json("status")["serving"]
         assert isinstance(parse_answer(door.ask(request(plan, 0))), NoisyUpdate)
         operator.json("revoke", path)

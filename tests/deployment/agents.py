@@ -128,7 +128,7 @@ class Federation:
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
                 rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
         settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema), target="ill")
-        return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA)))
+        return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
 
     def start(self) -> None:
         """Start all agents at once."""

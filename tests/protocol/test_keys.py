@@ -3,9 +3,13 @@
 from pathlib import Path
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from ringfence.errors import PlanError
-from ringfence.protocol.keys import load_keys
+from ringfence.protocol.keys import is_low_order, load_keys
+from ringfence.sealed_sums.sealing import new_key, public_key, verify, verifying_key
 
 
 def test_everybody_s_keys_are_read_from_a_file(tmp_path: Path) -> None:
@@ -30,4 +34,87 @@ def test_a_file_that_holds_no_keys_is_refused_in_a_sentence(tmp_path: Path, cont
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(PlanError, match=says):
+        load_keys(path)
+
+
+PRIME = 2**255 - 19
+
+X25519_LOW = [
+    # https://cr.yp.to/ecdh.html#validate, all twelve
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800",
+    "5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "cdeb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b880",
+    "4c9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f11d7",
+    "d9ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "daffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "dbffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+]
+ED25519_LOW = [
+    # the eight points, and the ways of writing them that no honest encoder uses
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "0000000000000000000000000000000000000000000000000000000000000080",
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+    "0100000000000000000000000000000000000000000000000000000000000080",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+]
+# X25519 reads no top bit: with it, a point is written once more. (Two of the list are of those that add the prime
+# beyond 255 bits, which X25519 takes for other points: RFC 7748 cuts before it reduces.)
+NOT_LOW_IN_X25519 = {X25519_LOW[7], X25519_LOW[8], X25519_LOW[9], X25519_LOW[10], X25519_LOW[11]}
+
+
+@pytest.mark.parametrize("key", sorted({*X25519_LOW, *ED25519_LOW} - NOT_LOW_IN_X25519))
+def test_keys_of_low_order_are_told_however_they_are_written(key: str) -> None:
+    assert is_low_order(key)
+
+
+@pytest.mark.parametrize("key", X25519_LOW)
+def test_whatever_x25519_agrees_on_no_secret_with_is_told(key: str) -> None:
+    """The library refuses a shared secret of zeros, with or without the bit that it does not read."""
+    for written in (key, f"{key[:-2]}{int(key[-2:], 16) ^ 0x80:02x}"):
+        try:
+            X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(written)))
+        except ValueError:
+            assert is_low_order(written)
+        else:
+            assert not is_low_order(written)
+
+
+def test_a_signature_that_fits_anything_is_not_taken_for_one_of_a_low_order_key() -> None:
+    key, anything = ED25519_LOW[0], (ED25519_LOW[0] + "00" * 32)
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(anything), b"never signed")
+    except InvalidSignature:
+        pytest.fail("the library refuses it by itself: then our own check may go")
+    assert not verify(key, b"never signed", anything)
+
+
+def test_true_keys_are_of_no_low_order() -> None:
+    for _ in range(20):
+        private = new_key()
+        assert not is_low_order(public_key(private))
+        assert not is_low_order(verifying_key(private))
+
+
+@pytest.mark.parametrize("party", ["server", "shuffler", "north"])
+def test_a_file_with_a_key_of_low_order_is_refused_and_says_whose(tmp_path: Path, party: str) -> None:
+    keys = {"server": "5e" * 32, "shuffler": "5f" * 32, "north": "a0" * 32, party: ED25519_LOW[6]}
+    path = tmp_path / "keys.toml"
+    path.write_text(
+        f'server = "{keys["server"]}"\nshuffler = "{keys["shuffler"]}"\n[silos]\nnorth = "{keys["north"]}"\n'
+    )
+    with pytest.raises(PlanError, match=f"the key of .*{party}.* is no key that anybody can have"):
         load_keys(path)

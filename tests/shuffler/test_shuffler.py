@@ -281,7 +281,7 @@ def test_rounds_of_stages_that_do_not_go_through_the_shuffler_are_none_of_its_bu
 def test_a_plan_whose_messages_are_too_long_to_carry_or_to_mix_is_not_added(setting: Setting) -> None:
     shuffler, _ = setting
     for shape in ({"block": 2**20, "shares": 12}, {"block": 2**20, "shares": 4, "silos": 40}):
-        with pytest.raises(PlanError, match="make a plan with fewer weights or shares"):
+        with pytest.raises(PlanError, match="ask for a plan with fewer weights or shares"):
             shuffler.add(depositors(shuffler.public_key, **shape).plan)
     shuffler.add(depositors(shuffler.public_key, block=2**20, shares=4).plan)
 

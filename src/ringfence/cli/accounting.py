@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
 from ringfence.errors import AccountingError
 
 
@@ -83,9 +83,9 @@ def plan(
         ],
     )
     if proposal.alternatives:
-        typer.echo("")
+        say()
         print_table(*alternatives_table(proposal), title="What was compared, best first")
-    typer.echo("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
+    say("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
 
 
 def bounds(
@@ -142,7 +142,7 @@ def bounds(
             }
             content.append([shown[name] for name in header])
         print_table(header, content, title=title)
-        typer.echo()
+        say()
 
     show("Upper bounds (order of magnitude)", report.upper)
     show("Lower bounds (order of magnitude)", report.lower)
@@ -150,7 +150,7 @@ def bounds(
     show("Loss bounds (with all constants and the exact noise)", report.loss_bounds, "rounds", "noise")
     free = "is free" if report.privacy_is_free else "is not free"
     group = report.user_level
-    typer.echo(
+    say(
         f"Between no trust (0) and a trusted server (1), these silos sit at {report.position:.2f}.\n"
         f"Privacy {free}: d = {dimension}, and ε²n = {epsilon**2 * records:.4g}.\n"
         f"A silo's whole data set is protected with epsilon {group.epsilon:.4g} at delta {group.delta:.3g}"

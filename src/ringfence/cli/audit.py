@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder
+from ringfence.cli.output import AsJson, print_json, print_table, progress, require_folder, say
 from ringfence.cli.reporting import NoReport
 
 
@@ -66,6 +66,6 @@ def audit(
         print_json(found.data())
     else:
         print_table(["quantity", "value"], found.rows())
-        typer.echo("\n".join(["", *found.text(), *([] if no_report else [f"report {report}"])]))
+        say("\n".join(["", *found.text(), *([] if no_report else [f"report {report}"])]))
     if found.refuted:
         raise typer.Exit(1)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.output import say
+
 app = typer.Typer(help="Set up a federation: certificates and one startup kit per party.", no_args_is_help=True)
 
 
@@ -24,13 +26,11 @@ def init(
     from ringfence.deployment.nvflare.federation import init as make
 
     kits = make(folder, server, silo, admin)
-    typer.echo(f"Kit of the engine's server: {kits.server}   (there: ringfence server start KIT)")
-    typer.echo(
-        f"Kit of the administrator:   {kits.admin}   (there: ringfence server run ... --engine nvflare --kit KIT)"
-    )
+    say(f"Kit of the engine's server: {kits.server}   (there: ringfence server start KIT)")
+    say(f"Kit of the administrator:   {kits.admin}   (there: ringfence server run ... --engine nvflare --kit KIT)")
     for kit in kits.silos.values():
-        typer.echo(f"Kit of a silo:              {kit}   (there: ringfence silo join FOLDER KIT)")
-    typer.echo(
+        say(f"Kit of a silo:              {kit}   (there: ringfence silo join FOLDER KIT)")
+    say(
         "Hand each kit to its owner over a channel you both trust, then delete it here. Whoever holds a kit can pose "
         f"as its owner, and whoever holds {folder / 'authority'} can admit others; neither can make a silo release "
         "anything that its operator did not approve."

@@ -1,39 +1,51 @@
 """`ringfence ledger` and `ringfence verify`: what was released from a data set, and what a certificate proves of it."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_result, print_table
+from ringfence.cli.options import Note
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
 
 
 def ledger(
     file: Annotated[Path, typer.Argument(help="A silo's ledger file.")],
+    end: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLAN", help="Finish this plan first, by its file or digest: what a killed run left reserved."
+        ),
+    ] = None,
+    note: Note = "",
     json: AsJson = False,
 ) -> None:
     """Show what was released, when, at what cost, what is left, and whether the hash chain holds."""
+    from ringfence.silo.decisions import end_in_ledger
     from ringfence.silo.summary import summarise
 
+    if end is not None:
+        end_in_ledger(file, end, note=note)
     summary = summarise(file)
     if json:
         print_json(summary)
     else:
-        print_summary(summary, file)
+        print_summary(summary, file, ending=f"ringfence ledger {shlex.quote(str(file))} --end PLAN")
 
 
-def print_summary(summary: dict[str, Any], file: Path) -> None:
-    """Print what a ledger says."""
+def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
+    """Print what a ledger says, and by which command a plan in it is ended."""
     from ringfence.protocol.guarantee import AGAINST
 
     first, *others = summary["costs"]
-    typer.echo(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
-    typer.echo(
+    say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
+    say(
         f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; spent {first['spent']:.4g}, "
         f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
     )
     for cost in others:
-        typer.echo(
+        say(
             f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
             f"left {cost['left']:.4g}."
         )
@@ -46,9 +58,15 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
                 for p in summary["plans"] for cost in p["costs"][:1]
             ],
         )  # fmt: skip
+    running = [plan["plan"][:12] for plan in summary["plans"] if plan["state"] == "running"]
+    if running:
+        say(
+            f"Running, and reserving what is left of their cost: {', '.join(running)}. If a run was killed or is no "
+            f"longer wanted, `{ending}` gives that back."
+        )
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
-        typer.echo(f"Refused requests: {counts}.")
+        say(f"Refused requests: {counts}.")
 
 
 def verify(

@@ -21,6 +21,7 @@ from ringfence.cli import (
     training,
     trying,
 )
+from ringfence.cli.output import say, warn
 from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
@@ -59,7 +60,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
 ) -> None:
     if version:
-        typer.echo(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -72,11 +73,11 @@ def run() -> None:
     try:
         app()
     except RingfenceError as problem:
-        typer.echo(f"ringfence: {problem}", err=True)
+        warn(f"ringfence: {problem}")
         leave(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this status without a word
-            typer.echo("ringfence: stopped; ledgers show what was released until now.", err=True)
+            warn("ringfence: stopped; ledgers show what was released until now.")
         leave(int(ended.code or 0))
     except Exception:
         sys.excepthook(*sys.exc_info())

@@ -20,6 +20,13 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, a
 ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
 NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
 
+Note = Annotated[
+    str, typer.Option(metavar="TEXT", help="Words that stand in the ledger, and in certificates, beside who decided.")
+]
+UnusualBudget = Annotated[
+    bool, typer.Option("--unusual-budget", help="Mean it: an epsilon above 20, or a delta above 1/n, protects nobody.")
+]
+
 
 def _plan_options() -> dict[str, inspect.Parameter]:
     """Return an option for every field of a plan's request that offers one, by the field's name."""

@@ -1,4 +1,8 @@
-"""Printing: JSON for machines on standard output, tables for people; progress goes to standard error."""
+"""Printing: JSON for machines on standard output, tables for people; progress goes to standard error.
+
+All that the command line prints is printed here, and nothing in it is taken for more than text: what somebody else
+wrote (a name, a category, a note, a file's name) can neither drive the terminal nor hide or forge a line of ours.
+"""
 
 import json as json_format
 import math
@@ -10,11 +14,23 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from ringfence.errors import OutputError
+from ringfence.foreign_text import visible, visible_lines
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines, and nothing else.")]
+
+
+def say(text: str = "", *, end: str = "\n") -> None:
+    """Print a text of ours, which may have several lines, on standard output."""
+    typer.echo(visible_lines(text) + end, nl=False)
+
+
+def warn(sentence: str) -> None:
+    """Print one sentence, in one line, on standard error."""
+    typer.echo(visible(sentence), err=True)
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -27,7 +43,7 @@ def print_result(text: str, content: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print_json(content)
     else:
-        typer.echo(text)
+        say(text)
 
 
 def _without_infinity(value: Any) -> Any:
@@ -49,19 +65,20 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, titl
     """Print a table; columns of numbers are aligned right."""
     content = [[cell(value) for value in row] for row in rows]
     if title is not None:
-        typer.echo(title)
-    table = Table(*header, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        say(title)
+    # A `Text` is no more than its characters: no markup, no code of an emoji in it means anything.
+    table = Table(*(Column(Text(visible(name))) for name in header), box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for place, column in enumerate(table.columns):
         column.justify = "right" if all(_is_number(row[place]) for row in content) else "left"
     for row in content:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))
     # As wide as it needs: a cell that was cut off helps nobody, and a terminal wraps by itself.
-    Console(width=1000).print(table, markup=False, highlight=False)
+    Console(width=1000).print(table)
 
 
 def cell(value: object) -> str:
     """Write a value for a table: four significant digits are enough for a person."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
 
 
 def _is_number(text: str) -> bool:

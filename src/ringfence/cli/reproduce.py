@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_result, progress
+from ringfence.cli.output import AsJson, print_result, progress, warn
 from ringfence.errors import DatasetError, PlanError
 
 
@@ -51,7 +51,7 @@ def reproduce(
             page = run(out, quick=quick, watch=lambda done, total: bar.update(task, completed=done, total=total))
         except KeyboardInterrupt:
             if any(out.glob("cells*.jsonl")):
-                typer.echo(f"ringfence: finished cells are in {out}; the same command goes on with them.", err=True)
+                warn(f"ringfence: finished cells are in {out}; the same command goes on with them.")
             raise
     report = write_single_page(page)
     written = {"experiment": experiment, "page": str(page), "report": str(report)}

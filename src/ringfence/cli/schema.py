@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, require_folder
+from ringfence.cli.output import AsJson, print_json, require_folder, say
 from ringfence.errors import OutputError
 
 app = typer.Typer(help="Describe a table's columns by public knowledge.", no_args_is_help=True)
@@ -31,6 +31,6 @@ def draft(
     if json:
         print_json({"columns": types, "out": None if out is None else str(out)})
     elif out is None:
-        typer.echo(text)
+        say(text)
     else:
-        typer.echo(f'Wrote {out}: fill in every "?" from public knowledge, then train with it.')
+        say(f'Wrote {out}: fill in every "?" from public knowledge, then train with it.')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say, warn
 from ringfence.cli.reporting import Figures, Track, trackers
 from ringfence.errors import DoorError, OutputError, TrainingError
 from ringfence.storage.toml_files import read_toml
@@ -100,7 +100,7 @@ def run(
         except TrainingError as stuck:
             raise TrainingError(f"{stuck}{_why(exchange)}") from None
         except KeyboardInterrupt:
-            typer.echo(f"ringfence: the run in {folder} is kept; the same command goes on with it.", err=True)
+            warn(f"ringfence: the run in {folder} is kept; the same command goes on with it.")
             raise
     model = Model.of(loaded, trained.weights, rounds_answered(loaded, trained.history))
     content = report(folder, trained)
@@ -182,13 +182,13 @@ def _exchange(
 
         if kit is None or doors:
             raise TrainingError("The engine nvflare needs --kit, the administrator's startup kit, and no doors.")
-        return NvflareExchange(kit, tell=lambda sentence: typer.echo(sentence, err=True))
+        return NvflareExchange(kit, tell=warn)
     if engine == "flower":
         from ringfence.deployment.flower.engine import FlowerExchange
 
         if superlink is None or doors:
             raise TrainingError("The engine flower needs --superlink, a name in Flower's config.toml, and no doors.")
-        return FlowerExchange(superlink, tell=lambda sentence: typer.echo(sentence, err=True))
+        return FlowerExchange(superlink, tell=warn)
     raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
 
 
@@ -258,4 +258,4 @@ def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None
             for claim in silo["claimed"][:1]
         ],
     )
-    typer.echo(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")
+    say(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")

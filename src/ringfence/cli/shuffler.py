@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringfence.cli.options import NewFolder, PlanFile
-from ringfence.cli.output import AsJson, print_json, print_result, print_table
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
 
 app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
 
@@ -66,7 +66,7 @@ def serve(
         seconds=seconds,
         certificate=certificate,
         private_key=private_key,
-        ready=lambda where: typer.echo(f"shuffler is served at {where}"),
+        ready=lambda where: say(f"shuffler is served at {where}"),
     )
 
 
@@ -80,13 +80,13 @@ def status(folder: Folder, json: AsJson = False) -> None:
     if json:
         print_json(found)
         return
-    typer.echo(f"Silos seal to the key {found['public_key']}.")
+    say(f"Silos seal to the key {found['public_key']}.")
     if not found["plans"]:
-        typer.echo(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
+        say(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
     for plan in found["plans"]:
-        typer.echo(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.")
+        say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.")
         if plan["rounds"]:
             rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]
             print_table(["round", "silos", "state"], rows)
         else:
-            typer.echo("Nothing was deposited yet.")
+            say("Nothing was deposited yet.")

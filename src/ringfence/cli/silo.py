@@ -1,13 +1,15 @@
 """`ringfence silo`: a silo's folder, its agent, what its operator decides, and its side of the engine."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import NewFolder, PlanFile, SchemaFile, Target
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder
+from ringfence.cli.options import NewFolder, Note, PlanFile, SchemaFile, Target, UnusualBudget
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say
+from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
     from ringfence.silo.folder import SiloFolder
@@ -47,6 +49,8 @@ def init(
         str | None,
         typer.Option(help="A group of this machine whose members may carry messages, and read nothing else."),
     ] = None,
+    note: Note = "",
+    unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
     """Make a silo's folder: settings, a ledger with a total budget, a signing key and a door token."""
@@ -57,7 +61,7 @@ def init(
         name=name, data_file=str(data), schema_file=str(schema), target=target, port=port, courier_group=courier_group
     )
     granted = Budget(epsilon, delta, anyone=alone)
-    silo_folder = SiloFolder.create(folder, settings, granted)
+    silo_folder = SiloFolder.create(folder, settings, granted, note=note, unusual_budget=unusual_budget)
     print_result(
         f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
         f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`.",
@@ -72,9 +76,7 @@ def serve(folder: Folder, port: Port = None) -> None:
     from ringfence.silo import agent
 
     silo_folder = _open(folder)
-    agent.serve(
-        silo_folder, port=port, ready=lambda where: typer.echo(f"silo '{silo_folder.name}' is served at {where}")
-    )
+    agent.serve(silo_folder, port=port, ready=lambda where: say(f"silo '{silo_folder.name}' is served at {where}"))
 
 
 @app.command()
@@ -90,7 +92,7 @@ def page(
     operator.serve(
         silo_folder,
         port=port,
-        ready=lambda address: typer.echo(
+        ready=lambda address: say(
             f"silo '{silo_folder.name}': open {address} in a browser here, and enter the token in {token}"
         ),
     )
@@ -103,16 +105,30 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     from ringfence.silo.decisions import review_plan
 
     result = review_plan(_open(folder), load_plan(plan))
-    print_result(result.text(), result.data(), json=json)
+    text, command = result.text(), ["ringfence", "silo", "approve", str(folder), str(plan)]
+    if not result.objection:
+        text += f"\n\n  {visible(shlex.join([*command, '--digest', result.plan.digest()]))}"
+    print_result(text, result.data(), json=json)
 
 
 @app.command()
-def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
-    """Let a plan's rounds be answered, and reserve their cost from the budget."""
+def approve(
+    folder: Folder,
+    plan: PlanFile,
+    digest: Annotated[
+        str,
+        typer.Option(metavar="HEX", help="The plan's digest as the review showed it, or its first 12 characters."),
+    ],
+    note: Note = "",
+    json: AsJson = False,
+) -> None:
+    """Let the rounds of a plan that was reviewed be answered, and reserve their cost from the budget."""
     from ringfence.protocol.plan import load_plan
-    from ringfence.silo.decisions import approve_plan
+    from ringfence.silo.decisions import approve_plan, require_reviewed
 
-    result = approve_plan(_open(folder), load_plan(plan))
+    loaded = load_plan(plan)
+    require_reviewed(loaded, digest)
+    result = approve_plan(_open(folder), loaded, note=note)
     print_result(
         f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
         f"together may reach {result.total[0].epsilon:.4g}; {result.left(result.total[0]):.4g} of "
@@ -123,34 +139,42 @@ def approve(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
 
 
 @app.command()
-def revoke(folder: Folder, which: Which, json: AsJson = False) -> None:
+def revoke(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
     """Stop a plan at once: nothing of it is answered any more, not even what was answered before."""
-    _end(folder, which, json, revoke=True)
+    _end(folder, which, note, json, revoke=True)
 
 
 @app.command()
-def end(folder: Folder, which: Which, json: AsJson = False) -> None:
+def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
     """Finish a plan: no new round is answered, and what it reserved and did not use is given back."""
-    _end(folder, which, json, revoke=False)
+    _end(folder, which, note, json, revoke=False)
 
 
-def _end(folder: Path, which: str, json: bool, *, revoke: bool) -> None:
+def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> None:
     from ringfence.silo.decisions import end_plan
 
-    digest = end_plan(_open(folder), which, revoke=revoke)
+    digest = end_plan(_open(folder), which, revoke=revoke, note=note)
     word = "revoked" if revoke else "ended"
     sentence = f"{word.capitalize()} plan {digest}: no further round of it is answered."
     print_result(sentence, {word: digest}, json=json)
 
 
 @app.command()
-def budget(folder: Folder, epsilon: Epsilon, delta: Delta, alone: Alone = None, json: AsJson = False) -> None:
+def budget(
+    folder: Folder,
+    epsilon: Epsilon,
+    delta: Delta,
+    alone: Alone = None,
+    note: Note = "",
+    unusual_budget: UnusualBudget = False,
+    json: AsJson = False,
+) -> None:
     """Set the data's total budget; after a lowering every running plan waits until it is approved again."""
     from ringfence.silo.decisions import set_budget
     from ringfence.silo.ledger import Budget
 
     granted = Budget(epsilon, delta, anyone=alone)
-    set_budget(_open(folder), granted)
+    set_budget(_open(folder), granted, note=note, unusual_budget=unusual_budget)
     print_result(f"The budget is now {granted}.", {"budget": granted.as_data()}, json=json)
 
 
@@ -164,9 +188,9 @@ def status(folder: Folder, json: AsJson = False) -> None:
     if json:
         print_json(found)
         return
-    print_summary(found, silo_folder.ledger_path)
-    typer.echo("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
-    typer.echo(f"Its certificates are signed with the key {found['public_key']}.")
+    print_summary(found, silo_folder.ledger_path, ending=f"ringfence silo end {shlex.quote(str(folder))} PLAN")
+    say("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
+    say(f"Its certificates are signed with the key {found['public_key']}.")
 
 
 @app.command()
@@ -214,8 +238,8 @@ def join(folder: CourierFolder, kit: Kit) -> None:
     from ringfence.deployment.nvflare import policy
 
     policy.join(folder, kit)
-    typer.echo(f"{kit} now belongs to the silo in {folder}: jobs may use our courier there, and nothing else.")
-    typer.echo("Start it with `ringfence silo courier FOLDER KIT`, best as a user who may not read the silo's data.")
+    say(f"{kit} now belongs to the silo in {folder}: jobs may use our courier there, and nothing else.")
+    say("Start it with `ringfence silo courier FOLDER KIT`, best as a user who may not read the silo's data.")
 
 
 @app.command()

@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import ModelFile, SchemaFile, Target, parse_cap, parse_files, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
+from ringfence.cli.options import (
+    ModelFile,
+    SchemaFile,
+    Target,
+    UnusualBudget,
+    parse_cap,
+    parse_files,
+    takes_plan_request,
+)
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import TrainingError
+from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
@@ -27,6 +36,7 @@ def survey(
     epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
     delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
     ledgers: Ledgers = None,
+    unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
     """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
@@ -36,7 +46,9 @@ def survey(
     """
     from ringfence.workflow import survey_files
 
-    result, found = survey_files(files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers)
+    result, found = survey_files(
+        files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers, unusual_budget=unusual_budget
+    )
     (moments,) = result.findings.values()
     noise = moments.noise * result.model.plan.data.feature_norm
     if json:
@@ -49,7 +61,7 @@ def survey(
         [[name, mean, deviation] for name, (mean, deviation) in found.items()],
         title=f"Numbers in their own units, categories as scaled; the noise in a scaled mean is {noise:.2g}",
     )
-    typer.echo(f"\n{result.statement.text()}")
+    say(f"\n{result.statement.text()}")
 
 
 @takes_plan_request
@@ -71,6 +83,7 @@ def train(
             help="Refuse if all runs together exceed this; ALONE is the epsilon allowed without the shuffler.",
         ),
     ] = None,
+    unusual_budget: UnusualBudget = False,
     peer_to_peer: Annotated[
         bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
     ] = False,
@@ -96,6 +109,7 @@ def train(
         seed=seed,
         ledgers=ledgers,
         cap=parse_cap(cap),
+        unusual_budget=unusual_budget,
         peer_to_peer=peer_to_peer,
     )
     require_folder(out)
@@ -132,7 +146,7 @@ def train(
     if json:
         print_json({**outcome.report(), **({} if page is None else {"report": str(page)})})
     else:
-        typer.echo("\n".join([*explain_proposal(outcome.proposal), ""]))
+        say("\n".join([*explain_proposal(outcome.proposal), ""]))
         _print(outcome, out, page)
 
 
@@ -146,17 +160,17 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
         ],
     )
     if test is not None:
-        typer.echo("")
+        say()
         print_table(
             ["test on", test.metric],
             [["all held-out records", test.value], *test.per_silo.items()],
             title="NOT PRIVATE: measured on held-out records, for whoever may see those",
         )
-    typer.echo(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
+    say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
-        typer.echo(f"model {out}")
+        say(f"model {out}")
     if page is not None:
-        typer.echo(f"report {page}")
+        say(f"report {page}")
 
 
 def predict(
@@ -170,5 +184,5 @@ def predict(
     loaded = Model.load(model)
     predictions = loaded.predict_csv(file)
     target = loaded.plan.data.target
-    text = "\n".join([target, *map(str, predictions)])
+    text = "\n".join(visible(str(line)) for line in (target, *predictions))
     print_result(text, {"target": target, "predictions": predictions}, json=json)

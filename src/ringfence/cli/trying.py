@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, say
 
 
 def example(
@@ -27,7 +27,7 @@ def demo(json: AsJson = False) -> None:
 
     digits = experiment.load_digits(np.random.default_rng())
     if not json:
-        typer.echo("Odd against even digits: five silos, each with two digits; every silo adds its own noise.")
+        say("Odd against even digits: five silos, each with two digits; every silo adds its own noise.")
     with progress() as bar:
         task = bar.add_task("rounds")
 
@@ -43,18 +43,18 @@ def demo(json: AsJson = False) -> None:
         rows = [{"epsilon": line.epsilon, "error": line.error} for line in lines]
         print_json({"lines": rows, "non_private_error": best, "statement": lines[1].statement.text()})
         return
-    typer.echo("")
+    say()
     print_table(
         ["epsilon", "test error"],
         [*([line.epsilon, line.error] for line in lines), ["none (not private)", best]],
     )
     shown = lines[1]
-    typer.echo("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
-    typer.echo(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
+    say("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
+    say(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 
 def tour(rounds: Annotated[int, typer.Option(help="Rounds of the run.", min=1)] = 12) -> None:
     """Bring up an engine's server and three silos here, train, show the ledgers, and leave nothing behind."""
     from ringfence.deployment.tour import tour as run
 
-    run(typer.echo, rounds=rounds)
+    run(say, rounds=rounds)

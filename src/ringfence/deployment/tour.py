@@ -5,6 +5,7 @@ three silos' records are made up on the spot.
 """
 
 import csv
+import hashlib
 import random
 import socket
 import tempfile
@@ -79,7 +80,8 @@ class Ground:
         run(["silo", "init", site.folder, "--name", site.name, "--data", self.folder / f"{site.name}.csv",
              "--schema", self.schema, "--target", TARGET, "--epsilon", str(epsilon), "--delta", "2e-6"])  # fmt: skip
         run(["silo", "join", site.folder, site.kit])
-        run(["silo", "approve", site.folder, self.plan])
+        digest = hashlib.sha256(self.plan.read_bytes()).hexdigest()
+        run(["silo", "approve", site.folder, self.plan, "--digest", digest])
 
     def start_server(self) -> None:
         """Start the engine's server."""
@@ -119,7 +121,7 @@ def tour(say: Callable[[str], None], *, rounds: int = 12) -> None:
         run.wait()
         printed = (Path(folder) / "run.log").read_text(errors="replace")
         if run.returncode:
-            raise DeploymentError(f"The run did not finish: {printed.strip()[-1000:]}")
+            raise DeploymentError(f"The run did not finish: {' '.join(printed.split())[-1000:]}")
         took = time.monotonic() - begun
         say(f"\n{printed.strip()}\n\n{rounds} rounds in {took:.1f} seconds, start of the job included.")
         for site in ground.sites:

@@ -1,8 +1,8 @@
 """HTML from Python values, with everything escaped that is not HTML already.
 
 `Html` is the only type whose text is taken as it is, and `tag` is the only way to make one from other text, so a name
-that another party chose stays text wherever it is put. Pages carry no script and no reference to anything outside
-themselves, and say so to the browser in a content security policy.
+that another party chose stays text wherever it is put, and text that can be seen (`ringfence.foreign_text`). Pages
+carry no script and no reference to anything outside themselves, and say so to the browser in a content security policy.
 """
 
 import base64
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TypeAlias
 
+from ringfence.foreign_text import visible_lines
 from ringfence.html.style import STYLE
 
 Value: TypeAlias = str | int | float | None
@@ -32,7 +33,7 @@ def tag(element: str, /, *children: Value, **attributes: Value | bool) -> Html:
     An underscore in an attribute's name stands for a hyphen, and one at its end for nothing: `class_`, `aria_label`.
     """
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(str(value))}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -43,7 +44,7 @@ def tag(element: str, /, *children: Value, **attributes: Value | bool) -> Html:
 
 def together(*children: Value) -> Html:
     """Return the children one after the other, escaped where they are not HTML."""
-    return Html("".join(child if isinstance(child, Html) else escape(_text(child)) for child in children))
+    return Html("".join(child if isinstance(child, Html) else _escaped(_text(child)) for child in children))
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Value]]) -> Html:
@@ -140,6 +141,10 @@ def _text(value: Value) -> str:
     if value is None:
         return ""
     return readable(f"{value:.4g}") if isinstance(value, float) else str(value)
+
+
+def _escaped(text: str) -> str:
+    return escape(visible_lines(text))
 
 
 def _kind(cell: Value) -> str | None:

@@ -16,7 +16,7 @@ from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Choice, Setting, choose
-from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Ball, Domain
 from ringfence.protocol.losses import Loss, NonSmooth
@@ -91,6 +91,7 @@ class _Proposing:
         while (loudness := self.channel.loudness(made.plan, setting)) > setting.mixing_cost:
             setting = replace(setting, mixing_cost=1.01 * loudness)
             made = self._made(setting)
+        require_fit(made.plan)
         return made
 
     def _made(self, setting: Setting) -> Proposal:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ringfence.protocol.domain import Domain
     from ringfence.protocol.keys import PublicKeys
     from ringfence.protocol.losses import Loss
-    from ringfence.protocol.plan import Participation
+    from ringfence.protocol.plan import Participation, Plan
     from ringfence.protocol.sampling import Sampling, SamplingName
 
 Risk: TypeAlias = Literal["empirical", "population"]
@@ -211,6 +211,15 @@ def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
         "weights": ("Silos count by", get_args(Weights)),
         "trust": ("A plan trusts", get_args(Trust)),
     }
+
+
+def require_fit(plan: Plan) -> Plan:
+    """Return the plan, if it could be approved as far as anybody can tell from the plan alone."""
+    from ringfence.protocol import demands
+
+    if unmet := demands.unmet(plan):
+        raise PlanError(f"No plan can be made of this: {unmet}.")
+    return plan
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import require_positive
 from ringfence.planning import defaults
-from ringfence.planning.request import Member, clear_refusals
+from ringfence.planning.request import Member, clear_refusals, require_fit
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.guarantee import Guarantee
@@ -49,7 +49,7 @@ def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = No
         )
 
     with clear_refusals():
-        draft = plan([terms(member, 1.0) for member in members])
+        draft = require_fit(plan([terms(member, 1.0) for member in members]))
 
         def sigma(member: Member) -> float:
             return calibrate.least_noise(

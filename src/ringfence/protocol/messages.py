@@ -18,6 +18,13 @@ from ringfence.storage.formats import require_known_format
 SIZE_LIMIT = 64 * 2**20
 """Longest message that is read: a vector of about six million numbers."""
 
+_FRAME = 4096  # more than a message has around its content
+
+
+def written_length(content: int) -> int:
+    """Return the most bytes that a message has whose content is so many bytes, written as text."""
+    return _FRAME + 4 * -(-content // 3)
+
 
 def _is_a_vector(text: str) -> str:
     content = base64.b64decode(text)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ringfence.errors import RingfenceError
+from ringfence.foreign_text import visible
 from ringfence.storage.formats import require_known_format
 
 
@@ -150,5 +151,4 @@ def explain(refused: ValidationError, *, quote: bool = True) -> str:
         message = "this is none of the kinds that are known here"
     place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    text = f"{place}: {message}{more}" if place else f"{message}{more}"
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return visible(f"{place}: {message}{more}" if place else f"{message}{more}")

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
+from ringfence.protocol.effort import HASH, NUMBER, PASS, Effort
 from ringfence.protocol.public import Public
 
 SamplingName: TypeAlias = Literal["full", "fixed", "poisson", "one-pass", "phased"]
@@ -59,6 +60,10 @@ class _Rule(Public):
     def most(self, *, records: int, batch: int) -> int:
         """Return how many records may take part in one round."""
         return batch
+
+    def effort(self, records: int) -> Effort:
+        """Return what finding out who takes part takes: the order of a draw, or of a partition by hashes."""
+        return Effort((HASH if self.is_fresh else PASS) * records, (40 if self.is_fresh else 4) * NUMBER * records)
 
     @abstractmethod
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:

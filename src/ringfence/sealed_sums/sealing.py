@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from ringfence.errors import MessageError, PlanError
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.protocol.keys import is_low_order
 
 __all__ = [
     "SEALED_EXTRA",
@@ -90,8 +91,10 @@ def verifying_key(private: bytes) -> str:
 
 
 def verify(public: str, content: bytes, signature: str) -> bool:
-    """Tell whether the signature is the key holder's and of this content."""
+    """Tell whether the signature is the key holder's and of this content; a key of low order has no holder."""
     try:
+        if is_low_order(public):
+            return False
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(bytes.fromhex(signature), content)
     except (InvalidSignature, ValueError):
         return False

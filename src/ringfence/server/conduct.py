@@ -18,7 +18,7 @@ import numpy as np
 
 from ringfence.errors import MessageError, TrainingError, TranscriptError
 from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import MOST_HEADS, Answer, Refusal, RefusalReason, parse_answer
+from ringfence.protocol.messages import MOST_HEADS, Answer, Refusal, RefusalReason, parse_answer, written_length
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from ringfence.server.channels import Collect, Totals
@@ -350,8 +350,7 @@ def _parse(content: bytes) -> Answer | None:
 
 def _longest_answer(plan: Plan) -> int:
     """Return how long an honest answer can be: what is longer is not kept, or a hostile silo could fill the disk."""
-    content = max(stage.channel.longest_answer(plan, stage) for stage in plan.stages)
-    return 4 * (content // 3 + 1) + 4096
+    return written_length(max(stage.channel.longest_answer(plan, stage) for stage in plan.stages))
 
 
 def rounds_answered(plan: Plan, history: Iterable[RoundOutcome]) -> dict[str, int]:

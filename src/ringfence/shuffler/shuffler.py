@@ -21,21 +21,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from ringfence.errors import MessageError, PlanError, ShufflerError
+from ringfence.protocol import demands
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA, ShufflerChannel
-from ringfence.protocol.messages import SIZE_LIMIT, Batch, SealedUpdate
+from ringfence.protocol.messages import Batch, SealedUpdate, written_length
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
 from ringfence.storage.closing import Closing
 
 PLANS_LIMIT = 1000
-BATCH_LIMIT = 2**29
-"""Longest batch in bytes: it is mixed in memory, and SQLite keeps no more than about 10⁹ bytes in one place."""
 
 SECONDS = 10.0
 """How long a round waits, after its first deposit, for silos beyond the quorum."""
-
-_FRAME = 4096  # more than a deposit has around its envelope
 
 
 class Receipt(StrEnum):
@@ -116,16 +113,12 @@ class Shuffler(Closing):
                 f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
                 "and names that key."
             )
-        longest = longest_deposit(plan)
-        if longest > SIZE_LIMIT or longest * len(plan.silos) > BATCH_LIMIT:
-            raise PlanError(
-                f"A silo's messages in this plan would take {longest} bytes, of {SIZE_LIMIT} at most, and a batch of "
-                f"them {longest * len(plan.silos)}, of {BATCH_LIMIT} at most; make a plan with fewer weights or shares."
-            )
+        if unmet := demands.unmet(plan):
+            raise PlanError(f"The shuffler does not serve this plan: {unmet}.")
         with self._store.transaction():
             if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
                 raise ShufflerError(f"There are {PLANS_LIMIT} plans here already; set up another folder for more.")
-            self._store.add_plan(plan.digest(), plan.content, longest)
+            self._store.add_plan(plan.digest(), plan.content, longest_deposit(plan))
 
     def deposit(self, content: bytes) -> Receipt | ShufflerRefusal:
         """Take a silo's sealed update; a receipt means that its messages will be in the round's batch.
@@ -253,4 +246,4 @@ def _place(plan: Plan, round: int) -> tuple[Stage, ShufflerChannel] | None:
 def longest_deposit(plan: Plan) -> int:
     """Return the most bytes that a silo's sealed update can have; 0 if the plan has none."""
     envelopes = (channel.envelope_bytes(channel.numbers(plan, stage)) for stage, channel in _shuffled(plan))
-    return max((_FRAME + 4 * -(-envelope // 3) for envelope in envelopes), default=0)
+    return max(map(written_length, envelopes), default=0)

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -114,11 +115,12 @@ def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:
     """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
 
-    Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read or another agent
-    serves the folder.
+    Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read, another agent serves
+    the folder, or its couriers may read what they must not.
     """
     port = folder.settings.port if port is None else port
     with folder.alone(), folder.ledger() as ledger:
+        folder.require_closed(Path(folder.settings.data_file), folder.ledger_path, folder.key_path)
         gate = Gate(folder.records(), ledger, folder.key())
         token = None if port is None else folder.token()
         listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)

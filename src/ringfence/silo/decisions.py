@@ -8,17 +8,18 @@ from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan, load_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Account, Budget
+from ringfence.silo.ledger import Account, Budget, Ledger, require_usual
 from ringfence.silo.review import Review, review
 from ringfence.silo.summary import summarise
 
 _SHORTEST = 8
+_REVIEWED = 12
 
 
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with folder.ledger() as ledger:
-        gate = Gate(folder.records(), ledger, folder.key())
+        gate = Gate(folder.records(), ledger, folder.key(), folder.limits)
         try:
             gate.check(plan)
             objection = ""
@@ -27,25 +28,57 @@ def review_plan(folder: SiloFolder, plan: Plan) -> Review:
         return review(plan, ledger.account(), objection)
 
 
-def approve_plan(folder: SiloFolder, plan: Plan) -> Review:
+def require_reviewed(plan: Plan, digest: str) -> None:
+    """Raise ApprovalError if the digest, or its beginning, that was read in a review is not this plan's.
+
+    A file can be another between a review and an approval; its digest cannot.
+    """
+    if len(digest) < _REVIEWED:
+        raise ApprovalError(
+            f"Give the digest that the review showed, or its first {_REVIEWED} characters or more: '{digest}' is too "
+            "short to tell plans apart."
+        )
+    if not plan.digest().startswith(digest.lower()):
+        raise ApprovalError(
+            f"The file holds plan {plan.digest()}, and not the one whose digest begins with '{digest}': it is not what "
+            "was reviewed, or the digest is another plan's. Nothing was approved; review it again."
+        )
+
+
+def approve_plan(folder: SiloFolder, plan: Plan, *, note: str = "") -> Review:
     """Let the plan's rounds be answered, and reserve their cost."""
     with folder.ledger() as ledger:
-        Gate(folder.records(), ledger, folder.key()).approve(plan)
+        Gate(folder.records(), ledger, folder.key(), folder.limits).approve(plan, note=note)
         return review(plan, ledger.account(), "")
 
 
-def end_plan(folder: SiloFolder, which: str, *, revoke: bool) -> str:
+def end_plan(folder: SiloFolder, which: str, *, revoke: bool, note: str = "") -> str:
     """Answer no further round of a plan, named by its file or by the first characters of its digest."""
     with folder.ledger() as ledger:
-        digest = _find(which, ledger.account())
-        ledger.end(digest, revoke=revoke)
-        return digest
+        return _end(ledger, which, revoke=revoke, note=note)
 
 
-def set_budget(folder: SiloFolder, budget: Budget) -> None:
-    """Set the total budget of the silo's data."""
+def end_in_ledger(path: Path, which: str, *, note: str = "") -> str:
+    """Finish a plan in a ledger's file that need not be in a silo's folder: what a killed `train` left reserved."""
+    with Ledger.open(path) as ledger:
+        return _end(ledger, which, revoke=False, note=note)
+
+
+def _end(ledger: Ledger, which: str, *, revoke: bool, note: str) -> str:
+    digest = _find(which, ledger.account())
+    ledger.end(digest, revoke=revoke, note=note)
+    return digest
+
+
+def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_budget: bool = False) -> None:
+    """Set the total budget of the silo's data; one that is larger than it was must be a usual one, or meant.
+
+    A budget that is lowered is taken whatever it is, without a look at the data.
+    """
     with folder.ledger() as ledger:
-        ledger.grant(budget)
+        if not unusual_budget and not ledger.account().budget.covers(budget):
+            require_usual(budget.limits, len(folder.records()))
+        ledger.grant(budget, note=note)
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:
@@ -66,7 +99,7 @@ def list_entries(folder: SiloFolder) -> list[dict[str, Any]]:
 
 def _brief(body: dict[str, Any], payload: bytes) -> dict[str, Any]:
     if "events" in body:  # an approval: the plan is the payload
-        return {"plan": hashlib.sha256(payload).hexdigest(), "events": body["events"]}
+        return {"plan": hashlib.sha256(payload).hexdigest(), **body}
     return body
 
 
@@ -78,6 +111,6 @@ def _find(which: str, account: Account) -> str:
     if len(found) != 1:
         raise ApprovalError(
             f"'{which}' is neither a plan's file nor the digest, or its first {_SHORTEST} characters or more, of one "
-            f"plan that silo '{account.silo}' has approved; `ringfence silo status` lists them."
+            f"plan that silo '{account.silo}' has approved; `ringfence silo status` and `ringfence ledger` list them."
         )
     return found[0]

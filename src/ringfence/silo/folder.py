@@ -16,6 +16,8 @@ The folder is closed to other users. A courier of another user is let in by its 
 import grp
 import os
 import secrets
+import shlex
+import stat
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,9 +26,11 @@ from typing import Literal, Self
 from pydantic import Field, ValidationError
 
 from ringfence.errors import LedgerError, SiloError
+from ringfence.protocol.demands import name_problem
 from ringfence.protocol.public import Public, SiloName, explain
 from ringfence.protocol.schema import load_schema
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Budget, Ledger, require_usual
+from ringfence.silo.limits import Limits
 from ringfence.silo.records import Records, load_records
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
@@ -34,7 +38,10 @@ from ringfence.storage.toml_files import read_toml, toml_text
 
 
 class SiloSettings(Public):
-    """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder."""
+    """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder.
+
+    `round_seconds` and `round_memory`, in MB, are the most that a round may take of this machine (`silo.limits`).
+    """
 
     format: Literal[1] = 1
     name: SiloName
@@ -43,14 +50,19 @@ class SiloSettings(Public):
     target: str = Field(min_length=1)
     port: int | None = Field(default=None, ge=0, le=65535)
     courier_group: str | None = Field(default=None, min_length=1)
+    round_seconds: float | None = Field(default=None, gt=0)
+    round_memory: float | None = Field(default=None, gt=0)
 
 
 def make_settings(**given: str | int | None) -> SiloSettings:
     """Check what an operator gave for silo.toml."""
     try:
-        return SiloSettings.model_validate(given)
+        settings = SiloSettings.model_validate(given)
     except ValidationError as refused:
         raise SiloError(f"A silo cannot be set up like this: {explain(refused)}.") from None
+    if problem := name_problem(settings.name):
+        raise SiloError(f"A silo cannot be set up like this: its name {problem}.")
+    return settings
 
 
 @dataclass(frozen=True)
@@ -61,8 +73,13 @@ class SiloFolder:
     settings: SiloSettings
 
     @classmethod
-    def create(cls, folder: Path, settings: SiloSettings, budget: Budget) -> Self:
-        """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten."""
+    def create(
+        cls, folder: Path, settings: SiloSettings, budget: Budget, *, note: str = "", unusual_budget: bool = False
+    ) -> Self:
+        """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
+
+        Unless `unusual_budget`, the budget must be one that protects somebody (`ledger.require_usual`).
+        """
         settings = settings.model_copy(
             update={
                 "data_file": str(Path(settings.data_file).absolute()),
@@ -71,14 +88,17 @@ class SiloFolder:
         )
         made = cls(folder.absolute(), settings)
         _ = made._courier_group  # a group that does not exist is found before anything is written
-        made.records()
+        records = made.records()
+        if not unusual_budget:
+            require_usual(budget.limits, len(records))
+        made.require_closed(Path(settings.data_file))
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
             made.open_to_couriers(folder, 0o710)
-            Ledger.create(made.ledger_path, silo=settings.name, budget=budget).close()
+            Ledger.create(made.ledger_path, silo=settings.name, budget=budget, note=note).close()
             # Any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5).
             write_private(made.key_path, secrets.token_hex(32).encode())
             write_token(made.token_path)
@@ -190,6 +210,27 @@ class SiloFolder:
         if group is not None:
             os.chown(path, -1, group)
             path.chmod(mode)
+
+    def require_closed(self, *paths: Path) -> None:
+        """Raise SiloError if couriers of another user may read one of the files, by its mode and its group."""
+        group = self._courier_group
+        for path in paths if group is not None else ():
+            try:
+                status = path.stat()
+            except OSError as problem:
+                raise SiloError(f"{path} cannot be looked at: {problem.strerror}.") from None
+            readable = stat.S_IRGRP if status.st_gid == group else stat.S_IROTH
+            if status.st_mode & readable:
+                raise SiloError(
+                    f"{path} may be read by the group '{self.settings.courier_group}', which is to carry messages and "
+                    f"read nothing: run `chmod 600 {shlex.quote(str(path))}` first."
+                )
+
+    @property
+    def limits(self) -> Limits:
+        """What a round may take of this machine."""
+        given = {"seconds": self.settings.round_seconds, "megabytes": self.settings.round_memory}
+        return Limits(**{name: limit for name, limit in given.items() if limit is not None})
 
     @property
     def _courier_group(self) -> int | None:

@@ -11,12 +11,16 @@ answer is never drawn again.
 """
 
 import hashlib
+import shlex
 import threading
 from collections.abc import Sequence
+
+import numpy as np
 
 from ringfence.accounting.charges import cost, plan_events, task_event
 from ringfence.accounting.events import Event
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
+from ringfence.protocol import demands
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import AGAINST, Guarantee, observers_of
 from ringfence.protocol.head import SignedHead
@@ -26,7 +30,8 @@ from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
 from ringfence.silo.heads import Heads
-from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger, StoredAnswer
+from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger, StoredAnswer, decided
+from ringfence.silo.limits import Limits, largest_round
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
 
@@ -35,13 +40,17 @@ class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
     `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
-    private key.
+    private key. `limits` is what a round may take of this machine; without them any plan's may, as where plans come
+    from nobody else.
     """
 
-    def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
+    def __init__(
+        self, records: Records, ledger: Ledger, key: bytes | None = None, limits: Limits | None = None
+    ) -> None:
         self._records = records
         self._ledger = ledger
         self._key = key
+        self._limits = limits
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
         account = ledger.account()
@@ -49,17 +58,18 @@ class Gate:
         self._heads = Heads(account.ledger, key)
         self._has_forgotten = False
 
-    def approve(self, plan: Plan) -> None:
+    def approve(self, plan: Plan, *, note: str = "") -> None:
         """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
 
         Raises ApprovalError if the plan is not about these records, if its noise does not deliver the
-        guarantee that it claims for this silo, or if the budget does not cover it.
+        guarantee that it claims for this silo, if a round would take too much of this machine, or if the budget does
+        not cover it. The entry says who decided; `note` is what they add in words.
         """
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
             self._check_budget(plan, events, account)
-            body = {"events": [[event.to_dict(), count] for event, count in events]}
+            body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
             return None, [Draft("approved", body, plan.content)]
 
         self._ledger.update(decide)
@@ -70,6 +80,10 @@ class Gate:
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         terms = self._own_terms(plan)
+        if unmet := demands.unmet(plan):
+            raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
+        if self._limits is not None and (objection := self._limits.objection(largest_round(plan, terms))):
+            raise ApprovalError(objection)
         for stage in plan.stages:
             sending(stage.channel).require(stage.channel, terms, self._key)
         try:
@@ -146,10 +160,8 @@ class Gate:
             if earlier.weights != fingerprint:
                 return RefusalReason.ROUND_ANSWERED
             return RefusalReason.ROUND_LOST if earlier.answer is None else earlier.answer
-        if approved.ended:
-            return RefusalReason.REVOKED
-        if not approved.covered:
-            return RefusalReason.BUDGET
+        if (withdrawn := _withdrawn(approved)) is not None:
+            return withdrawn
         if request.round >= plan.rounds:
             return RefusalReason.ROUND_OUT_OF_RANGE
         if approved.rounds and request.round < max(approved.rounds):
@@ -164,6 +176,11 @@ class Gate:
         return task(plan, self._own_terms(plan), request.round, answered)
 
     def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
+        """Compute a charged round's answer, and store it before it is sent.
+
+        What the operator decided meanwhile holds: of a plan that was revoked, ended or lost its cover while its round
+        was computed, nothing is stored, so that nothing can leave. Nor is what is not finite. The charge stays.
+        """
         approved, channel = self._ledger.account().plans[request.plan], work.stage.channel
         plan, charge = approved.plan, approved.rounds[request.round]
         terms, way = self._own_terms(plan), sending(work.stage.channel)
@@ -173,7 +190,17 @@ class Gate:
         message = way.message(channel, plan, terms, request.round, self._key, numbers)
         update = message.model_copy(update={"head": self._heads.sign(charge.number, charge.hash)})
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
-        self._ledger.update(lambda _: (None, [stored]))
+
+        def decide(account: Account) -> tuple[RefusalReason | None, list[Draft]]:
+            withdrawn = _withdrawn(account.plans[request.plan])
+            if withdrawn is None and not np.all(np.isfinite(numbers)):
+                withdrawn = RefusalReason.ROUND_LOST
+            return withdrawn, [stored] if withdrawn is None else self._log(account, request, withdrawn)
+
+        withdrawn = self._ledger.update(decide)
+        if withdrawn is not None:
+            self._memories.pop((request.plan, work.number), None)  # it remembers a round that was never released
+            return self._refusal(request, withdrawn)
         return update
 
     def _refusal(self, request: RoundRequest, reason: RefusalReason, head: SignedHead | None = None) -> Refusal:
@@ -200,6 +227,8 @@ class Gate:
             return f"the plan counts {terms.records} records where there are {len(self._records)}"
         if plan.data != self._records.schema:
             return "its records were read with another schema"
+        if not demands.is_computable(plan.data):
+            return "its schema scales values to numbers too small or too large to compute with"
         return ""
 
     def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
@@ -223,8 +252,21 @@ class Gate:
                     f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
                     f"{total:.6g} at delta {limit.delta:.3g}{_named(limit, observers)}, more than its budget of "
                     f"{limit.epsilon:.6g}. Ask for a plan with more noise or fewer rounds, end plans that are no "
-                    "longer needed, or grant more."
+                    f"longer needed{self._ending(account, plan)}, or grant more."
                 )
+
+    def _ending(self, account: Account, plan: Plan) -> str:
+        """Name the other plans that run, and the command that ends one: a killed run leaves its plan behind."""
+        running = [digest[:12] for digest, p in account.plans.items() if not p.ended and digest != plan.digest()]
+        path = shlex.quote(str(self._ledger.path))
+        return f" (`ringfence ledger {path} --end PLAN`; {', '.join(running[:5])} run)" if running else ""
+
+
+def _withdrawn(approved: Approved) -> RefusalReason | None:
+    """Say why nothing new of a plan may leave any more, or nothing."""
+    if approved.ended:
+        return RefusalReason.REVOKED
+    return None if approved.covered else RefusalReason.BUDGET
 
 
 def _named(guarantee: Guarantee, among: Sequence[object]) -> str:

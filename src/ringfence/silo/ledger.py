@@ -10,6 +10,9 @@ Its entries, in the order they were made:
     refused    what was asked in vain, and why
     ended      no further round of that plan is answered; gives back what it reserved and did not use
 
+The entries of decisions (`opened`, `budget`, `approved`, `ended`) also say who made them: `by`, the account's name, and
+`note`, what they added in words.
+
 What was spent is the exact composition of the charged events; a crash can only leave a charge without a
 release, never the reverse.
 
@@ -18,6 +21,8 @@ of the user who runs it (`storage.watermark`): an older copy that is put back is
 """
 
 import hashlib
+import os
+import pwd
 import secrets
 import threading
 from collections import Counter
@@ -300,14 +305,14 @@ class Ledger(Closing):
         self._lock = threading.RLock()
 
     @classmethod
-    def create(cls, path: Path, *, silo: str, budget: Budget, marked: bool = True) -> Self:
+    def create(cls, path: Path, *, silo: str, budget: Budget, note: str = "", marked: bool = True) -> Self:
         """Start a data set's ledger with a total budget. Fails if there is a file at `path` already.
 
         It is `marked` how far the ledger has come, unless nobody will ever open it again.
         """
-        body = {"format": 1, "silo": silo, "adjacency": "replace-one"}
+        body = {"format": 1, "silo": silo, "adjacency": "replace-one", **decided(note)}
         # The nonce: no two ledgers are known by the same hash, also if they are begun in the same millisecond.
-        drafts = [Draft("opened", {**body, "nonce": secrets.token_hex(16)}), _granted(budget)]
+        drafts = [Draft("opened", {**body, "nonce": secrets.token_hex(16)}), _granted(budget, note)]
         ledger = cls(Chain(path, _KIND, create=True))
         try:
             ledger.update(lambda _: (None, drafts))
@@ -428,21 +433,21 @@ class Ledger(Closing):
                 self._mark.raise_to(account.number, account.head, self.holds)
             return decision
 
-    def grant(self, budget: Budget) -> None:
+    def grant(self, budget: Budget, *, note: str = "") -> None:
         """Set the data set's total budget: an operator's decision.
 
         After a lowering no running plan is answered until it is approved again, under the new budget.
         """
-        self.update(lambda _: (None, [_granted(budget)]))
+        self.update(lambda _: (None, [_granted(budget, note)]))
 
-    def end(self, digest: str, *, revoke: bool = False) -> None:
+    def end(self, digest: str, *, revoke: bool = False, note: str = "") -> None:
         """Let no further round of the plan be answered, and give back what it reserved and did not use."""
         why = "revoked" if revoke else "finished"
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
             if digest not in account.plans:
                 raise ApprovalError(f"Silo '{account.silo}' has never approved this plan, so it cannot end it.")
-            return None, [Draft("ended", {"plan": digest, "why": why})]
+            return None, [Draft("ended", {"plan": digest, "why": why, **decided(note)})]
 
         self.update(decide)
 
@@ -459,8 +464,44 @@ def watermark(ledger: str, number: int, hash: str) -> Watermark:
     return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
 
 
-def _granted(budget: Budget) -> Draft:
-    return Draft("budget", {"format": 2, "limits": budget.as_data()})
+LONGEST_NOTE = 1000
+
+
+def decided(note: str) -> dict[str, str]:
+    """Return what a decision's entry says of who made it: the account's name, and what they added in words, if any."""
+    if len(note) > LONGEST_NOTE:
+        raise LedgerError(f"A note has at most {LONGEST_NOTE} characters, but this one has {len(note)}: shorten it.")
+    try:
+        account = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container whose user was given by number
+        account = f"uid {os.getuid()}"
+    return {"by": account, "note": note} if note else {"by": account}
+
+
+LARGE_EPSILON = 20.0
+
+
+def require_usual(limits: Sequence[Guarantee], records: int) -> None:
+    """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
+
+    At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
+    that some records are simply given away.
+    """
+    for limit in limits:
+        if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
+            what = (
+                f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
+                if limit.epsilon > LARGE_EPSILON
+                else f"delta {limit.delta:g} is above 1/n for n = {records} records"
+            )
+            raise ApprovalError(
+                f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
+                "--unusual-budget."
+            )
+
+
+def _granted(budget: Budget, note: str) -> Draft:
+    return Draft("budget", {"format": 2, "limits": budget.as_data(), **decided(note)})
 
 
 def read_budget(body: Mapping[str, Any]) -> Budget:

@@ -186,7 +186,7 @@ class OperatorPage:
 
     def _approve(self, form: Form) -> Html:
         plan = self._waiting(form).plans[form["plan"]]
-        made = decisions.approve_plan(self._folder, plan)
+        made = decisions.approve_plan(self._folder, plan, note=form.get("note", "").strip())
         return self._home(
             form, notice=f"Approved plan {form['plan'][:12]}: epsilon {made.own[0].epsilon:.4g} is reserved for it."
         )

@@ -5,6 +5,7 @@ from typing import Any
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
 from ringfence.protocol.guarantee import AGAINST
+from ringfence.silo.ledger import LONGEST_NOTE
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
 from ringfence.silo.summary import describe_entry
@@ -65,7 +66,7 @@ def plan(key: str, review: Review) -> Html:
             outline(words),
             tag(
                 "div",
-                _button(key, "approve", "Approve", class_="main", plan=digest) if not review.objection else None,
+                _approval(key, digest) if not review.objection else None,
                 _button(key, "refuse", "Refuse", plan=digest),
                 _button(key, "home", "Decide later"),
                 class_="actions",
@@ -213,6 +214,19 @@ def _ended(plans: list[dict[str, Any]]) -> Html | None:
                 for found in plans
             ],
         ),
+    )
+
+
+def _approval(key: str, digest: str) -> Html:
+    return tag(
+        "form",
+        tag("input", type="hidden", name="key", value=key),
+        tag("input", type="hidden", name="plan", value=digest),
+        tag("label", "A note for the ledger", for_="note"),
+        tag("input", id="note", name="note", maxlength=LONGEST_NOTE, autocomplete="off"),
+        tag("button", "Approve", type="submit", class_="main"),
+        method="post",
+        action="/approve",
     )
 
 

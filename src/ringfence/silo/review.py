@@ -6,9 +6,13 @@ from typing import Any
 
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.errors import AccountingError
+from ringfence.foreign_text import visible
+from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import AGAINST, Guarantee, against, observers_of
+from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.silo.ledger import Account, Budget
+from ringfence.silo.limits import largest_round, words
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,10 @@ class Review:
     All costs are told against each kind of observer. `own` is what the plan's own noise gives, at the delta it claims
     for this silo; `total` is what everything released, everything running and this plan come to together, at the
     budget's delta; `spent` is what was charged so far. `own` and `total` are empty where the silo has no part in the
-    plan, or its cost cannot be told. `objection` says why the gate would not approve it, if it would not.
+    plan, or its cost cannot be told. `effort` is what its largest round takes of the silo's machine, about. `objection`
+    says why the gate would not approve it, if it would not.
+
+    Whatever the plan's author wrote stands in it as visible text, and every sentence is one line.
     """
 
     plan: Plan
@@ -27,6 +34,7 @@ class Review:
     total: tuple[Guarantee, ...]
     spent: tuple[Guarantee, ...]
     budget: Budget
+    effort: Effort
     objection: str
 
     def left(self, total: Guarantee) -> float:
@@ -46,6 +54,8 @@ class Review:
             "spent": [cost.model_dump() for cost in self.spent],
             "total": [{**cost.model_dump(), "left": self.left(cost)} for cost in self.total],
             "budget": self.budget.as_data(),
+            "round": {"seconds": self.effort.seconds, "bytes": self.effort.memory},
+            "keys": None if self.plan.keys is None else self.plan.keys.model_dump(),
             "approvable": not self.objection,
             "objection": self.objection,
         }
@@ -53,14 +63,17 @@ class Review:
     def text(self) -> str:
         """Return the review as its operator reads it."""
         plan, terms = self.plan, self.plan.terms(self.silo)
-        lines = [f"Plan {plan.digest()}", f"run {plan.run}, before silo '{self.silo}'", ""]
+        lines = [f"Plan {plan.digest()}", f"run {plan.run}, before silo '{visible(self.silo)}'", ""]
         if terms is not None:
             lines += ["What it would reveal", "", *(f"  - {line}" for line in reveals(plan, terms)), ""]
             lines += ["To whom", "", *(f"  {line}" for line in _to_whom(plan, terms)), ""]
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
+            lines += ["On this machine", "", f"  A round takes {words(self.effort)}, by a cautious estimate.", ""]
+            if plan.keys is not None:
+                lines += ["Keys to compare, by another way than the plan's", "", *_keys(plan.keys, self.silo), ""]
         if self.objection:
-            return "\n".join([*lines, f"The gate would NOT approve it. {self.objection}"])
+            return "\n".join([*lines, f"The gate would NOT approve it. {visible(self.objection)}"])
         return "\n".join([*lines, "The gate would approve it; nothing is answered before you do."])
 
     def _cost(self, terms: SiloTerms) -> list[str]:
@@ -90,7 +103,9 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
     terms = plan.terms(account.silo)
     own: tuple[Guarantee, ...] = ()
     total: tuple[Guarantee, ...] = ()
+    effort = Effort()
     if terms is not None:
+        effort = largest_round(plan, terms)
         try:
             events = plan_events(plan, terms)
             own = costs(events, plan.observers, terms.guarantee.delta)
@@ -99,7 +114,7 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
             total = costs(together, observers, account.budget.delta)
         except AccountingError:  # the objection says what is wrong
             pass
-    return Review(plan, account.silo, own, total, account.spent(), account.budget, objection)
+    return Review(plan, account.silo, own, total, account.spent(), account.budget, effort, objection)
 
 
 def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
@@ -115,9 +130,18 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
     lines.append("Nothing else: no loss, no accuracy, no count. The number of records and the schema are public.")
-    return lines
+    return [visible(line) for line in lines]
 
 
 def _to_whom(plan: Plan, terms: SiloTerms) -> list[str]:
     channels = {stage.channel.name: stage.channel for stage in plan.stages}
-    return [line for channel in channels.values() for line in channel.audience(plan, terms)]
+    return [visible(line) for channel in channels.values() for line in channel.audience(plan, terms)]
+
+
+def _keys(keys: PublicKeys, silo: str) -> list[str]:
+    """Show the keys that the plan pins, the silo's own as the plan has it."""
+    return [
+        f"  The server's, which can read what leaves the shuffler: {keys.server}",
+        f"  The shuffler's: {keys.shuffler}",
+        f"  This silo's own, as `ringfence silo status` shows it: {keys.silos.get(silo, 'none')}",
+    ]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.accounting.charges import costs
+from ringfence.foreign_text import visible
 from ringfence.protocol.guarantee import against
 from ringfence.silo.ledger import Account, Approved, Ledger, read_budget
 
@@ -63,7 +64,16 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
 
 
 def describe_entry(entry: dict[str, Any]) -> str:
-    """Return what an entry of `decisions.list_entries` is about, in a few words."""
+    """Return what an entry of `decisions.list_entries` is about, and who decided it, in a few words of one line."""
+    about = _about(entry)
+    if "by" in entry:
+        about += f", by {entry['by']}"
+    if "note" in entry:
+        about += f": “{entry['note']}”"
+    return visible(about)
+
+
+def _about(entry: dict[str, Any]) -> str:
     plan = str(entry.get("plan", ""))[:12]
     match entry["kind"]:
         case "opened":

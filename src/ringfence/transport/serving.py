@@ -21,6 +21,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from ringfence.errors import RingfenceError
+from ringfence.foreign_text import visible
 from ringfence.transport.connections import Connection, Scope, Server, let_in
 
 RECEIVE_SECONDS = 30.0
@@ -131,7 +132,11 @@ async def read_body(request: Request, *, small: int, longest: Callable[[], int])
 
 def complain(problem: Exception) -> None:
     """Tell the operator what went wrong: in our own words, or by its kind alone, since its text may hold a secret."""
-    text = str(problem) if isinstance(problem, RingfenceError) else f"{type(problem).__name__}. Please report this."
+    text = (
+        visible(str(problem))
+        if isinstance(problem, RingfenceError)
+        else f"{type(problem).__name__}. Please report this."
+    )
     print(f"ringfence: a request could not be answered: {text}", file=sys.stderr, flush=True)  # noqa: T201 (the only log)
 
 

@@ -19,7 +19,9 @@ from tests.sealed_sums.shuffled_federation import make_shuffled_plan, numbers_of
 from tests.support import clip_of
 
 NAMES = ("big", "mid", "small")
-KEYS = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={name: f"{i:02x}" * 32 for i, name in enumerate(NAMES)})
+KEYS = PublicKeys(
+    server="5e" * 32, shuffler="5f" * 32, silos={name: f"{i:02x}" * 32 for i, name in enumerate(NAMES, 2)}
+)
 SIZES = dict(zip(NAMES, (300, 200, 120), strict=True))
 SCHEMA = schema_of(3)
 

@@ -1,5 +1,7 @@
 """The operator's page: plans are reviewed and decided in a real browser, by keyboard."""
 
+import getpass
+
 from ringfence.protocol.guarantee import AGAINST
 from ringfence.protocol.messages import RefusalReason
 from ringfence.silo import decisions
@@ -36,6 +38,19 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     assert state(silo_folder, plan) == "revoked"
     assert visit.console == []
     assert visit.elsewhere(desk.address) == []
+
+
+def test_a_note_of_the_operator_s_stands_in_the_ledger_beside_who_approved(
+    window: Window, desk: Desk, silo_folder: SiloFolder, plan_of: MakePlan
+) -> None:
+    wait_with(silo_folder, plan_of())
+    visit = entered(window, desk)
+    visit.page.get_by_role("button", name="Review").click()
+    visit.page.get_by_label("A note for the ledger").fill("agreed on 3 May")
+    visit.page.get_by_role("button", name="Approve").click()
+    visit.page.get_by_role("status").wait_for()
+    entry = decisions.list_entries(silo_folder)[-1]
+    assert (entry["kind"], entry["by"], entry["note"]) == ("approved", getpass.getuser(), "agreed on 3 May")
 
 
 def test_stopping_takes_effect_at_a_running_agent(

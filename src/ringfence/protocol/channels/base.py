@@ -9,7 +9,9 @@ import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
+from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.messages import SIZE_LIMIT, written_length
 from ringfence.protocol.public import Public
 
 if TYPE_CHECKING:
@@ -39,6 +41,15 @@ class BaseChannel(Public):
     @abstractmethod
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
         """Return how many bytes an honest silo's answer has at most, before it is written as text."""
+
+    @abstractmethod
+    def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
+        """Return what a silo's noise and message take in a round, with that batch."""
+
+    def oversize(self, plan: "Plan", stage: "Stage") -> str:
+        """Say, as a clause, that an answer would be longer than whoever must read it does; or nothing."""
+        longest = written_length(self.longest_answer(plan, stage))
+        return f"an answer would have {longest} bytes, of {SIZE_LIMIT} at most" if longest > SIZE_LIMIT else ""
 
     def least_answers(self) -> int:
         """Return how many silos must answer before anything of a round can be used."""

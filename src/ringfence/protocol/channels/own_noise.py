@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ringfence.protocol.channels.base import BaseChannel, require_computable
+from ringfence.protocol.effort import NOISE, NUMBER, PASS, Effort
 from ringfence.protocol.guarantee import Observer
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class OwnNoise(BaseChannel):
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
         """Return 8 bytes a number."""
         return 8 * stage.question.length(plan)
+
+    def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
+        """Return a draw for every number, and all rounds of the stage where their noise is correlated."""
+        numbers = stage.question.length(plan)
+        remembered = numbers * (stage.rounds if self.correlation else 0)
+        # The sampler hands its draws over as a list, which takes far more than an array.
+        return Effort(NOISE * numbers + PASS * remembered, 40 * NUMBER * numbers + 4 * NUMBER * remembered)
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
         """Name correlated noise."""

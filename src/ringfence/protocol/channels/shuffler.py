@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ringfence.protocol.channels.base import BaseChannel, require_computable
+from ringfence.protocol.effort import NUMBER, PASS, RANDOM, SEAL, Effort
 from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.keys import Key, PublicKeys
+from ringfence.protocol.messages import SIZE_LIMIT, written_length
 
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan, SiloTerms, Stage
@@ -23,6 +25,9 @@ LABEL_BYTES = 2
 
 SEALED_EXTRA = 48
 """Bytes that a seal adds: 32 of its own public key, 16 of authentication (HPKE with X25519)."""
+
+BATCH_LIMIT = 2**29
+"""The most bytes of a round's batch: it is mixed in memory, and SQLite keeps only about 10⁹ bytes in one place."""
 
 
 class ShufflerChannel(BaseChannel):
@@ -109,6 +114,26 @@ class ShufflerChannel(BaseChannel):
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
         """Return the envelope's length."""
         return self.envelope_bytes(self.numbers(plan, stage))
+
+    def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
+        """Return the coins of every number, random shares of all of them, and a seal on each message."""
+        numbers = self.numbers(plan, stage)
+        coins = batch * self.coins / 8 * numbers
+        shared = NUMBER * self.messages(numbers) * self.block
+        sent = self.envelope_bytes(numbers)
+        seconds = RANDOM * (coins + shared + sent) + SEAL * self.messages(numbers) + PASS * numbers
+        return Effort(seconds, 4 * shared + 8 * sent + 8 * NUMBER * numbers)
+
+    def oversize(self, plan: "Plan", stage: "Stage") -> str:
+        """Say so of a batch, too: the shuffler holds all silos' messages of a round at once."""
+        longest = written_length(self.longest_answer(plan, stage))
+        together = longest * len(plan.silos)
+        if longest <= SIZE_LIMIT and together <= BATCH_LIMIT:
+            return ""
+        return (
+            f"a silo's messages would take {longest} bytes, of {SIZE_LIMIT} at most, and a batch of them {together}, "
+            f"of {BATCH_LIMIT} at most"
+        )
 
     def least_answers(self) -> int:
         """Return the quorum."""

@@ -10,6 +10,7 @@ from typing import ClassVar, Protocol
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
+from ringfence.protocol.effort import NUMBER, PASS, Effort
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Schema
@@ -76,6 +77,15 @@ class BaseQuestion(Public):
         Unless a question needs more: the larger of the answer's length and the number of features.
         """
         return max(self.length(facts), facts.data.width)
+
+    def effort(self, facts: Facts, records: int) -> Effort:
+        """Return what computing the answer from so many records takes.
+
+        Unless a question needs more, or knows better: a few passes over all features, and over the answer for each
+        record.
+        """
+        numbers = records * max(self.length(facts), facts.data.width)
+        return Effort(PASS * numbers, 4 * NUMBER * numbers)
 
     @abstractmethod
     def reveals(self, facts: Facts, rounds: int) -> str:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 
@@ -30,6 +31,12 @@ class Curvature(BaseQuestion):
     def largest(self, facts: Facts) -> float:
         """Return X²."""
         return facts.data.feature_norm**2
+
+    def effort(self, facts: Facts, records: int) -> Effort:
+        """Return the second-moment matrix and its eigenvalues, and a copy of the features."""
+        width = facts.data.width
+        seconds = PASS * records * width + PRODUCT * (records + width) * width**2
+        return Effort(seconds, NUMBER * (2 * records * width + 4 * width**2))
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 
@@ -37,6 +38,12 @@ class Gradient(BaseQuestion):
     def terms_summed(self, facts: Facts) -> int:
         """Return the number of weights."""
         return facts.dimension
+
+    def effort(self, facts: Facts, records: int) -> Effort:
+        """Return two products of the features with a matrix, and some passes over every record's outputs."""
+        scores = records * facts.loss.outputs
+        seconds = 2 * PRODUCT * records * facts.dimension + 4 * PASS * scores
+        return Effort(seconds, NUMBER * (6 * scores + 4 * facts.dimension))
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the loss, the target and the features."""

@@ -1,0 +1,72 @@
+"""A revocation holds from the moment that it returns, also against a round that is being computed."""
+
+import csv
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.messages import Answer, RefusalReason
+from ringfence.silo import decisions
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger import Budget, Ledger
+from tests.silo.agents import approved, serving
+from tests.support import refusal
+
+CATEGORIES = 10_000
+RECORDS = 20
+
+
+@pytest.fixture
+def slow_silo(tmp_path: Path) -> SiloFolder:
+    """A silo whose answers are 90,000 numbers, each with noise that is drawn exactly: a second or more of work."""
+    names = ["a", "b", "c"]
+    categories = ", ".join(f'"{number}"' for number in range(CATEGORIES))
+    columns = "".join(f'[columns.{name}]\ntype = "categorical"\ncategories = [{categories}]\n' for name in names)
+    schema, data = tmp_path / "schema.toml", tmp_path / "records.csv"
+    schema.write_text(f'{columns}[columns.kind]\ntype = "categorical"\ncategories = ["x", "y", "z"]\n')
+    with data.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow([*names, "kind"])
+        rows.writerows([[number, number + 1, number + 2, "xyz"[number % 3]] for number in range(RECORDS)])
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="kind")
+    return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+
+
+def wait_for_a_charge(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        while not ledger.account().charged():
+            pass
+
+
+@pytest.mark.parametrize("way", ["revoked", "ended", "budget lowered"])
+def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFolder, way: str) -> None:
+    members = [Member("clinic", RECORDS, 1.0, 1e-6)]
+    plan = approved(slow_silo, make_plan(slow_silo.records().schema, members, PlanRequest(rounds=3, survey=False)))
+    answers: list[Answer] = []
+    with serving(slow_silo) as served:
+        asking = threading.Thread(target=lambda: answers.append(served.ask(plan, 0)))
+        asking.start()
+        wait_for_a_charge(slow_silo.ledger_path)
+        served.process.send_signal(signal.SIGSTOP)  # it has charged the round, and is at work on it
+        if way == "budget lowered":
+            decisions.set_budget(slow_silo, Budget(0.5, 1e-6))
+        else:
+            decisions.end_plan(slow_silo, plan.digest(), revoke=way == "revoked")
+        served.process.send_signal(signal.SIGCONT)
+        asking.join()
+        again = served.ask(plan, 0)
+        later = served.ask(plan, 1)
+    expected = RefusalReason.BUDGET if way == "budget lowered" else RefusalReason.REVOKED
+    assert refusal(answers[0]) is expected
+    assert refusal(again) is (RefusalReason.REVOKED if way == "revoked" else RefusalReason.ROUND_LOST)
+    assert refusal(later) is expected
+    with slow_silo.ledger() as ledger:
+        kinds = [entry.kind for entry in ledger.entries()]
+        (round,) = ledger.account().plans[plan.digest()].rounds.values()
+    assert kinds.count("charged") == 1
+    assert "released" not in kinds
+    assert round.answer is None

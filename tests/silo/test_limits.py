@@ -1,0 +1,168 @@
+"""What a round takes of a silo's machine is known before it is approved, and limited by its operator."""
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.errors import ApprovalError
+from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.surveys import make_survey
+from ringfence.protocol.effort import Effort
+from ringfence.protocol.messages import Refusal
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo import decisions
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.limits import Limits, largest_round
+from ringfence.silo.records import Records
+from tests.sealed_sums.shuffled_federation import make_shuffled_plan, records_of, schema_of, shuffle_of
+from tests.silo.agents import make_silo_folder
+from tests.support import MakePlan, ask, restaged
+
+RECORDS = 40
+
+
+@pytest.fixture
+def local() -> Iterator[LocalShuffler]:
+    with local_shuffler(["clinic", "north"]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shuffled(local: LocalShuffler) -> Plan:
+    return make_shuffled_plan(schema_of(3), local.keys, {"clinic": RECORDS, "north": RECORDS})
+
+
+def with_channel(plan: Plan, **changes: Any) -> Plan:
+    """Return the plan, which nobody's planner would make, with other parameters of its channel."""
+    channel = shuffle_of(plan).model_copy(update=changes)
+    question = plan.stages[-1].question
+    norm = question.record_norm(plan)
+    assert norm is not None
+    silos = tuple(
+        terms.model_copy(
+            update={"stages": tuple(own.model_copy(update={"sigma": channel.sigma(norm, own.batch)})
+                                    for own in terms.stages)}
+        )
+        for terms in plan.silos
+    )  # fmt: skip
+    return restaged(plan.model_copy(update={"silos": silos}), channel=channel)
+
+
+def effort(plan: Plan) -> Effort:
+    terms = plan.terms("clinic")
+    assert terms is not None
+    return largest_round(plan, terms)
+
+
+def refused(local: LocalShuffler, plan: Plan, folder: Path, limits: Limits | None = None) -> str:
+    records = records_of(schema_of(3), RECORDS, 1)
+    with Ledger.create(folder / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
+        gate = Gate(records, ledger, local.silos["clinic"], limits or Limits())
+        with pytest.raises(ApprovalError) as problem:
+            gate.approve(plan)
+        assert [entry.kind for entry in ledger.entries()] == ["opened", "budget"]
+    return str(problem.value)
+
+
+def test_a_plan_that_tosses_tens_of_gigabytes_of_coins_is_refused(
+    local: LocalShuffler, shuffled: Plan, tmp_path: Path
+) -> None:
+    plan = with_channel(shuffled, coins=2**30, levels=2**10, width=7)
+    coins = RECORDS * 2**30 / 8 * shuffle_of(plan).numbers(plan, plan.stages[-1])
+    assert coins > 20e9
+    assert effort(plan).seconds > 300
+    assert "seconds and" in refused(local, plan, tmp_path)
+
+
+def test_a_plan_whose_shares_take_3_gb_is_refused(local: LocalShuffler, shuffled: Plan, tmp_path: Path) -> None:
+    plan = with_channel(shuffled, block=2**20, shares=100)
+    assert effort(plan).memory > 3e9
+    assert "messages would take" in refused(local, plan, tmp_path)  # nobody would carry them, either
+
+
+def test_a_plan_that_fits_the_shuffler_and_not_this_machine_is_refused(
+    local: LocalShuffler, shuffled: Plan, tmp_path: Path
+) -> None:
+    plan = with_channel(shuffled, block=2**20, shares=8, width=5)
+    said = refused(local, plan, tmp_path, Limits(megabytes=100))
+    assert "MB of this machine" in said
+    assert "`round_memory` (in MB) in silo.toml" in said
+
+
+def test_correlated_noise_that_remembers_too_many_rounds_is_counted(plan_of: MakePlan) -> None:
+    plan = plan_of(sampling="one-pass", rounds=20, correlation=0.5)
+    assert effort(plan).memory > effort(restaged(plan, rounds=2)).memory
+
+
+def test_the_operator_s_own_limits_stand_in_silo_toml(tmp_path: Path, plan_of: MakePlan) -> None:
+    folder, plan = make_silo_folder(tmp_path), plan_of()
+    assert not decisions.review_plan(folder, plan).objection
+    path = folder.path / "silo.toml"
+    path.write_text(path.read_text() + "\nround_seconds = 1e-9\nround_memory = 5\n")
+    tight = SiloFolder.open(folder.path)
+    review = decisions.review_plan(tight, plan)
+    assert "more than the 1e-09 seconds or 5 MB that its operator allows" in review.objection
+    assert "less than a second and" in review.text()
+    with pytest.raises(ApprovalError, match="round_seconds"):
+        decisions.approve_plan(tight, plan)
+
+
+def test_the_review_shows_what_a_round_takes_and_the_keys_to_compare(
+    local: LocalShuffler, shuffled: Plan, tmp_path: Path
+) -> None:
+    from ringfence.silo.review import review
+
+    with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
+        text = review(shuffled, ledger.account(), "").text()
+    for key in (local.keys.server, local.keys.shuffler, local.keys.silos["clinic"]):
+        assert key in text
+    assert local.keys.silos["north"] not in text
+    assert "A round takes less than a second and" in text
+
+
+def wide(features: int) -> Schema:
+    columns: dict[str, Any] = {f"x{i:04}": {"type": "numeric", "lower": -1.0, "upper": 1.0} for i in range(features)}
+    columns["kind"] = {"type": "categorical", "categories": ["a", "b", "c"]}
+    return parse_schema({"columns": columns}, target="kind")
+
+
+@pytest.mark.parametrize("kind", ["gradient", "curvature", "moments", "one-pass", "correlated", "shuffler"])
+def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Path, local: LocalShuffler) -> None:
+    """The whole way through the gate: draws, computing, encoding, message."""
+    schema, count, random = wide(150), 2000, np.random.default_rng(1)
+    features = np.concatenate([random.uniform(-1, 1, (count, 150)), np.ones((count, 1))], axis=1)
+    records = Records(schema, features, random.integers(0, 3, count).astype(float))
+    members = [Member(name, count, 1.0, 1e-6) for name in ("clinic", "north")]
+    requests: dict[str, dict[str, Any]] = {
+        "gradient": {"survey": False},
+        "curvature": {"survey": True, "algorithm": "accelerated"},
+        "one-pass": {"sampling": "one-pass", "survey": False},
+        "correlated": {"sampling": "one-pass", "correlation": 0.5, "survey": False},
+        "shuffler": {"trust": "shuffler", "keys": local.keys, "survey": False},
+    }
+    plan = (
+        make_survey(schema, members)
+        if kind == "moments"
+        else make_plan(schema, members, PlanRequest(rounds=4, **requests[kind]))
+    )
+    with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
+        gate = Gate(records, ledger, local.silos["clinic"], Limits())
+        gate.approve(plan)
+        tracemalloc.start()
+        try:
+            assert not isinstance(ask(gate, plan, 0), Refusal)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    estimated = effort(plan).memory
+    assert peak < estimated + 2e6  # beside the round: imports on first use, the ledger, the message's own objects
+    assert estimated < 50 * peak + 50e6  # it is cautious, and still tells megabytes from gigabytes
