@@ -20,6 +20,7 @@ from ringfence.cli import (
     training,
     trying,
 )
+from ringfence.cli import kits as _kits  # noqa: F401 (it adds its commands to those of silo and server)
 from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
 
