@@ -34,6 +34,11 @@ _ROUNDING = 1e-9
 """Two machines' arithmetic may differ in the last digits; a forger gains nothing from that."""
 
 
+_SAME_USER = (
+    "  - That nothing was read past the gate: by its operator's decision the silo's courier may run as a user who can "
+    "read the records, so that whatever the engine's server can make the courier do, it can do with them.",
+)
+
 Grant: TypeAlias = Mapping[Observer, float]
 """A budget: the most epsilon against each observer."""
 
@@ -52,6 +57,7 @@ class Finding:
     budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
+    same_user: bool = False
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
@@ -93,6 +99,7 @@ class Finding:
                 "here with what the server received.",
                 "  - That the noise was drawn as the plans say, or that the entries were made at the times they state.",
                 "  - That there is no newer certificate: this one is about its date of issue.",
+                *(_SAME_USER if self.same_user else ()),
             ]
         )
 
@@ -141,6 +148,7 @@ def verify(content: bytes, *, key: str | None = None) -> Finding:
         ),
         public_key=certificate.public_key,
         key_was_given=key is not None,
+        same_user=any(entry.kind == "courier" for entry in certificate.entries),
     )
 
 
@@ -266,7 +274,7 @@ class _History:
                 self._release(body)
             case "ended":
                 self.plans[body["plan"]].ended = True
-            case "refused":
+            case "refused" | "courier":
                 pass
             case _:
                 raise KeyError(entry.kind)

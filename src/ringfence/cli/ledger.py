@@ -49,6 +49,8 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         typer.echo(f"Refused requests: {counts}.")
+    if summary["same_user"]:
+        typer.echo("The courier may run as a user who can read the data, by the operator's decision.")
 
 
 def verify(
