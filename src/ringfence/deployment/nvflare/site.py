@@ -8,6 +8,7 @@ imported from the installation; nothing that a job brings is on Python's path by
 """
 
 import io
+import logging
 import re
 import zipfile
 from pathlib import Path
@@ -19,6 +20,8 @@ from nvflare.private.fed.client.client_req_processors import ClientRequestProces
 from nvflare.private.fed.utils.app_deployer import AppDeployer
 
 from ringfence.deployment.nvflare.job import fault_of
+
+_log = logging.getLogger("Ringfence")
 
 _LARGEST = 2**20
 """Bytes of a job's file; ours have a few hundred."""
@@ -77,11 +80,12 @@ class Doorkeeper(AppDeployer):  # type: ignore[misc]
 
     def deploy(self, workspace: Any, job_id: str, job_meta: Any, app_name: str, app_data: bytes, fl_ctx: Any) -> str:
         """Return a reason to refuse the job, or deploy it as NVFlare does; nothing is unpacked before."""
+        fault = _fault_of_archive(app_data)
         if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
             # NVFlare first deletes the folder of this name in the kit, and `local` is one.
-            return "refused by the silo: the job's number is not one that NVFlare gives"
-        fault = _fault_of_archive(app_data)
+            fault = "its number is not one that NVFlare gives"
         if fault:
+            _log.warning("a job was refused: %s", fault)
             return f"refused by the silo: {fault}"
         return str(super().deploy(workspace, job_id, job_meta, app_name, app_data, fl_ctx) or "")
 
