@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from ringfence.deployment.nvflare.federation import user_of
 from ringfence.deployment.nvflare.job import job_files, written
+from ringfence.deployment.nvflare.kit import check_dates
 from ringfence.deployment.processes import abandon_threads, interruptible
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
@@ -40,6 +41,7 @@ class NvflareExchange:
 
     def __init__(self, kit: Path, *, tell: Callable[[str], None], patience: float = 120.0) -> None:
         self._kit, self._user = kit, user_of(kit)
+        check_dates(kit, "admin", tell)
         self._patience, self._tell = patience, tell
         self._session: Any = None
         self._login_seconds = _LOGIN[0]

@@ -34,6 +34,13 @@ Part = Literal["client", "server", "admin"]
 WARNING = datetime.timedelta(days=30)
 """A certificate that ends sooner is warned about."""
 
+_RENEWAL: dict[Part, str] = {
+    "client": "To renew it: `ringfence silo request KIT --name NAME`, let the organiser sign that (`ringfence "
+    "federation sign`), and give the response to `ringfence silo join FOLDER KIT RESPONSE`.",
+    "server": "To renew it: `ringfence server request FOLDER --host HOST`, let the organiser sign that (`ringfence "
+    "federation sign`), and give the response to `ringfence server join FOLDER RESPONSE`.",
+}
+
 PORT = 8002
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What the engine can use as the name of a host or of a party."""
@@ -143,8 +150,9 @@ def install(kit: Path, response: Response, part: Part = "client") -> str:
     return name
 
 
-def check_dates(kit: Path, part: Part, warn: Callable[[str], None], *, remedy: str) -> None:
+def check_dates(kit: Path, part: Part, warn: Callable[[str], None]) -> None:
     """Refuse a kit whose certificate, or its authority's, has ended; warn about one that ends within 30 days."""
+    remedy = _RENEWAL["client" if part == "client" else "server"]
     try:
         held = (_certificate_in(certificate_file(kit, part)), _certificate_in(kit / "startup" / "rootCA.pem"))
     except (OSError, ValueError):

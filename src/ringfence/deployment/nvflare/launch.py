@@ -13,15 +13,6 @@ from ringfence.deployment.nvflare.policy import check, runs_as_the_silo, silo_of
 from ringfence.deployment.reach import require_out_of_reach
 from ringfence.errors import DeploymentError
 
-RENEW_SILO = (
-    "To renew it: `ringfence silo request KIT --name NAME`, let the organiser sign that (`ringfence federation sign`), "
-    "and give the response to `ringfence silo join FOLDER KIT RESPONSE`."
-)
-RENEW_SERVER = (
-    "To renew it: `ringfence server request FOLDER --host HOST`, let the organiser sign that (`ringfence federation "
-    "sign`), and give the response to `ringfence server join FOLDER RESPONSE`."
-)
-
 
 def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn:
     """Become the silo's NVFlare client, if the kit is this silo's, lets nothing but our courier run, and is in date.
@@ -29,7 +20,7 @@ def run_client(folder: Path, kit: Path, warn: Callable[[str], None]) -> NoReturn
     Refused where this user could read what a silo keeps to itself, unless its operator wrote down that it may.
     """
     check(kit, folder)
-    kits.check_dates(kit, "client", warn, remedy=RENEW_SILO)
+    kits.check_dates(kit, "client", warn)
     if not runs_as_the_silo(kit):
         require_out_of_reach(folder, silo_of(kit))
     _become(kit, "client", f"uid={silo_of(kit)}")
@@ -41,7 +32,7 @@ def run_server(kit: Path, warn: Callable[[str], None]) -> NoReturn:
         raise DeploymentError(
             f"{kit} is not the kit of an engine's server: `ringfence server request` and `server join` make one."
         )
-    kits.check_dates(kit, "server", warn, remedy=RENEW_SERVER)
+    kits.check_dates(kit, "server", warn)
     prepare_server(kit)
     _become(kit, "server")
 
