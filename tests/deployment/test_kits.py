@@ -299,9 +299,14 @@ def test_a_courier_that_can_read_what_the_silo_keeps_does_not_start_unless_the_l
 
     assert run("silo", "join", folder, kit, response, "--same-user").returncode == 0
     assert run("silo", "join", folder, kit, "--same-user").returncode == 0
+    marker = tmp_path / "imported"
+    for module in ("json.py", "sitecustomize.py", "ringfence.py", "nvflare.py"):
+        (kit / module).write_text(f"open({str(marker)!r}, 'w')")
     with Family(tmp_path) as family:
-        family.start("courier", ["silo", "courier", folder, kit])
+        family.environment["PYTHONPATH"] = str(kit)
+        family.start("courier", ["silo", "courier", folder, kit], [sys.executable, "-E", "-m", "ringfence"])
         until(lambda: "is starting" in (tmp_path / "courier.log").read_text())  # NVFlare's words
+    assert not marker.exists()  # Python looks into no kit, where jobs are unpacked
     assert run("silo", "ledger", folder).stdout.count("the courier may run as a user who can read the data") == 1
     assert "The courier may run as a user who can read the data" in run("silo", "status", folder).stdout
     run("silo", "certificate", folder, "--out", tmp_path / "after.json")

@@ -57,11 +57,11 @@ class OnlyOurJob(AppValidator):  # type: ignore[misc]  # nvflare ships no types
                 for file in root.rglob("*")
                 if not file.is_dir() or file.is_symlink()
             }
-        except OSError as problem:
-            return f"refused by the silo: the job cannot be read ({problem.strerror})", {}
+        except OSError:
+            return _refused("it cannot be read"), {}
         empty = [folder for folder in root.rglob("*") if folder.is_dir() and folder != root / "config"]
         fault = "it has folders that do not belong to our job" if empty else fault_of(files)
-        return (f"refused by the silo: {fault}", {}) if fault else ("", {})
+        return (_refused(fault), {}) if fault else ("", {})
 
 
 class Doorkeeper(AppDeployer):  # type: ignore[misc]
@@ -81,13 +81,18 @@ class Doorkeeper(AppDeployer):  # type: ignore[misc]
     def deploy(self, workspace: Any, job_id: str, job_meta: Any, app_name: str, app_data: bytes, fl_ctx: Any) -> str:
         """Return a reason to refuse the job, or deploy it as NVFlare does; nothing is unpacked before."""
         fault = _fault_of_archive(app_data)
-        if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+        if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id) or job_meta.get("job_id") != job_id:
             # NVFlare first deletes the folder of this name in the kit, and `local` is one.
             fault = "its number is not one that NVFlare gives"
         if fault:
-            _log.warning("a job was refused: %s", fault)
-            return f"refused by the silo: {fault}"
+            return _refused(fault)
         return str(super().deploy(workspace, job_id, job_meta, app_name, app_data, fl_ctx) or "")
+
+
+def _refused(fault: str) -> str:
+    """Tell the site's operator, and return what the engine's server is told; both are our words."""
+    _log.warning("a job was refused: %s", fault)
+    return f"refused by the silo: {fault}"
 
 
 def _fault_of_archive(content: bytes) -> str | None:
