@@ -17,22 +17,27 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.echo_job import Echo, Rounds
-from ringfence.deployment.nvflare.engine import job_files
 from ringfence.deployment.nvflare.federation import prepare_server, user_of, write_json
-from ringfence.deployment.nvflare.launch import environment
+from ringfence.deployment.nvflare.job import job_files
 from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import Ground
 
 
 def open_allow_list(kit: Path) -> None:
     file = kit / "local" / "resources.json"
-    write_json(file, {**json.loads(file.read_text()), "class_allow_list": ["*"]})
+    settings = {**json.loads(file.read_text()), "class_allow_list": ["*"]}
+    settings.pop("app_validator", None)
+    settings["components"] = [part for part in settings["components"] if part["id"] != "app_deployer"]
+    write_json(file, settings)
 
 
-def start(kit: Path, family: Family) -> "subprocess.Popen[bytes]":
-    settings = {**family.environment, "PATH": environment()["PATH"], "PYTHONPATH": os.getcwd()}
+def start(kit: Path, family: Family, *variables: str) -> "subprocess.Popen[bytes]":
+    part = "client" if variables else "server"
+    program = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train", "-m", str(kit)]
+    program += ["-s", f"fed_{part}.json", "--set", "secure_train=true", "org=ringfence", "config_folder=config"]
     with (kit / "out.txt").open("wb") as out:
-        return subprocess.Popen(["bash", str(kit / "startup" / "sub_start.sh"), "--once"], env=settings, stdout=out)
+        settings = {**family.environment, "PYTHONPATH": os.getcwd()}
+        return subprocess.Popen([*program, *variables], env=settings, stdout=out)
 
 
 def echo_job(folder: Path, rounds: int, out: Path) -> Path:
@@ -57,10 +62,11 @@ def main(rounds: int) -> None:
         ground = Ground(Path(place), family)
         ground.prepare(rounds=rounds)
         prepare_server(ground.kits / "server")
-        for kit in (ground.kits / "server", *(site.kit for site in ground.sites)):
-            open_allow_list(kit)
-            start(kit, family)
+        open_allow_list(ground.kits / "server")
+        start(ground.kits / "server", family)
         for site in ground.sites:
+            open_allow_list(site.kit)
+            start(site.kit, family, f"uid={site.name}")
             family.start(f"agent of {site.name}", ["silo", "serve", site.folder])
         begun = time.time()
         family.run(ground.server_run())

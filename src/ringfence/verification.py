@@ -36,6 +36,11 @@ _ROUNDING = 1e-9
 """Two machines' arithmetic may differ in the last digits; a forger gains nothing from that."""
 
 
+_SAME_USER = (
+    "  - That nothing was read past the gate: by its operator's decision the silo's courier may run as a user who can "
+    "read the records, so that whatever the engine's server can make the courier do, it can do with them.",
+)
+
 Grant: TypeAlias = Mapping[Observer, float]
 """A budget: the most epsilon against each observer."""
 
@@ -54,6 +59,7 @@ class Finding:
     budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
+    same_user: bool = False
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
@@ -96,6 +102,7 @@ class Finding:
                 "  - That the noise was drawn as the plans say, or that the entries were made at the times they state.",
                 "  - That there is no newer certificate: this one is about its date of issue. Give an older one too, "
                 "or the run's folder (--transcript), to see that nothing was forgotten in between.",
+                *(_SAME_USER if self.same_user else ()),
             ]
         )
 
@@ -183,6 +190,7 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, _History]":
         ),
         public_key=certificate.public_key,
         key_was_given=key is not None,
+        same_user=any(entry.kind == "courier" for entry in certificate.entries),
     )
     return finding, history
 
@@ -309,7 +317,7 @@ class _History:
                 self._release(body)
             case "ended":
                 self.plans[body["plan"]].ended = True
-            case "refused":
+            case "refused" | "courier":
                 pass
             case _:
                 raise KeyError(entry.kind)

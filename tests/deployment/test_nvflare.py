@@ -1,7 +1,6 @@
 """A federation of real processes over TLS: NVFlare carries, the silos' agents answer, processes get killed."""
 
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from ringfence.deployment.nvflare import engine, federation, policy
+from ringfence.deployment.nvflare import federation, policy
+from ringfence.deployment.nvflare.job import job_files
 from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import RECORDS, SILOS, TARGET, Ground
-from ringfence.errors import DeploymentError
 from ringfence.protocol.plan import load_plan
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.summary import summarise
 from tests.deployment.agents import Federation, server, until
+from tests.deployment.kits import make_kits
 
 SUBMIT = """
 import sys
@@ -127,7 +127,7 @@ def test_a_run_survives_the_death_of_the_engines_server(ground: Ground) -> None:
 
 def bad_job(folder: Path, executor: str, code: str | None = None) -> Path:
     """Write a job that names another executor, or ships its own."""
-    for file, content in engine.job_files("/nowhere").items():
+    for file, content in job_files("/nowhere").items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         if file.endswith("client.json"):
             content["executors"][0]["executor"]["path"] = executor
@@ -151,7 +151,7 @@ def test_a_site_refuses_a_job_that_ships_code(ground: Ground, tmp_path: Path) ->
     assert "FINISHED:COMPLETED" not in printed
     log = (ground.kits / "server" / "log.txt").read_text()
     assert "'server: OK'" in log  # the engine's server would have run it
-    assert all(f"'{silo}: NVFLARE_ERROR: BYOC not permitted'" in log for silo in SILOS)
+    assert all(f"'{silo}: NVFLARE_ERROR: refused by the silo: it has folders" in log for silo in SILOS)
     assert not loot.exists()
 
 
@@ -159,16 +159,15 @@ def test_a_site_refuses_a_job_that_names_another_executor(ground: Ground, tmp_pa
     executor = "nvflare.app_common.np.np_trainer.NPTrainer"  # which NVFlare's own list allows
     printed = script(SUBMIT, federation.user_of(ground.admin), ground.admin, bad_job(tmp_path / "job", executor))
     assert "FINISHED:COMPLETED" not in printed
-    logs = "".join(file.read_text() for file in ground.sites[0].kit.rglob("log.txt"))
-    assert f"Component '{executor}'" in logs
-    assert "is not in allow_list" in logs
+    log = (ground.sites[0].kit / "log.txt").read_text()
+    assert "a job was refused: its settings are not those of our job" in log
 
 
 def test_a_site_with_another_federations_certificate_cannot_join(ground: Ground, tmp_path: Path) -> None:
     target = json.loads((ground.sites[0].kit / "startup" / "fed_client.json").read_text())["servers"][0]["service"]
-    kits = federation.init(tmp_path / "foreign", target["target"], ["east"])
+    kits = make_kits(tmp_path / "foreign", target["target"], ["east"])
     (tmp_path / "east").mkdir()
-    policy.join(tmp_path / "east", kits.silos["east"])
+    policy.join(tmp_path / "east", kits.silos["east"], kits.responses["east"], same_user=True)
     stranger = ground.family.start("stranger", ["silo", "courier", tmp_path / "east", kits.silos["east"]])
     log = ground.folder / "stranger.log"
     until(lambda: stranger.poll() is not None or "certificate" in log.read_text().lower(), 40)
@@ -203,7 +202,7 @@ def test_a_run_that_ends_leaves_though_the_engines_library_waits_for_a_server_th
     tmp_path: Path,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stuck:
-        kits = federation.init(tmp_path / "kits", f"localhost:{stuck.getsockname()[1]}", ["north"])
+        kits = make_kits(tmp_path / "kits", f"localhost:{stuck.getsockname()[1]}", ["north"])
         silos = Federation(tmp_path, ["north"])
         run = server(
             silos, silos.plan(1, approved=False), tmp_path / "run", [], "--engine", "nvflare", "--kit", str(kits.admin)
@@ -219,64 +218,3 @@ def test_a_run_that_ends_leaves_though_the_engines_library_waits_for_a_server_th
     assert run.returncode == 130, errors
     assert b"the same command goes on with it" in errors
     assert b"ledgers show what was released until now" in errors
-
-
-@pytest.fixture
-def kit(tmp_path: Path) -> Path:
-    """A silo's kit that joined."""
-    made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
-    (tmp_path / "silo").mkdir()
-    policy.join(tmp_path / "silo", made)
-    return made
-
-
-def test_a_silos_kit_holds_nothing_of_the_server(kit: Path) -> None:
-    names = {file.name for file in kit.rglob("*")}
-    assert not {name for name in names if "server" in name or "authority" in name}
-    policy.check(kit, kit.parents[2] / "silo")
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "fault"),
-    [
-        ("resources.json", {"class_allow_list": ["*"]}, "class_allow_list"),
-        ("resources.json", {"class_list_enforcement_mode": "warn"}, "enforcement_mode"),
-        ("resources.json", {"allow_log_streaming": True}, "allow_log_streaming"),
-        ("resources.json", {"components": [{"id": "site_log_streamer", "path": "x.Y"}]}, "site_log_streamer"),
-        ("authorization.json", {"permissions": {"project_admin": "any"}}, "project_admin"),
-        ("authorization.json", {"permissions": {"lead": {"byoc": "any"}}}, "byoc"),
-        ("../startup/fed_client.json", {"require_signed_jobs": False}, "require_signed_jobs"),
-    ],
-)  # fmt: skip
-def test_a_permissive_policy_is_named_and_nothing_is_started(
-    kit: Path, file: str, change: dict[str, Any], fault: str
-) -> None:
-    path = kit / "local" / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(DeploymentError, match=fault):
-        policy.check(kit, kit.parents[2] / "silo")
-    done = subprocess.run(
-        [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert fault in done.stderr
-
-
-def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
-    made = federation.init(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
-    with pytest.raises(DeploymentError, match="silo join"):
-        policy.check(made, tmp_path / "silo")
-
-
-def test_another_silos_kit_is_refused(kit: Path) -> None:
-    (kit.parents[2] / "silo" / "silo.toml").write_text('name = "bank"')
-    with pytest.raises(DeploymentError, match="made for silo 'clinic'"):
-        policy.join(kit.parents[2] / "silo", kit)
-
-
-def test_a_kit_within_the_silos_folder_is_refused(kit: Path) -> None:
-    inside = kit.parents[2] / "silo" / "kit"
-    shutil.copytree(kit, inside)
-    with pytest.raises(DeploymentError, match="apart"):
-        policy.join(kit.parents[2] / "silo", inside)

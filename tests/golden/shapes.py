@@ -23,6 +23,7 @@ from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import FORMATS, Budget
 from ringfence.simulation.table import SweepHeader
+from tests.deployment.kits import make_kits
 from tests.golden.reading import copy
 
 
@@ -96,7 +97,7 @@ def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
         found[f"event {event.kind}"] = sorted(f"{field.name}: {_name(field.type)}" for field in fields)
     found["transcript line"] = sorted(json.loads(transcript.to_line(transcript.Closed(round=0, answered=()))))
     found["sweep header"] = sorted(json.loads(SweepHeader("label", ("parameter",)).line()))
-    lent = copy(golden, work / "golden", "data", "plans", "kit")
+    lent = copy(golden, work / "golden", "data", "plans")
     silo_folder = _new_silo_folder(lent, work / "silo", "clinic")
     return found | _silo_shapes(lent, silo_folder) | _kit_shapes(lent, work) | _store_shapes(work / "shuffler")
 
@@ -125,6 +126,7 @@ def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
         for round in (0, 99):
             gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
         gate.end(plan)
+        ledger.allow_same_user()
         entries = ledger.entries()
         tables = _tables(silo_folder.ledger_path)
     fields: dict[str, set[str]] = {}
@@ -141,8 +143,10 @@ def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
 
 def _kit_shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     """Let a silo join a federation, and return what leads from the engine's kit to the silo."""
-    kit = golden / "kit" / "silos" / "north"
-    policy.join(_new_silo_folder(golden, work / "joining", "north").path, kit)
+    kits = make_kits(work / "federation", "localhost", ["north"])
+    kit = kits.silos["north"]
+    folder = _new_silo_folder(golden, work / "joining", "north").path
+    policy.join(folder, kit, kits.responses["north"], same_user=True)
     return {"kit's ringfence.toml": _toml(kit / "local" / "ringfence.toml")}
 
 

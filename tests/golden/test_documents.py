@@ -372,10 +372,15 @@ def test_a_sweep_keeps_its_rows_and_runs_what_is_missing(copied: Copied, version
 
 
 @having("kit")
-def test_a_silo_s_startup_kit_is_still_found_strict_enough_and_names_its_folder(copied: Copied, version: str) -> None:
+def test_a_silo_s_startup_kit_still_names_its_folder_and_must_join_again_for_our_validator(
+    copied: Copied, version: str
+) -> None:
     another = next(iter(EXPECTED[version]["silos"]))
     folder = copied(version, "kit", f"silos/{another}")
     kit = folder / "kit"
-    assert reading.kit_faults(kit / "silos" / "north", kit / "silo") == ""
+    faults = reading.kit_faults(kit / "silos" / "north", kit / "silo")
+    assert "app_validator must be ours" in faults
+    assert "Run `ringfence silo join` again" in faults
+    assert "another silo's folder" not in faults
     assert "another silo's folder" in reading.kit_faults(kit / "silos" / "north", folder / "silos" / another)
     assert reading.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]

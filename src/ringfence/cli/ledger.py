@@ -67,6 +67,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         say(f"Refused requests: {counts}.")
+    if summary["same_user"]:
+        say("The courier may run as a user who can read the data, by the operator's decision.")
 
 
 def verify(

@@ -21,6 +21,7 @@ from ringfence.cli import (
     training,
     trying,
 )
+from ringfence.cli import kits as _kits  # noqa: F401 (it adds its commands to those of silo and server)
 from ringfence.cli.output import say, warn
 from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave

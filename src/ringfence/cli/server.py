@@ -131,14 +131,6 @@ def key(
     )
 
 
-@app.command()
-def start(kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")]) -> None:
-    """Run the engine's server from its kit, until it is ended."""
-    from ringfence.deployment.nvflare.launch import run_server
-
-    run_server(kit)
-
-
 def _collect(
     plan: "Plan", address: str | None, token: Path | None, certificate: Path | None, key: Path | None, seconds: float
 ) -> "Collect | None":

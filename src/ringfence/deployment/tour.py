@@ -46,6 +46,10 @@ class Site:
     folder: Path
     kit: Path
 
+    def beside_kit(self, what: str) -> Path:
+        """Return where the kit's request or its response is."""
+        return self.kit.with_name(f"{self.name}.{what}")
+
 
 class Ground:
     """A federation in a folder: what the commands need, and the processes that they start."""
@@ -56,7 +60,7 @@ class Ground:
         self.admin = self.kits / "admin"
         self.plan = folder / "plan.json"
         self.schema = folder / "schema.toml"
-        self.sites = [Site(name, folder / "silos" / name, self.kits / "silos" / name) for name in SILOS]
+        self.sites = [Site(name, folder / "silos" / name, folder / "sites" / name) for name in SILOS]
 
     def prepare(self, *, rounds: int, epsilon: float = 2.0) -> None:
         """Make records, kits, the silos' folders and a plan; every silo joins and approves."""
@@ -65,21 +69,24 @@ class Ground:
         for site in self.sites:
             _make_records(self.folder / f"{site.name}.csv", choices)
         run, silos = self.family.run, [option for name in SILOS for option in ("--silo", name)]
-        self.say("ringfence federation init: certificates and one startup kit per party.")
-        run(["federation", "init", self.kits, "--server", f"localhost:{free_port()}", *silos])
+        self.say("ringfence federation init: an authority, and the kits of the engine's server.")
+        run(["federation", "init", self.kits, "--server", f"localhost:{free_port()}", *silos, "--here"])
         sizes = [option for name in SILOS for option in ("--silo", f"{name}={RECORDS}")]
         self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
         run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
              "--delta", "1e-6", "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
-        self.say("ringfence silo init, join, approve: each operator sets a budget, a site policy, and reads the plan.")
+        self.say("ringfence silo init, request, join, approve: each operator sets a budget, makes a key, agrees.")
         with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda site: run(["silo", "request", site.kit, "--name", site.name]), self.sites))
+            run(["federation", "sign", self.kits, *(site.beside_kit("request") for site in self.sites)])
             list(pool.map(lambda site: self._set_up(site, 2 * epsilon), self.sites))
 
     def _set_up(self, site: Site, epsilon: float) -> None:
         run = self.family.run
         run(["silo", "init", site.folder, "--name", site.name, "--data", self.folder / f"{site.name}.csv",
              "--schema", self.schema, "--target", TARGET, "--epsilon", str(epsilon), "--delta", "2e-6"])  # fmt: skip
-        run(["silo", "join", site.folder, site.kit])
+        # One user runs everything here, so that a courier could read the records: the ledgers say so.
+        run(["silo", "join", site.folder, site.kit, site.beside_kit("response"), "--same-user"])
         digest = hashlib.sha256(self.plan.read_bytes()).hexdigest()
         run(["silo", "approve", site.folder, self.plan, "--digest", digest])
 

@@ -9,6 +9,7 @@ Its entries, in the order they were made:
     released   the same round's answer, byte for byte: written before it is sent
     refused    what was asked in vain, and why
     ended      no further round of that plan is answered; gives back what it reserved and did not use
+    courier    from here on the courier may run as a user who can read what the silo keeps to itself
 
 The entries of decisions (`opened`, `budget`, `approved`, `ended`) also say who made them: `by`, the account's name, and
 `note`, what they added in words.
@@ -86,7 +87,7 @@ LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
 
 
-FORMATS = {"opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1}
+FORMATS = {"opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1}
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
 
 
@@ -211,6 +212,8 @@ class Account:
     granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
+    same_user: bool = False
+    """Whether the courier may run, or might have run, as a user who can read what the silo keeps."""
     number: int = 0
     head: str = GENESIS
     """The last entry's number and hash, to which the next one is tied."""
@@ -267,6 +270,8 @@ class Account:
             self.refusals += 1
         elif entry.kind == "ended":
             self.plans[body["plan"]].ended = _ENDS[body["why"]]
+        elif entry.kind == "courier":
+            self.same_user = self.same_user or _typed(bool, body["same_user"])
         else:
             raise KeyError(entry.kind)
         self.number, self.head = entry.number, entry.hash
@@ -450,6 +455,12 @@ class Ledger(Closing):
             return None, [Draft("ended", {"plan": digest, "why": why, **decided(note)})]
 
         self.update(decide)
+
+    def allow_same_user(self) -> None:
+        """Write down, once, that the courier may run as a user who can read what the silo keeps."""
+        self.update(
+            lambda account: (None, [] if account.same_user else [Draft("courier", {"format": 1, "same_user": True})])
+        )
 
 
 def watermark(ledger: str, number: int, hash: str) -> Watermark:

@@ -42,6 +42,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
         ],
+        "same_user": account.same_user,
         "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
     }
 
@@ -82,6 +83,8 @@ def _about(entry: dict[str, Any]) -> str:
             return str(read_budget(entry))
         case "ended":
             return f"plan {plan}: {entry['why']}"
+        case "courier":
+            return "the courier may run as a user who can read the data"
         case "refused":
             return f"plan {plan}, round {entry['round']}: {entry['reason']}"
         case "charged" | "released":

@@ -1,7 +1,6 @@
 """NVFlare as an exchange: our own process submits the job, talks to its relay, and submits again when it is lost."""
 
 import contextlib
-import json
 import logging
 import tempfile
 import threading
@@ -12,14 +11,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from ringfence.deployment.nvflare.federation import user_of
-from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
+from ringfence.deployment.nvflare.job import job_files, written
+from ringfence.deployment.nvflare.kit import check_dates
 from ringfence.deployment.processes import abandon_threads, interruptible
 from ringfence.errors import DeploymentError
 from ringfence.transport.exchange import Arrived
 from ringfence.transport.relay import RelayLink
 
-_POLL = 0.1
-"""Seconds between a client's questions for work; 10 ms would cost most of a core at the server."""
 _SLOW = 3.0
 """Seconds after which a silo that has not answered is looked for."""
 _LOGIN = 5.0, 40.0
@@ -43,6 +41,7 @@ class NvflareExchange:
 
     def __init__(self, kit: Path, *, tell: Callable[[str], None], patience: float = 120.0) -> None:
         self._kit, self._user = kit, user_of(kit)
+        check_dates(kit, "admin", tell)
         self._patience, self._tell = patience, tell
         self._session: Any = None
         self._login_seconds = _LOGIN[0]
@@ -193,25 +192,8 @@ class NvflareExchange:
         config = job / "app" / "config"
         config.mkdir(parents=True, exist_ok=True)
         for file, content in job_files(self._link.path).items():
-            (job / file).write_text(json.dumps(content))
+            (job / file).write_bytes(written(content))
         return job
-
-
-def job_files(wire: str) -> dict[str, Any]:
-    """Return the job: names of installed classes, and no code."""
-    return {
-        "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}, "min_clients": 1},
-        "app/config/config_fed_server.json": {
-            "format_version": 2,
-            "server": {"heart_beat_timeout": 600, "task_request_interval": _POLL},
-            "workflows": [{"id": "relay", "path": RELAY, "args": {"wire": wire}}],
-        },
-        "app/config/config_fed_client.json": {
-            "format_version": 2,
-            "default_task_fetch_interval": _POLL,
-            "executors": [{"tasks": [TASK], "executor": {"path": COURIER, "args": {}}}],
-        },
-    }
 
 
 def _beside(call: Callable[[], Any], seconds: float) -> Any:

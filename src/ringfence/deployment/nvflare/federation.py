@@ -1,64 +1,166 @@
-"""Provisioning: one startup kit per silo, one for the engine's server, one for the administrator who submits jobs.
+"""A federation's organiser: an authority, a list of who takes part, and certificates for those who ask.
 
-`init` makes the certificates and kits in a folder of the organiser's. Each kit is then handed to its owner.
-A kit for a silo holds its own key and nothing of Ringfence's server.
+    federation.toml   where the engine's server is, the silos' names, the administrator's
+    authority/        the authority's own key, the only private key that the organiser makes for others' sake
+    admitted/         the certificates that were signed, by name
+
+Every party makes its key where it is used (`kit.request`) and sends a request; `sign` answers it.
 """
 
+import datetime
 import json
-import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from ringfence.deployment.nvflare import kit as kits
+from ringfence.deployment.nvflare.authority import Authority, common_name, fingerprint
 from ringfence.deployment.nvflare.names import RELAY
 from ringfence.errors import DeploymentError
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.toml_files import read_toml, toml_text
 
-PORT = 8002
-_NAME = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
-_PROJECT = "ringfence"
-_ORGANISATION = "ringfence"
+DAYS = 360
+"""For how long a certificate holds, unless the organiser says otherwise."""
+
+_FILE = "federation.toml"
 
 
 @dataclass(frozen=True)
-class Kits:
-    """Where the kits are."""
+class Federation:
+    """Who takes part, as its organiser wrote it down."""
 
-    server: Path
-    admin: Path
-    silos: Mapping[str, Path]
+    server: str
+    silos: tuple[str, ...]
+    admin: str
+
+    def role(self, name: str) -> str | None:
+        """Return the engine's role for a name: the administrator's, or none for a silo and the server."""
+        host, _ = kits.address(self.server)
+        if name not in (host, user(self.admin), *self.silos):
+            raise DeploymentError(
+                f"'{name}' is none of this federation's parties ({', '.join((host, user(self.admin), *self.silos))}). "
+                f"If it should be one, add it to the silos in {_FILE}."
+            )
+        return "project_admin" if name == user(self.admin) else None
 
 
-def init(folder: Path, server: str, silos: Sequence[str], admin: str = "admin") -> Kits:
-    """Make the kits of a new federation in the folder, which must be empty or absent.
+@dataclass(frozen=True)
+class Signed:
+    """A certificate that was signed, and what its owner must find equal."""
 
-    `server` is HOST or HOST:PORT as the silos reach it; the host's name goes into the server's certificate.
+    name: str
+    fingerprint: str
+    until: datetime.datetime
+
+
+def init(folder: Path, server: str, silos: Sequence[str], admin: str = "admin") -> str:
+    """Found a federation in the folder and return its authority's fingerprint.
+
+    A folder in which an earlier version made every party's kit keeps its authority: what that signed stays good.
     """
-    host, port = _address(server)
+    host, port = kits.address(server)
     names = [*silos, admin]
     for name in names:
-        if not _NAME.match(name):
+        if not kits.NAME.fullmatch(name):
             raise DeploymentError(f"'{name}' is not a name: use letters, digits, dots, dashes and underscores.")
     if not silos or len(set(names)) < len(names) or host in names:
         raise DeploymentError("A federation needs one silo at least, and every name (server's host included) once.")
-    if folder.exists() and any(folder.iterdir()):
-        raise DeploymentError(f"{folder} is not empty: name a new folder, for it will hold the federation's keys.")
-    folder.mkdir(parents=True, exist_ok=True)
+    known = _authority(folder).is_file() and not (folder / _FILE).exists()
+    if folder.exists() and any(folder.iterdir()) and not known:
+        raise DeploymentError(f"{folder} is not empty: name a new folder, for it will hold the authority's key.")
+    (folder / "authority").mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".work-") as work:
-        _provision(Path(work), host, port, silos, admin)
-        production = Path(work) / _PROJECT / "prod_00"
-        kits = Kits(folder / "server", folder / "admin", {name: folder / "silos" / name for name in silos})
-        (folder / "silos").mkdir()
-        shutil.move(production / host, kits.server)
-        shutil.move(production / _user(admin), kits.admin)
-        for name, kit in kits.silos.items():
-            shutil.move(production / name, kit)
-        # The certificate authority's key: whoever holds it can admit another site.
-        shutil.move(Path(work) / _PROJECT / "state", folder / "authority")
-    return kits
+    authority = Authority.read(_authority(folder)) if known else Authority.create()
+    authority.write(_authority(folder))
+    content = {"format": 1, "server": f"{host}:{port}", "silos": list(silos), "admin": admin}
+    (folder / _FILE).write_text(toml_text(content), encoding="utf-8")
+    return fingerprint(authority.root.public_key())
+
+
+def sign(folder: Path, request: Path, *, days: float = DAYS, new_key: bool = False) -> tuple[Path, list[Signed]]:
+    """Sign every certificate request in the file, and write the response beside it.
+
+    A name that was admitted with another key is refused unless `new_key`: a stranger could ask in its name.
+    """
+    federation = read(folder)
+    until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
+    before = Authority.read(_authority(folder))
+    authority = before.covering(until)
+    try:
+        asked = kits.read_requests(request.read_bytes())
+    except OSError as problem:
+        raise DeploymentError(f"The request {request} cannot be read: {problem.strerror}.") from None
+    if not asked:
+        raise DeploymentError(f"{request} holds no certificate request, as `ringfence silo request` writes it.")
+    made = [_sign(folder, federation, authority, each, until, new_key=new_key) for each in asked]
+    if authority is not before:
+        authority.write(_authority(folder))
+    (folder / "admitted").mkdir(exist_ok=True)
+    for certificate in made:
+        (folder / "admitted" / f"{common_name(certificate)}.crt").write_bytes(certificate.public_bytes(Encoding.PEM))
+    response = request.with_suffix(".response")
+    response.write_bytes(kits.Response(federation.server, authority.root, tuple(made)).to_bytes())
+    return response, [Signed(common_name(each), fingerprint(each.public_key()), until) for each in made]
+
+
+def _sign(
+    folder: Path,
+    federation: Federation,
+    authority: Authority,
+    asked: x509.CertificateSigningRequest,
+    until: datetime.datetime,
+    *,
+    new_key: bool,
+) -> x509.Certificate:
+    name = common_name(asked)
+    role = federation.role(name)
+    before = folder / "admitted" / f"{name}.crt"
+    if before.exists() and not new_key:
+        known = x509.load_pem_x509_certificate(before.read_bytes()).public_key()
+        if known != asked.public_key():
+            raise DeploymentError(
+                f"'{name}' was admitted with another key ({fingerprint(known)}) than this one "
+                f"({fingerprint(asked.public_key())}). Ask its owner; if it did make a new key, say --new-key."
+            )
+    host, _ = kits.address(federation.server)
+    return authority.sign(asked, name, role, host if name == host else None, until)
+
+
+def read(folder: Path) -> Federation:
+    """Read what the organiser wrote down."""
+    file = folder / _FILE
+    try:
+        content = read_toml(file)
+        require_known_format(f"federation ({file})", content.get("format"), 1, DeploymentError)
+        return Federation(str(content["server"]), tuple(map(str, content["silos"])), str(content["admin"]))
+    except OSError as problem:
+        more = " (on this folder of an earlier version it keeps the authority)" if _authority(folder).exists() else ""
+        raise DeploymentError(
+            f"{file} cannot be read ({problem.strerror}): `ringfence federation init` makes it{more}."
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise DeploymentError(f"{file} must have a server, a list of silos and an admin.") from None
+
+
+def request_server(folder: Path, host: str, admin: str = "admin") -> tuple[Path, dict[str, str]]:
+    """Make the keys of the engine's server and of the administrator, who work on one machine, and one request."""
+    server, of_server = kits.request(folder / "server", host, "server")
+    administrator, of_admin = kits.request(folder / "admin", user(admin), "admin")
+    request = folder / "server.request"
+    request.write_bytes(server + administrator)
+    return request, {host: of_server, user(admin): of_admin}
+
+
+def join_server(folder: Path, response: Path) -> None:
+    """Complete the kits of the engine's server and of the administrator."""
+    read = kits.Response.read(response)
+    kits.install(folder / "server", read, "server")
+    kits.install(folder / "admin", read, "admin")
 
 
 def prepare_server(kit: Path) -> None:
@@ -79,6 +181,11 @@ def prepare_server(kit: Path) -> None:
     write_json(local / "resources.json", resources)
 
 
+def user(admin: str) -> str:
+    """Return the administrator's name in the engine."""
+    return f"{admin}@ringfence.local"
+
+
 def user_of(kit: Path) -> str:
     """Return the administrator's name in a kit."""
     return str(_read(kit / "startup" / "fed_admin.json")["admin"]["username"])
@@ -91,6 +198,10 @@ def write_json(file: Path, content: Mapping[str, Any]) -> None:
     part.replace(file)
 
 
+def _authority(folder: Path) -> Path:
+    return folder / "authority" / "cert.json"
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
         content = json.loads(file.read_text())
@@ -99,48 +210,3 @@ def _read(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise DeploymentError(f"{file} is not a settings file as provisioned.")
     return content
-
-
-def _address(server: str) -> tuple[str, int]:
-    host, _, port = server.partition(":")
-    if not _NAME.match(host) or (port and not (port.isdigit() and 0 < int(port) < 65536)):
-        raise DeploymentError(f"'{server}' is not HOST or HOST:PORT.")
-    return host, int(port) if port else PORT
-
-
-def _user(admin: str) -> str:
-    return f"{admin}@ringfence.local"
-
-
-def _provision(work: Path, host: str, port: int, silos: Sequence[str], admin: str) -> None:
-    # The steps of `nvflare provision`, without that command's side effects in the user's home folder.
-    from nvflare.lighter.provision import prepare_builders, prepare_packager, prepare_project
-    from nvflare.lighter.provisioner import Provisioner
-
-    project = {
-        "api_version": 3,
-        "name": _PROJECT,
-        "description": "Private federated learning: every silo enforces its own guarantee.",
-        "participants": [
-            {"name": host, "type": "server", "org": _ORGANISATION, "fed_learn_port": port, "admin_port": port},
-            *[{"name": silo, "type": "client", "org": _ORGANISATION, "allow_log_streaming": False} for silo in silos],
-            {"name": _user(admin), "type": "admin", "org": _ORGANISATION, "role": "project_admin"},
-        ],
-        "builders": [
-            {
-                "path": "nvflare.lighter.impl.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {
-                "path": "nvflare.lighter.impl.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "require_signed_jobs": True},
-            },
-            {"path": "nvflare.lighter.impl.cert.CertBuilder"},
-            {"path": "nvflare.lighter.impl.signature.SignatureBuilder"},
-        ],
-    }
-    context = Provisioner(str(work), prepare_builders(project), prepare_packager(project)).provision(
-        prepare_project(project)
-    )
-    if not (work / _PROJECT / "prod_00" / host).is_dir():
-        raise DeploymentError(f"NVFlare could not provision: {context.get('errors') or 'no kit came out'}.")

@@ -2,6 +2,8 @@
 
 COURIER = "ringfence.deployment.nvflare.courier.Courier"
 RELAY = "ringfence.deployment.nvflare.controller.Relay"
+VALIDATOR = "ringfence.deployment.nvflare.site.OnlyOurJob"
+DOORKEEPER = "ringfence.deployment.nvflare.site.Doorkeeper"
 
 TASK = "round"
 CONTENT = "content"
@@ -9,3 +11,6 @@ SECONDS = "seconds"
 
 POINTER = "ringfence.toml"
 """In a kit's `local` folder: where the silo's `courier.toml` is."""
+
+ORGANISATION = "ringfence"
+"""In every certificate of the engine's, and in its project."""

@@ -1,11 +1,12 @@
-"""A site's own policy: only our courier may run there, whatever a job or the server says.
+"""A site's own policy: only our courier may run there, whatever a job or the server says, and whoever signed it.
 
-`join` writes the policy into the silo's startup kit and ties the kit to the silo's folder; `check` reads it back, and
-nothing of ours starts the client while anything is more permissive. NVFlare as provisioned runs code that a job ships.
+`join` completes the silo's startup kit, writes the policy into it and ties the kit to the silo's folder; `check` reads
+it back, and nothing of ours starts the client while anything is more permissive. NVFlare as provisioned runs code that
+a job ships.
 
-The policy stops jobs. It does not stop the engine's server from sending a client its built-in commands (list or show
-files in the kit's folder): those are authorized only if the server says that they need to be. So the data must be out
-of the client's reach: the kit lies outside the silo's folder, and in production another user runs the client.
+NVFlare's own rules (`authorization.json`, the list of classes) hold for most roles and not for `super`; what `site`
+does holds for all. The wall behind both is the client's user, who must not be able to read what the silo keeps
+(`deployment/reach`): the kit lies outside the silo's folder, and the data out of the client's reach.
 """
 
 import json
@@ -14,8 +15,10 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from ringfence.deployment.nvflare import kit as kits
+from ringfence.deployment.nvflare.authority import common_name
 from ringfence.deployment.nvflare.federation import write_json
-from ringfence.deployment.nvflare.names import COURIER, POINTER
+from ringfence.deployment.nvflare.names import COURIER, DOORKEEPER, POINTER, VALIDATOR
 from ringfence.errors import DeploymentError
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.toml_files import read_toml, toml_text
@@ -26,20 +29,47 @@ _COMPONENTS = {
     "resource_manager": "nvflare.app_common.resource_managers.gpu_resource_manager.GPUResourceManager",
     "resource_consumer": "nvflare.app_common.resource_consumers.gpu_resource_consumer.GPUResourceConsumer",
     "process_launcher": "nvflare.app_common.job_launcher.client_process_launcher.ClientProcessJobLauncher",
+    "app_deployer": DOORKEEPER,
 }
+_VALIDATOR = {"path": VALIDATOR, "args": {}}
+_KEYS = {
+    "format_version",
+    "class_list_enforcement_mode",
+    "class_allow_list",
+    "allow_log_streaming",
+    "client",
+    "components",
+    "app_validator",
+}
+_LOCAL = {
+    "authorization.json",
+    "authorization.json.default",
+    "log_config.json.default",
+    "privacy.json.sample",
+    "resources.json",
+    "resources.json.default",
+    POINTER,
+}
+_STARTUP = {"fed_client.json", "client.crt", "client.key", "rootCA.pem"}
 _NEVER = ("byoc", "operate", "shell_commands", "server-predeployed-flwr")
 _ROLE = {"submit_job": "any", "manage_job": "any", "view": "any", **dict.fromkeys(_NEVER, "none")}
 _AUTHORIZATION = {"format_version": "1.0", "permissions": {"project_admin": _ROLE, "lead": _ROLE}}
 
 
-def join(folder: Path, kit: Path) -> None:
-    """Make the kit this silo's: write the site's policy and the way to the silo's door, and check both."""
+def join(folder: Path, kit: Path, response: kits.Response | None = None, *, same_user: bool = False) -> None:
+    """Make the kit this silo's: complete it with the authority's response, write the policy and the way to the door.
+
+    Without a response the certificate in the kit is kept, and all else is written anew. `same_user` lets the courier
+    run as a user who can read what the silo keeps; who says so has written it into the ledger before.
+    """
     folder, kit = folder.resolve(), kit.resolve()
     if not folder.is_dir():
         raise DeploymentError(f"There is no silo folder {folder}: make it first.")
     if kit.is_relative_to(folder) or folder.is_relative_to(kit):
         raise DeploymentError("The kit and the silo's folder must lie apart: the engine may show files in the kit.")
-    _require_same_name(folder, kit)
+    response = response or kits.Response.of_kit(kit)
+    _require_same_name(folder, response)
+    kits.install(kit, response)
     default = _read(kit / "local" / "resources.json.default")
     components = [c for c in default.get("components", []) if c.get("path") == _COMPONENTS.get(c.get("id"))]
     write_json(
@@ -49,13 +79,13 @@ def join(folder: Path, kit: Path) -> None:
             "class_list_enforcement_mode": "enforce",
             "class_allow_list": [COURIER],
             "allow_log_streaming": False,
-            "components": components,
+            "components": [*components, {"id": "app_deployer", "path": DOORKEEPER, "args": {}}],
+            "app_validator": _VALIDATOR,
         },
     )
     write_json(kit / "local" / "authorization.json", _AUTHORIZATION)
-    (kit / "local" / POINTER).write_text(
-        toml_text({"format": 1, "courier": str(folder / COURIER_FILE)}), encoding="utf-8"
-    )
+    pointer = {"format": 1, "courier": str(folder / COURIER_FILE), **({"same_user": True} if same_user else {})}
+    (kit / "local" / POINTER).write_text(toml_text(pointer), encoding="utf-8")
     (kit / "startup" / "client.key").chmod(0o600)
     for part in ("startup", "local"):
         for file in (kit / part, *(kit / part).iterdir()):
@@ -70,7 +100,7 @@ def check(kit: Path, folder: Path) -> None:
         *_faults_of_authorization(_read(kit / "local" / "authorization.json")),
         *_faults_of_startup(kit),
     ]
-    if _pointer(kit) != folder.resolve() / COURIER_FILE:
+    if _courier_file(kit) != folder.resolve() / COURIER_FILE:
         faults.append(f"local/{POINTER} leads to another silo's folder")
     if faults:
         raise DeploymentError(
@@ -78,15 +108,25 @@ def check(kit: Path, folder: Path) -> None:
         )
 
 
-def _require_same_name(folder: Path, kit: Path) -> None:
+def silo_of(kit: Path) -> str:
+    """Return the name of the silo that a kit was made for."""
+    return str(_read(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn"))
+
+
+def runs_as_the_silo(kit: Path) -> bool:
+    """Tell whether the silo's operator lets the courier run as a user who can read what the silo keeps."""
+    return _pointer(kit).get("same_user") is True
+
+
+def _require_same_name(folder: Path, response: kits.Response) -> None:
     """The engine finds a silo by its kit's name, so a kit of another name would never be asked anything."""
-    issued = _read(kit / "startup" / "fed_client.json").get("client", {}).get("fqsn")
+    issued = [common_name(certificate) for certificate in response.certificates]
     try:
         own = read_toml(folder / "silo.toml").get("name")
     except (OSError, ValueError):
         return
-    if own != issued:
-        raise DeploymentError(f"This kit was made for silo '{issued}', and {folder} is silo '{own}'.")
+    if own not in issued:
+        raise DeploymentError(f"This kit was made for silo '{', '.join(issued)}', and {folder} is silo '{own}'.")
 
 
 def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
@@ -97,14 +137,13 @@ def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
         faults.append("resources.json: class_list_enforcement_mode must be 'enforce'")
     if resources.get("allow_log_streaming") is not False:
         faults.append("resources.json: allow_log_streaming must be false")
-    faults += [
-        f"resources.json: the component '{component.get('id')}' does not belong there"
-        for component in resources.get("components", [])
-        if _COMPONENTS.get(component.get("id")) != component.get("path")
-    ]
-    faults += [
-        f"resources.json: '{key}' does not belong there" for key in ("handlers", "app_validator") if key in resources
-    ]
+    if resources.get("app_validator") != _VALIDATOR:
+        faults.append("resources.json: app_validator must be ours")
+    components = resources.get("components", [])
+    if {component.get("id"): component.get("path") for component in components} != _COMPONENTS:
+        strange = [c.get("id") for c in components if _COMPONENTS.get(c.get("id")) != c.get("path")]
+        faults.append(f"resources.json: the components must be ours, all and no others: {strange or 'one is missing'}")
+    faults += [f"resources.json: '{key}' does not belong there" for key in sorted(set(resources) - _KEYS)]
     return faults
 
 
@@ -137,9 +176,11 @@ def _faults_of_startup(kit: Path) -> list[str]:
     key = kit / "startup" / "client.key"
     if not key.is_file() or stat.S_IMODE(key.stat().st_mode) & 0o077:
         faults.append("startup/client.key must be there, readable by its owner only")
-    if (kit / "local" / "custom").exists():
-        faults.append("local/custom holds code of its own")
-    if not _pointer(kit).parent.is_dir():
+    for part, known in (("startup", _STARTUP), ("local", _LOCAL)):
+        # NVFlare reads more settings from files of many names, and imports what is in `local/custom`.
+        strange = sorted({file.name for file in (kit / part).iterdir()} - known)
+        faults += [f"{part}/{name} does not belong there" for name in strange]
+    if not _courier_file(kit).parent.is_dir():
         faults.append(f"local/{POINTER} does not lead to a silo's folder")
     faults += [
         f"{part}/ can be changed by other users of this machine"
@@ -149,13 +190,19 @@ def _faults_of_startup(kit: Path) -> list[str]:
     return faults
 
 
-def _pointer(kit: Path) -> Path:
+def _pointer(kit: Path) -> dict[str, Any]:
     try:
         content = read_toml(kit / "local" / POINTER)
         require_known_format(f"kit ({kit})", content.get("format"), 1, DeploymentError)
-        return Path(content["courier"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise DeploymentError(f"{kit} belongs to no silo yet: run `ringfence silo join FOLDER {kit}` first.") from None
+    except (OSError, ValueError):
+        content = {}
+    if not isinstance(content.get("courier"), str):
+        raise DeploymentError(f"{kit} belongs to no silo yet: run `ringfence silo join FOLDER {kit}` first.")
+    return content
+
+
+def _courier_file(kit: Path) -> Path:
+    return Path(_pointer(kit)["courier"])
 
 
 def _read(file: Path) -> dict[str, Any]:

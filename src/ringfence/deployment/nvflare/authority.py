@@ -1,0 +1,133 @@
+"""The federation's certificate authority: it signs what parties ask for, and never sees a key of theirs.
+
+Whoever holds it can admit a site, or somebody who poses as one, and can give itself any role of the engine's. So no
+guarantee rests on it: a silo's own gate, validator and users do (`docs/threat-model.md`).
+"""
+
+import datetime
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
+
+from ringfence.deployment.nvflare.names import ORGANISATION
+from ringfence.errors import DeploymentError
+from ringfence.storage.private_files import write_private
+
+_ROOT_DAYS = 3650
+_LEEWAY = datetime.timedelta(hours=1)
+"""A certificate holds from so long ago, since clocks differ."""
+_BITS = 3072
+
+
+def make_key() -> rsa.RSAPrivateKey:
+    """Return a new private key; RSA, which is what NVFlare signs jobs with."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=_BITS)
+
+
+def fingerprint(key: Any) -> str:
+    """Return what two people compare over the telephone: the SHA-256 of a public key, in groups."""
+    digest = hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+    return " ".join(digest[place : place + 8] for place in range(0, 64, 8))
+
+
+def common_name(named: x509.Certificate | x509.CertificateSigningRequest) -> str:
+    """Return whose certificate or request it is."""
+    names = named.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if len(names) == 1 else ""
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The authority's key, and its certificate, by which every party knows the others."""
+
+    key: rsa.RSAPrivateKey
+    root: x509.Certificate
+
+    @classmethod
+    def create(cls) -> "Authority":
+        """Make a new authority."""
+        return cls._of(make_key(), ORGANISATION)
+
+    @classmethod
+    def _of(cls, key: rsa.RSAPrivateKey, name: str) -> "Authority":
+        from nvflare.lighter.utils import Identity, generate_cert
+
+        now, whose = _now(), Identity(name)
+        until = now + datetime.timedelta(days=_ROOT_DAYS)
+        return cls(
+            key,
+            generate_cert(
+                whose, whose, key, key.public_key(), ca=True, not_valid_before=now - _LEEWAY, not_valid_after=until
+            ),
+        )
+
+    @classmethod
+    def read(cls, file: Path) -> "Authority":
+        """Read an authority, also one that an earlier version made (its file is NVFlare's)."""
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            content = json.loads(file.read_text())
+            key = load_pem_private_key(content["root_pri_key"].encode(), None)
+            root = x509.load_pem_x509_certificate(content["root_cert"].encode())
+        except OSError as problem:
+            raise DeploymentError(
+                f"The authority's key {file} cannot be read ({problem.strerror}): give the folder that `ringfence "
+                "federation init` made."
+            ) from None
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise DeploymentError(f"{file} does not hold an authority's key and certificate; restore it.") from None
+        if not isinstance(key, rsa.RSAPrivateKey):
+            raise DeploymentError(f"{file} holds a key that is not RSA, which the engine cannot use.")
+        return cls(key, root)
+
+    def write(self, file: Path) -> None:
+        """Write it where only its owner can read it, in place of what was there."""
+        from nvflare.lighter.utils import serialize_cert, serialize_pri_key
+
+        content = {
+            "root_cert": serialize_cert(self.root).decode(),
+            "root_pri_key": serialize_pri_key(self.key).decode(),
+        }
+        part = file.with_suffix(".part")
+        part.unlink(missing_ok=True)
+        write_private(part, json.dumps(content).encode())
+        part.replace(file)
+
+    def covering(self, until: datetime.datetime) -> "Authority":
+        """Return an authority that lasts until then: this one, or one with the same key and a later certificate.
+
+        What the one signed is good under the other's certificate as well.
+        """
+        return self if self.root.not_valid_after_utc >= until else self._of(self.key, common_name(self.root))
+
+    def sign(
+        self, request: x509.CertificateSigningRequest, name: str, role: str | None, host: str | None, until: Any
+    ) -> x509.Certificate:
+        """Return a certificate for the request's key: for this name and role, whatever the request says of itself."""
+        from nvflare.lighter.utils import Identity, generate_cert
+
+        key = request.public_key()
+        if not request.is_signature_valid or not isinstance(key, rsa.RSAPublicKey) or key.key_size < 2048:
+            raise DeploymentError(f"The request for '{name}' is not signed by an RSA key of 2048 bits or more.")
+        certificate: x509.Certificate = generate_cert(
+            Identity(name, ORGANISATION, role),
+            Identity(common_name(self.root)),
+            self.key,
+            key,
+            server_default_host=host,
+            not_valid_before=min(_now(), until) - _LEEWAY,
+            not_valid_after=until,
+        )
+        return certificate
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

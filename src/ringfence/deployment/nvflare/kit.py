@@ -1,0 +1,257 @@
+"""A startup kit: the folder from which one party's part of the engine runs.
+
+Its owner makes the key in it (`request`), where it is used, and sends a certificate request. The authority's response
+holds certificates, which are public, and the server's address. All else in the kit is made here from what is installed
+(`install`): no settings and no script of the organiser's comes into a silo.
+"""
+
+import contextlib
+import datetime
+import io
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.x509.oid import NameOID
+
+from ringfence.deployment.nvflare.authority import common_name, fingerprint, make_key
+from ringfence.deployment.nvflare.names import ORGANISATION
+from ringfence.errors import DeploymentError
+from ringfence.storage.formats import require_known_format
+from ringfence.storage.private_files import write_private
+
+Part = Literal["client", "server", "admin"]
+
+WARNING = datetime.timedelta(days=30)
+"""A certificate that ends sooner is warned about."""
+
+_RENEWAL: dict[Part, str] = {
+    "client": "To renew it: `ringfence silo request KIT --name NAME`, let the organiser sign that (`ringfence "
+    "federation sign`), and give the response to `ringfence silo join FOLDER KIT RESPONSE`.",
+    "server": "To renew it: `ringfence server request FOLDER --host HOST`, let the organiser sign that (`ringfence "
+    "federation sign`), and give the response to `ringfence server join FOLDER RESPONSE`.",
+}
+
+PORT = 8002
+NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""What the engine can use as the name of a host or of a party."""
+
+_BUILDERS = [
+    {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
+    {
+        "path": "nvflare.lighter.impl.static_file.StaticFileBuilder",
+        "args": {"config_folder": "config", "require_signed_jobs": True},
+    },
+]
+
+
+@dataclass(frozen=True)
+class Response:
+    """What the authority answers: the server's address, its own certificate, and one certificate for every request."""
+
+    server: str
+    root: x509.Certificate
+    certificates: tuple[x509.Certificate, ...]
+
+    def to_bytes(self) -> bytes:
+        """Return the response's file."""
+        content = {
+            "format": 1,
+            "server": self.server,
+            "root": _pem(self.root),
+            "certificates": [_pem(certificate) for certificate in self.certificates],
+        }
+        return json.dumps(content, indent=2).encode() + b"\n"
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Read a response's file."""
+        try:
+            content = json.loads(file.read_bytes())
+            require_known_format(f"response ({file})", content.get("format"), 1, DeploymentError)
+            certificates = tuple(_certificate(text) for text in content["certificates"])
+            return cls(str(content["server"]), _certificate(content["root"]), certificates)
+        except OSError as problem:
+            raise DeploymentError(f"The response {file} cannot be read: {problem.strerror}.") from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise DeploymentError(
+                f"{file} is not a response of `ringfence federation sign`; ask the organiser for it again."
+            ) from None
+
+    @classmethod
+    def of_kit(cls, kit: Path) -> Self:
+        """Return what a kit holds already; kits of versions until 0.2 came with their key and certificate inside."""
+        startup = kit / "startup"
+        try:
+            settings = json.loads((startup / "fed_client.json").read_bytes())
+            server = str(settings["servers"][0]["service"]["target"])
+            certificate, root = _certificate_in(startup / "client.crt"), _certificate_in(startup / "rootCA.pem")
+        except (OSError, ValueError, KeyError, IndexError, TypeError):
+            raise DeploymentError(
+                f"{kit} holds no certificate yet: make a request (`ringfence silo request {kit} --name NAME`), let the "
+                f"organiser sign it, and give the response (`ringfence silo join FOLDER {kit} RESPONSE`)."
+            ) from None
+        return cls(server, root, (certificate,))
+
+
+def request(kit: Path, name: str, part: Part = "client") -> tuple[bytes, str]:
+    """Make the kit's key, unless it has one, and return a certificate request for it and its fingerprint."""
+    file = key_file(kit, part)
+    try:
+        if not file.exists():
+            if kit.exists() and any(kit.iterdir()):
+                raise DeploymentError(f"{kit} is neither empty nor a kit with a key: name a new folder.")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            kit.chmod(0o700)
+            from nvflare.lighter.utils import serialize_pri_key
+
+            write_private(file, serialize_pri_key(make_key()), end=b"")
+        key = _key(file)
+    except OSError as problem:
+        raise DeploymentError(f"The kit {kit} cannot be made: {problem.strerror}.") from None
+    whose = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    asked = x509.CertificateSigningRequestBuilder().subject_name(whose).sign(key, hashes.SHA256())
+    return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
+
+
+def install(kit: Path, response: Response, part: Part = "client") -> str:
+    """Complete the kit with the certificate for its key, and return its owner's name.
+
+    A kit stays with its authority: another one's certificate is refused.
+    """
+    key = _key(key_file(kit, part)).public_key()
+    certificate = next((each for each in response.certificates if each.public_key() == key), None)
+    if certificate is None:
+        raise DeploymentError(f"The response holds no certificate for the key in {kit}: it answers another request.")
+    try:
+        certificate.verify_directly_issued_by(response.root)
+    except (ValueError, TypeError, InvalidSignature):
+        raise DeploymentError("The response's certificate was not signed by the authority that stands in it.") from None
+    startup = kit / "startup"
+    with contextlib.suppress(OSError, ValueError):
+        if _certificate_in(startup / "rootCA.pem").public_key() != response.root.public_key():
+            raise DeploymentError(
+                f"The response comes from another authority than the one that {kit} belongs to. If there is a new "
+                "federation, make a new kit for it."
+            )
+    name = common_name(certificate)
+    _build(kit, response.server, name, part)
+    (startup / "rootCA.pem").write_bytes(response.root.public_bytes(Encoding.PEM))
+    certificate_file(kit, part).write_bytes(certificate.public_bytes(Encoding.PEM))
+    return name
+
+
+def check_dates(kit: Path, part: Part, warn: Callable[[str], None]) -> None:
+    """Refuse a kit whose certificate, or its authority's, has ended; warn about one that ends within 30 days."""
+    remedy = _RENEWAL["client" if part == "client" else "server"]
+    try:
+        held = (_certificate_in(certificate_file(kit, part)), _certificate_in(kit / "startup" / "rootCA.pem"))
+    except (OSError, ValueError):
+        raise DeploymentError(f"{kit} holds no certificate that can be read. {remedy}") from None
+    end = min(certificate.not_valid_after_utc for certificate in held)
+    left = end - datetime.datetime.now(datetime.UTC)
+    if left < datetime.timedelta():
+        raise DeploymentError(f"The certificate in {kit} ended on {end:%Y-%m-%d}. {remedy}")
+    if left < WARNING:
+        warn(f"The certificate in {kit} ends in {left.days} days, on {end:%Y-%m-%d}. {remedy}")
+
+
+def authority_of(kit: Path) -> str:
+    """Return the fingerprint of the authority that a kit belongs to."""
+    return fingerprint(_certificate_in(kit / "startup" / "rootCA.pem").public_key())
+
+
+def key_file(kit: Path, part: Part) -> Path:
+    """Return where a kit's private key is."""
+    return certificate_file(kit, part).with_suffix(".key")
+
+
+def certificate_file(kit: Path, part: Part) -> Path:
+    """Return where a kit's certificate is."""
+    return kit / "startup" / ("server.crt" if part == "server" else "client.crt")
+
+
+def address(server: str) -> tuple[str, int]:
+    """Return host and port of HOST or HOST:PORT."""
+    host, _, port = server.partition(":")
+    if not NAME.fullmatch(host) or (port and not (port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536)):
+        raise DeploymentError(f"'{server}' is not HOST or HOST:PORT.")
+    return host, int(port) if port else PORT
+
+
+def _build(kit: Path, server: str, name: str, part: Part) -> None:
+    """Write the kit's settings by the steps of `nvflare provision`, without its key, scripts and other side effects."""
+    from nvflare.lighter.provision import prepare_builders, prepare_packager, prepare_project
+    from nvflare.lighter.provisioner import Provisioner
+
+    host, port = address(server)
+    participants: list[dict[str, Any]] = [
+        {"name": host, "type": "server", "org": ORGANISATION, "fed_learn_port": port, "admin_port": port}
+    ]
+    if part == "client":
+        participants.append({"name": name, "type": "client", "org": ORGANISATION, "allow_log_streaming": False})
+    if part == "admin":
+        participants.append({"name": name, "type": "admin", "org": ORGANISATION, "role": "project_admin"})
+    project: Mapping[str, Any] = {
+        "api_version": 3,
+        "name": ORGANISATION,
+        "description": "Private federated learning: every silo enforces its own guarantee.",
+        "participants": participants,
+        "builders": _BUILDERS,
+    }
+    with tempfile.TemporaryDirectory(dir=kit, prefix=".work-") as work, contextlib.redirect_stdout(io.StringIO()):
+        made = Provisioner(work, prepare_builders(project), prepare_packager(project))
+        context = made.provision(prepare_project(project))
+        built = Path(work) / ORGANISATION / "prod_00" / name
+        if not (built / "startup").is_dir():
+            raise DeploymentError(f"NVFlare could not make the kit: {context.get('errors') or 'nothing came out'}.")
+        shutil.rmtree(kit / "local", ignore_errors=True)
+        shutil.move(built / "local", kit / "local")
+        for file in (kit / "startup").iterdir():
+            if file.suffix != ".key":
+                file.unlink()
+        for file in (built / "startup").iterdir():
+            if file.suffix == ".json":
+                shutil.move(file, kit / "startup" / file.name)
+
+
+def _key(file: Path) -> Any:
+    try:
+        return load_pem_private_key(file.read_bytes(), None)
+    except OSError as problem:
+        raise DeploymentError(
+            f"The key {file} cannot be read ({problem.strerror}): `ringfence silo request` or `ringfence server "
+            "request` makes it, where it is used."
+        ) from None
+    except (ValueError, TypeError):
+        raise DeploymentError(f"{file} is not a private key; make a new kit.") from None
+
+
+def _certificate(text: Any) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(str(text).encode())
+
+
+def _certificate_in(file: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(file.read_bytes())
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def read_requests(content: bytes) -> Sequence[x509.CertificateSigningRequest]:
+    """Return the certificate requests in a file."""
+    end = b"-----END CERTIFICATE REQUEST-----\n"
+    try:
+        return [x509.load_pem_x509_csr(part + end) for part in content.split(end) if part.strip()]
+    except ValueError:
+        return []

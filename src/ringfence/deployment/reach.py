@@ -1,0 +1,53 @@
+"""What a courier's user must not be able to read: a silo's data, ledger, keys and settings.
+
+An engine's client does what its server sends, as far as the engine's own policy goes. Whatever gets past that has the
+rights of the client's user, so these are the wall behind it.
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from ringfence.errors import DeploymentError
+from ringfence.storage.toml_files import read_toml
+
+_OPEN = {"courier.toml", "door.token", "door.sock"}
+"""What a courier needs of a silo's folder."""
+
+
+def require_out_of_reach(folder: Path, silo: str) -> None:
+    """Raise DeploymentError if this process can read, or change, what the silo keeps to itself."""
+    reached = within_reach(folder, silo)
+    if reached:
+        raise DeploymentError(
+            f"A courier must not be able to read what the silo keeps to itself, and this user can: "
+            f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
+            "(`docs/deploy.md`, the courier as another user). If you insist, say so with `ringfence silo join FOLDER "
+            "KIT --same-user`: the silo's ledger and certificates will then say it too."
+        )
+
+
+def within_reach(folder: Path, silo: str) -> list[Path]:
+    """Return what this process can open of the silo's: it tries, since modes do not tell the whole story."""
+    names = {"silo.toml", "signing.key", f"{silo}.ledger", "operator.token"}
+    with contextlib.suppress(OSError):  # a folder that cannot be listed may still be passed
+        names |= {entry.name for entry in folder.iterdir() if entry.is_file()}
+    candidates = [folder / name for name in sorted(names - _OPEN)]
+    try:
+        data = read_toml(folder / "silo.toml").get("data_file")
+    except (OSError, ValueError):
+        data = None
+    if isinstance(data, str):
+        candidates.append(Path(data))
+    reached = [path for path in candidates if _opens(path)]
+    return [*reached, folder] if os.access(folder, os.W_OK) else reached
+
+
+def _opens(path: Path) -> bool:
+    for flags in (os.O_RDONLY, os.O_WRONLY):
+        try:
+            os.close(os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,351 @@
+"""Startup kits: keys are made where they are used, the authority signs; one that allows too much does not start."""
+
+import datetime
+import json
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+
+from ringfence.deployment.nvflare import federation, policy
+from ringfence.deployment.nvflare import kit as kits
+from ringfence.deployment.processes import Family
+from ringfence.deployment.reach import within_reach
+from ringfence.deployment.tour import free_port
+from ringfence.errors import DeploymentError
+from tests.deployment.agents import Federation, finish, server, until
+from tests.deployment.kits import kits_of_version_0_2, make_kits
+
+RINGFENCE = [sys.executable, "-m", "ringfence"]
+
+
+def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end."""
+    command = [*RINGFENCE, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    """A silo's kit that joined."""
+    made = make_kits(tmp_path / "kits", "localhost", ["clinic"])
+    (tmp_path / "silo").mkdir()
+    policy.join(tmp_path / "silo", made.silos["clinic"], made.responses["clinic"])
+    return made.silos["clinic"]
+
+
+def test_a_silos_kit_holds_nothing_of_the_server(kit: Path) -> None:
+    names = {file.name for file in kit.rglob("*")}
+    assert not {name for name in names if "server" in name or "authority" in name}
+    policy.check(kit, kit.parents[2] / "silo")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "fault"),
+    [
+        ("resources.json", {"class_allow_list": ["*"]}, "class_allow_list"),
+        ("resources.json", {"class_list_enforcement_mode": "warn"}, "enforcement_mode"),
+        ("resources.json", {"allow_log_streaming": True}, "allow_log_streaming"),
+        ("resources.json", {"components": [{"id": "site_log_streamer", "path": "x.Y"}]}, "site_log_streamer"),
+        ("resources.json", {"app_validator": None}, "app_validator"),
+        ("resources.json", {"app_validator": {"path": "x.Y", "args": {}}}, "app_validator"),
+        ("resources.json", {"components": []}, "one is missing"),
+        ("resources.json", {"handlers": []}, "handlers"),
+        ("authorization.json", {"permissions": {"project_admin": "any"}}, "project_admin"),
+        ("authorization.json", {"permissions": {"lead": {"byoc": "any"}}}, "byoc"),
+        ("../startup/fed_client.json", {"require_signed_jobs": False}, "require_signed_jobs"),
+    ],
+)  # fmt: skip
+def test_a_permissive_policy_is_named_and_nothing_is_started(
+    kit: Path, file: str, change: dict[str, Any], fault: str
+) -> None:
+    path = kit / "local" / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(DeploymentError, match=fault):
+        policy.check(kit, kit.parents[2] / "silo")
+    done = subprocess.run(
+        [sys.executable, "-m", "ringfence", "silo", "courier", str(kit.parents[2] / "silo"), str(kit)],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert fault in done.stderr
+
+
+def test_a_kit_as_provisioned_does_not_start(tmp_path: Path) -> None:
+    made = make_kits(tmp_path / "kits", "localhost", ["clinic"]).silos["clinic"]
+    with pytest.raises(DeploymentError, match="silo join"):
+        policy.check(made, tmp_path / "silo")
+
+
+def test_another_silos_kit_is_refused(kit: Path) -> None:
+    (kit.parents[2] / "silo" / "silo.toml").write_text('name = "bank"')
+    with pytest.raises(DeploymentError, match="made for silo 'clinic'"):
+        policy.join(kit.parents[2] / "silo", kit)
+
+
+def test_a_kit_within_the_silos_folder_is_refused(kit: Path) -> None:
+    inside = kit.parents[2] / "silo" / "kit"
+    shutil.copytree(kit, inside)
+    with pytest.raises(DeploymentError, match="apart"):
+        policy.join(kit.parents[2] / "silo", inside)
+
+
+@pytest.mark.parametrize("file", ["x__p_resources.json", "log_config.json", "privacy.json", "custom"])
+@pytest.mark.parametrize("part", ["local", "startup"])
+def test_a_file_from_which_the_engine_would_read_more_settings_or_code_is_named(
+    kit: Path, part: str, file: str
+) -> None:
+    (kit / part / file).write_text("{}")
+    with pytest.raises(DeploymentError, match=f"{part}/{file} does not belong there"):
+        policy.check(kit, kit.parents[2] / "silo")
+
+
+# -- keys --
+
+
+def private_keys(folder: Path) -> list[str]:
+    """Return the files below the folder that hold a private key."""
+    return sorted(
+        str(file.relative_to(folder))
+        for file in folder.rglob("*")
+        if file.is_file() and b"PRIVATE KEY" in file.read_bytes()
+    )
+
+
+def test_the_organiser_holds_no_key_but_the_authoritys_and_a_silos_key_never_leaves_its_kit(tmp_path: Path) -> None:
+    organiser, silo = tmp_path / "organiser", tmp_path / "silo"
+    silo.mkdir()
+    assert "No" not in run("federation", "init", organiser, "--server", "localhost", "--silo", "north").stderr
+    asked = run("silo", "request", silo / "kit", "--name", "north")
+    assert asked.returncode == 0, asked.stderr
+    shutil.copy(silo / "kit.request", organiser)
+    signed = run("federation", "sign", organiser, organiser / "kit.request")
+    assert signed.returncode == 0, signed.stderr
+    fingerprint = asked.stdout.strip().rpartition(": ")[2]
+    assert len(fingerprint) == 71
+    assert fingerprint in signed.stdout
+    (silo / "folder").mkdir()
+    joined = run("silo", "join", silo / "folder", silo / "kit", organiser / "kit.response")
+    assert joined.returncode == 0, joined.stderr
+    assert private_keys(organiser) == ["authority/cert.json"]
+    assert private_keys(silo) == ["kit/startup/client.key"]
+    for secret in (organiser / "authority" / "cert.json", silo / "kit" / "startup" / "client.key"):
+        assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert not list((silo / "kit").rglob("*.sh"))  # nothing that somebody else wrote is there to be run
+
+
+def test_the_server_and_its_administrator_make_their_keys_on_their_own_machine(tmp_path: Path) -> None:
+    run("federation", "init", tmp_path / "organiser", "--server", "flare.example:8443", "--silo", "north")
+    asked = run("server", "request", tmp_path / "server", "--host", "flare.example")
+    assert asked.returncode == 0, asked.stderr
+    signed = run("federation", "sign", tmp_path / "organiser", tmp_path / "server" / "server.request")
+    assert signed.returncode == 0, signed.stderr
+    joined = run("server", "join", tmp_path / "server", tmp_path / "server" / "server.response")
+    assert joined.returncode == 0, joined.stderr
+    assert private_keys(tmp_path / "organiser") == ["authority/cert.json"]
+    assert private_keys(tmp_path / "server") == ["admin/startup/client.key", "server/startup/server.key"]
+    certificate = x509.load_pem_x509_certificate((tmp_path / "server/server/startup/server.crt").read_bytes())
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == ["flare.example"]
+    assert federation.user_of(tmp_path / "server" / "admin") == "admin@ringfence.local"
+
+
+def test_a_request_gets_no_name_and_no_role_that_the_organiser_did_not_list(tmp_path: Path) -> None:
+    federation.init(tmp_path / "organiser", "localhost", ["north"])
+    request = tmp_path / "a.request"
+    request.write_bytes(kits.request(tmp_path / "kit", "stranger")[0])
+    with pytest.raises(DeploymentError, match="'stranger' is none of this federation's parties"):
+        federation.sign(tmp_path / "organiser", request)
+    request.write_bytes(kits.request(tmp_path / "kit", "north")[0])
+    federation.sign(tmp_path / "organiser", request)
+    (certificate,) = kits.Response.read(tmp_path / "a.response").certificates
+    assert certificate.subject.rfc4514_string() == "O=ringfence,CN=north"
+
+
+def test_a_stranger_who_asks_in_an_admitted_silos_name_is_refused_until_the_organiser_insists(tmp_path: Path) -> None:
+    made = make_kits(tmp_path / "organiser", "localhost", ["north"])
+    request = tmp_path / "again.request"
+    request.write_bytes(kits.request(tmp_path / "other", "north")[0])
+    with pytest.raises(DeploymentError, match="admitted with another key"):
+        federation.sign(tmp_path / "organiser", request)
+    federation.sign(tmp_path / "organiser", request, new_key=True)
+    with pytest.raises(DeploymentError, match="answers another request"):
+        kits.install(made.silos["north"], kits.Response.read(tmp_path / "again.response"))
+
+
+@pytest.mark.parametrize("content", [b"", b"not a request", b"-----BEGIN CERTIFICATE REQUEST-----\n!!\n"])
+def test_what_is_no_request_is_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+    federation.init(tmp_path / "organiser", "localhost", ["north"])
+    (tmp_path / "a.request").write_bytes(content)
+    with pytest.raises(DeploymentError, match="holds no certificate request"):
+        federation.sign(tmp_path / "organiser", tmp_path / "a.request")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"certificates": ["x"], "root": "y", "server": "z"}', b"\xff"]
+)
+def test_what_is_no_response_is_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.response").write_bytes(content)
+    with pytest.raises(DeploymentError, match="is not a response"):
+        kits.Response.read(tmp_path / "a.response")
+
+
+def test_a_kit_stays_with_its_authority(tmp_path: Path) -> None:
+    made = make_kits(tmp_path / "ours", "localhost", ["north"])
+    (tmp_path / "silo").mkdir()
+    policy.join(tmp_path / "silo", made.silos["north"], made.responses["north"])
+    federation.init(tmp_path / "theirs", "localhost", ["north"])
+    (tmp_path / "north.request").write_bytes((tmp_path / "ours" / "north.request").read_bytes())
+    response, _ = federation.sign(tmp_path / "theirs", tmp_path / "north.request")
+    with pytest.raises(DeploymentError, match="another authority"):
+        policy.join(tmp_path / "silo", made.silos["north"], kits.Response.read(response))
+
+
+# -- dates --
+
+
+@pytest.mark.parametrize("part", ["silo", "server", "run"])
+@pytest.mark.parametrize("days", [-1, 20])
+def test_a_kit_that_ended_is_refused_with_the_remedy_and_one_that_is_about_to_end_warns(
+    tmp_path: Path, part: str, days: int
+) -> None:
+    silos = Federation(tmp_path, ["north"])
+    made = make_kits(tmp_path / "kits", f"localhost:{free_port()}", ["north"], days=days)
+    folder, kit = silos.silos["north"].silo_folder.path, made.silos["north"]
+    policy.join(folder, kit, made.responses["north"], same_user=True)
+    plan = silos.plan(1, approved=False)
+    command: dict[str, list[str | Path]] = {
+        "silo": ["silo", "courier", folder, kit],
+        "server": ["server", "start", made.server],
+        "run": ["server", "run", tmp_path / f"{plan.run}.json", "--folder", tmp_path / "run", "--engine", "nvflare",
+                "--kit", made.admin],
+    }  # fmt: skip
+    with Family(tmp_path) as family:
+        child, log = family.start("it", command[part]), tmp_path / "it.log"
+        words = "The certificate in" if days > 0 else "To renew it"
+        until(lambda: words in log.read_text() or child.poll() is not None)
+        if days < 0:
+            assert child.wait() == 1
+        said = log.read_text()
+    assert ("ended on" if days < 0 else f"ends in {days - 1} days") in said, said
+    assert f"`ringfence {'silo' if part == 'silo' else 'server'} request" in said
+
+
+def test_signing_the_same_request_again_renews_a_kit_also_beyond_its_authoritys_first_certificate(
+    tmp_path: Path,
+) -> None:
+    made = kits_of_version_0_2(tmp_path / "old", "localhost:8002", ["north"])
+    (tmp_path / "silo").mkdir()
+    policy.join(tmp_path / "silo", made["north"])
+    federation.init(tmp_path / "old", "localhost:8002", ["north"])  # keeps the authority
+    (tmp_path / "north.request").write_bytes(kits.request(made["north"], "north")[0])
+    response, (signed,) = federation.sign(tmp_path / "old", tmp_path / "north.request", days=720)
+    policy.join(tmp_path / "silo", made["north"], kits.Response.read(response))
+    said: list[str] = []
+    kits.check_dates(made["north"], "client", said.append)
+    root, own = (
+        x509.load_pem_x509_certificate((made["north"] / "startup" / file).read_bytes())
+        for file in ("rootCA.pem", "client.crt")
+    )
+    later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=700)
+    assert said == []
+    assert own.not_valid_after_utc > later < root.not_valid_after_utc
+    own.verify_directly_issued_by(root)
+    server_kit = x509.load_pem_x509_certificate((made["server"] / "startup" / "server.crt").read_bytes())
+    server_kit.verify_directly_issued_by(root)  # whoever did not renew yet is still known
+    assert signed.name == "north"
+
+
+def test_kits_of_version_0_2_with_their_keys_inside_join_again_and_run(tmp_path: Path) -> None:
+    silos = Federation(tmp_path, ["north", "south"])
+    made = kits_of_version_0_2(tmp_path / "old", f"localhost:{free_port()}", ["north", "south"])
+    silos.start()
+    try:
+        with Family(tmp_path) as family:
+            family.start("engine", ["server", "start", made["server"]])
+            for name, silo in silos.silos.items():
+                joined = run("silo", "join", silo.silo_folder.path, made[name], "--same-user")
+                assert joined.returncode == 0, joined.stderr
+                family.start(f"courier of {name}", ["silo", "courier", silo.silo_folder.path, made[name]])
+            plan = silos.plan(3)
+            options = ["--engine", "nvflare", "--kit", str(made["admin"]), "--quorum", "all"]
+            finish(server(silos, plan, tmp_path / "run", [], *options))
+    finally:
+        silos.stop()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert {name: silo["answered"] for name, silo in report["silos"].items()} == {"north": 3, "south": 3}
+
+
+# -- who may run a courier --
+
+
+def test_a_courier_that_can_read_what_the_silo_keeps_does_not_start_unless_the_ledger_says_so(tmp_path: Path) -> None:
+    silos = Federation(tmp_path, ["north"])
+    made = make_kits(tmp_path / "kits", f"localhost:{free_port()}", ["north"])
+    folder, kit, response = silos.silos["north"].silo_folder.path, made.silos["north"], tmp_path / "kits/north.response"
+    assert run("silo", "join", folder, kit, response).returncode == 0
+    refused = run("silo", "courier", folder, kit)
+    assert refused.returncode == 1
+    assert "signing.key" in refused.stderr
+    assert "--same-user" in refused.stderr
+    run("silo", "certificate", folder, "--out", tmp_path / "before.json")
+    assert "past the gate" not in run("verify", tmp_path / "before.json").stdout
+
+    assert run("silo", "join", folder, kit, response, "--same-user").returncode == 0
+    assert run("silo", "join", folder, kit, "--same-user").returncode == 0
+    marker = tmp_path / "imported"
+    for module in ("json.py", "sitecustomize.py", "ringfence.py", "nvflare.py"):
+        (kit / module).write_text(f"open({str(marker)!r}, 'w')")
+    with Family(tmp_path) as family:
+        family.environment["PYTHONPATH"] = str(kit)
+        family.start("courier", ["silo", "courier", folder, kit], [sys.executable, "-E", "-m", "ringfence"])
+        until(lambda: "is starting" in (tmp_path / "courier.log").read_text())  # NVFlare's words
+    assert not marker.exists()  # Python looks into no kit, where jobs are unpacked
+    assert run("silo", "ledger", folder).stdout.count("the courier may run as a user who can read the data") == 1
+    assert "The courier may run as a user who can read the data" in run("silo", "status", folder).stdout
+    run("silo", "certificate", folder, "--out", tmp_path / "after.json")
+    verified = run("verify", tmp_path / "after.json")
+    assert verified.returncode == 0, verified.stderr
+    assert "That nothing was read past the gate" in verified.stdout
+
+
+def test_each_thing_that_a_silo_keeps_is_found_within_reach_and_what_a_courier_needs_is_not(tmp_path: Path) -> None:
+    folder = Federation(tmp_path, ["north"]).silos["north"].silo_folder.path
+    (folder / "operator.token").write_text("x" * 64)
+    found = {path.name for path in within_reach(folder, "north")}
+    assert found == {"silo.toml", "signing.key", "north.ledger", "operator.token", "north.csv", "north"}
+
+
+ANOTHER_USER = """
+import os, sys
+from pathlib import Path
+from ringfence.deployment.reach import within_reach
+folder = Path(sys.argv[1])
+if os.getuid() == 0:  # whom no mode stops
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+print(within_reach(folder, "north"), (folder / "courier.toml").read_text().startswith("format"))
+"""
+
+
+def test_a_user_who_may_only_reach_the_door_is_let_through() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Federation(Path(place), ["north"]).silos["north"].silo_folder.path
+        Path(place).chmod(0o711)
+        for file in (*folder.iterdir(), Path(place, "north.csv")):
+            file.chmod(0o444 if file.name == "courier.toml" else 0o000)
+        folder.chmod(0o111)
+        command = [sys.executable, "-c", ANOTHER_USER, str(folder)]
+        closed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        (folder / "signing.key").chmod(0o444)
+        opened = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        folder.chmod(0o700)
+    assert closed.stdout == "[] True\n", closed.stderr
+    assert "signing.key" in opened.stdout, opened.stderr
