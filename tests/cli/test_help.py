@@ -34,8 +34,8 @@ def test_all_commands_are_there() -> None:
         "server request", "server join", "federation", "federation init", "federation sign", "silo request",
         "shuffler", "shuffler init", "shuffler add", "shuffler serve", "shuffler status",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
-        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "model",
-        "model export", "model statement", "example",
+        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "silo backup",
+        "silo restore", "model", "model export", "model statement", "example",
     }  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.cli.server import _file_of_doors
+from ringfence.deployment.carried_head import CarriedHead
 from ringfence.deployment.door import Door
 from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.errors import CertificateError, DoorError, SiloError
@@ -22,6 +23,7 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.certificate import Certificate, SignedCertificate
 from ringfence.protocol.encoding import column_types
+from ringfence.protocol.head import SignedHead
 from ringfence.protocol.keys import load_keys
 from ringfence.protocol.messages import (
     Batch,
@@ -83,13 +85,18 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 def messages() -> dict[str, Parser]:
     """What crosses the wire."""
     plan = "0123456789abcdef" * 4
+    head = SignedHead(ledger=plan, number=7, hash=plan, signature="0a" * 64)
     request = RoundRequest.at(plan, 3, np.array([1.0, -2.5]))
+    shown = request.model_copy(update={"heads": (head, head)})
     update = NoisyUpdate(plan=plan, round=3, silo="north", vector=pack(np.array([0.5, 7.0])))
     sealed = SealedUpdate(plan=plan, round=0, silo="north", envelope="AAAA", signature="0a" * 64)
     refusal = Refusal(plan=plan, round=3, silo="north", reason=RefusalReason.BUDGET)
     batch = Batch(plan=plan, round=0, silos=2, messages="AAAA")
     return {
         "request": Parser(RoundRequest.from_bytes, request.to_bytes()),
+        "request with heads": Parser(RoundRequest.from_bytes, shown.to_bytes()),
+        "answer with a head": Parser(parse_answer, refusal.model_copy(update={"head": head}).to_bytes()),
+        "carried answer": Parser(_carry, refusal.model_copy(update={"head": head}).to_bytes()),
         "update": Parser(parse_answer, update.to_bytes()),
         "sealed update": Parser(parse_answer, sealed.to_bytes()),
         "sealed deposit": Parser(SealedUpdate.from_bytes, sealed.to_bytes()),
@@ -97,6 +104,13 @@ def messages() -> dict[str, Parser]:
         "batch": Parser(Batch.from_bytes, batch.to_bytes()),
         "a shuffler's sentence": Parser(meaning, b'{"refused":"x","error":"A sentence."}'),
     }
+
+
+def _carry(answer: bytes) -> object:
+    """Keep an answer's head as a courier does."""
+    door = CarriedHead("unix:/door")
+    door.keep(answer)
+    return door.read()
 
 
 def documents() -> dict[str, Parser]:
