@@ -28,7 +28,8 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
-from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger, decided
+from ringfence.silo.consent import decided
+from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger
 from ringfence.silo.limits import Limits, largest_round
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
