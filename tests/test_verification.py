@@ -37,6 +37,16 @@ def content(request: pytest.FixtureRequest, tmp_path: Path, plan_of: MakePlan) -
     return certify(silo_folder).to_file()
 
 
+def test_a_certificate_that_nobody_signed_is_not_valid_by_a_key_of_low_order(tmp_path: Path) -> None:
+    """With the curve's neutral point as its key, one signature fits every content."""
+    certificate = certify(make_silo_folder(tmp_path)).certificate.model_copy(
+        update={"public_key": "01" + "00" * 31, "issued": "whenever"}
+    )
+    forged = SignedCertificate(certificate, certificate.signed_bytes(), "01" + "00" * 63)
+    with pytest.raises(CertificateError, match="signature does not fit"):
+        verify(forged.to_file(), key=certificate.public_key)
+
+
 def resigned(certificate: Certificate, **changes: Any) -> bytes:
     """Write a certificate with other fields, signed with a key of the forger's own."""
     key = new_key()

@@ -6,9 +6,10 @@ from typing import Any
 
 from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan, load_plan
+from ringfence.silo.consent import require_usual
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Account, Budget, Ledger, require_usual
+from ringfence.silo.ledger import Account, Budget, Ledger
 from ringfence.silo.review import Review, review
 from ringfence.silo.summary import summarise
 

@@ -29,7 +29,8 @@ from ringfence.errors import LedgerError, SiloError
 from ringfence.protocol.demands import name_problem
 from ringfence.protocol.public import Public, SiloName, explain
 from ringfence.protocol.schema import load_schema
-from ringfence.silo.ledger import Budget, Ledger, require_usual
+from ringfence.silo.consent import require_usual
+from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.limits import Limits
 from ringfence.silo.records import Records, load_records
 from ringfence.storage.formats import require_known_format

@@ -22,8 +22,6 @@ of the user who runs it (`storage.watermark`): an older copy that is put back is
 """
 
 import hashlib
-import os
-import pwd
 import secrets
 import threading
 from collections import Counter
@@ -49,6 +47,7 @@ from ringfence.errors import (
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
+from ringfence.silo.consent import decided
 from ringfence.storage.chain import Chain, Draft, Entry
 from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
@@ -473,42 +472,6 @@ def watermark(ledger: str, number: int, hash: str) -> Watermark:
             "this user may write to by XDG_STATE_HOME."
         ) from None
     return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
-
-
-LONGEST_NOTE = 1000
-
-
-def decided(note: str) -> dict[str, str]:
-    """Return what a decision's entry says of who made it: the account's name, and what they added in words, if any."""
-    if len(note) > LONGEST_NOTE:
-        raise LedgerError(f"A note has at most {LONGEST_NOTE} characters, but this one has {len(note)}: shorten it.")
-    try:
-        account = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # as in a container whose user was given by number
-        account = f"uid {os.getuid()}"
-    return {"by": account, "note": note} if note else {"by": account}
-
-
-LARGE_EPSILON = 20.0
-
-
-def require_usual(limits: Sequence[Guarantee], records: int) -> None:
-    """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
-
-    At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
-    that some records are simply given away.
-    """
-    for limit in limits:
-        if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
-            what = (
-                f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
-                if limit.epsilon > LARGE_EPSILON
-                else f"delta {limit.delta:g} is above 1/n for n = {records} records"
-            )
-            raise ApprovalError(
-                f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
-                "--unusual-budget."
-            )
 
 
 def _granted(budget: Budget, note: str) -> Draft:

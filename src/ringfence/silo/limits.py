@@ -45,4 +45,4 @@ def largest_round(plan: Plan, terms: SiloTerms) -> Effort:
 def words(effort: Effort) -> str:
     """Write an effort for people."""
     seconds = "less than a second" if effort.seconds < 1 else f"{effort.seconds:.0f} seconds"
-    return f"{seconds} and {effort.memory / MEGABYTE:,.0f} MB"
+    return f"{seconds} and {max(1, round(effort.memory / MEGABYTE)):,} MB"

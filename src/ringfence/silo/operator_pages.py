@@ -5,7 +5,7 @@ from typing import Any
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
 from ringfence.protocol.guarantee import AGAINST
-from ringfence.silo.ledger import LONGEST_NOTE
+from ringfence.silo.consent import LONGEST_NOTE
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
 from ringfence.silo.summary import describe_entry

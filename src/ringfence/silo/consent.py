@@ -1,0 +1,43 @@
+"""An operator's consent: who gave it, in which words, and what nobody gives by the way."""
+
+import os
+import pwd
+from collections.abc import Sequence
+
+from ringfence.errors import ApprovalError, LedgerError
+from ringfence.protocol.guarantee import Guarantee
+
+LONGEST_NOTE = 1000
+
+
+def decided(note: str) -> dict[str, str]:
+    """Return what a decision's entry says of who made it: the account's name, and what they added in words, if any."""
+    if len(note) > LONGEST_NOTE:
+        raise LedgerError(f"A note has at most {LONGEST_NOTE} characters, but this one has {len(note)}: shorten it.")
+    try:
+        account = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container whose user was given by number
+        account = f"uid {os.getuid()}"
+    return {"by": account, "note": note} if note else {"by": account}
+
+
+LARGE_EPSILON = 20.0
+
+
+def require_usual(limits: Sequence[Guarantee], records: int) -> None:
+    """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
+
+    At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
+    that some records are simply given away.
+    """
+    for limit in limits:
+        if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
+            what = (
+                f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
+                if limit.epsilon > LARGE_EPSILON
+                else f"delta {limit.delta:g} is above 1/n for n = {records} records"
+            )
+            raise ApprovalError(
+                f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
+                "--unusual-budget."
+            )
