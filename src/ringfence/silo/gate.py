@@ -27,18 +27,21 @@ from ringfence.silo.channels import sending
 from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger, StoredAnswer
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
+from ringfence.storage.decision_log import Note, unnoted
 
 
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key.
+    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key. `note` is told what
+    was decided about every request.
     """
 
-    def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
+    def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None, note: Note = unnoted) -> None:
         self._records = records
         self._ledger = ledger
         self._key = key
+        self._note = note
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
         self.silo = ledger.account().silo
@@ -83,11 +86,14 @@ class Gate:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse."""
         with self._one_at_a_time:
             try:
-                return self._answer(request)
+                decision, answer = self._answer(request)
             except LedgerError:
-                return self._refusal(request, RefusalReason.UNAVAILABLE)
+                decision, answer = "refused", self._refusal(request, RefusalReason.UNAVAILABLE)
+            reason = answer.reason.value if isinstance(answer, Refusal) else ""
+            self._note("refused" if reason else decision, plan=request.plan, round=request.round, reason=reason)
+            return answer
 
-    def _answer(self, request: RoundRequest) -> Answer:
+    def _answer(self, request: RoundRequest) -> tuple[str, Answer]:
         weights = unpack(request.weights)
         fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
 
@@ -104,10 +110,10 @@ class Gate:
 
         verdict = self._ledger.update(decide)
         if isinstance(verdict, RefusalReason):
-            return self._refusal(request, verdict)
+            return "refused", self._refusal(request, verdict)
         if isinstance(verdict, StoredAnswer):
-            return parse_answer(self._ledger.stored(verdict))
-        return self._release(request, weights, verdict)
+            return "repeated", parse_answer(self._ledger.stored(verdict))
+        return "answered", self._release(request, weights, verdict)
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
