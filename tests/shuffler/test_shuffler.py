@@ -19,6 +19,8 @@ from ringfence.protocol.questions import Moments
 from ringfence.sealed_sums.sealing import new_key, open_messages, public_key, seal_envelope
 from ringfence.shuffler import shuffler as shuffler_module
 from ringfence.shuffler.shuffler import Receipt, Shuffler, ShufflerRefusal, Waiting
+from ringfence.shuffler.store import Store
+from ringfence.storage.decision_log import DecisionLog
 from tests.shuffler.depositors import Depositors, depositors, make_shuffler, on_the_disk, release
 from tests.support import rebuilt
 
@@ -301,3 +303,28 @@ def test_the_longest_deposit_is_known_from_the_plans(setting: Setting) -> None:
     shuffler.add(longer.plan)
     length = len(longer.update(longer.names[0]))
     assert length <= shuffler.longest_deposit() <= length + 5000
+
+
+def test_the_log_has_every_refusal_and_every_batch_and_says_nothing_of_who_deposited(tmp_path: Path) -> None:
+    made, silos = make_shuffler(tmp_path / "mixer")
+    made.close()
+    log = DecisionLog(tmp_path)
+    with Shuffler(Store(tmp_path / "mixer"), seconds=3600.0, note=log) as shuffler:
+        shuffler.deposit(b"nothing")
+        for name in silos.names:
+            shuffler.deposit(silos.update(name))
+        for _ in range(2):
+            assert isinstance(shuffler.release(silos.plan.digest(), 0), bytes)
+        shuffler.deposit(silos.update(silos.names[0]))
+        shuffler.release("\x1b[2J", 0)
+    log.close()
+    text = (tmp_path / "decisions.log").read_text()
+    about = {"plan": silos.plan.digest(), "round": 0}
+    assert [{k: v for k, v in json.loads(line).items() if k != "time"} for line in text.splitlines()] == [
+        {"decision": "refused", "reason": "malformed"},
+        {"decision": "released", **about},
+        {"decision": "repeated", **about},
+        {"decision": "refused", "reason": "round-released", **about},
+        {"decision": "refused", "reason": "unknown-plan"},
+    ]
+    assert not any(name in text for name in silos.names)

@@ -66,7 +66,7 @@ def effort(plan: Plan) -> Effort:
 def refused(local: LocalShuffler, plan: Plan, folder: Path, limits: Limits | None = None) -> str:
     records = records_of(schema_of(3), RECORDS, 1)
     with Ledger.create(folder / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
-        gate = Gate(records, ledger, local.silos["clinic"], limits or Limits())
+        gate = Gate(records, ledger, local.silos["clinic"], limits=limits or Limits())
         with pytest.raises(ApprovalError) as problem:
             gate.approve(plan)
         assert [entry.kind for entry in ledger.entries()] == ["opened", "budget"]
@@ -155,7 +155,7 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
         else make_plan(schema, members, PlanRequest(rounds=4, **requests[kind]))
     )
     with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:
-        gate = Gate(records, ledger, local.silos["clinic"], Limits())
+        gate = Gate(records, ledger, local.silos["clinic"], limits=Limits())
         gate.approve(plan)
         tracemalloc.start()
         try:

@@ -32,9 +32,11 @@ from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
+from ringfence.silo.monitor import Monitor
 from ringfence.silo.questions import gradient
 from ringfence.silo.records import Records, load_records
 from ringfence.storage.chain import Chain
+from ringfence.storage.decision_log import DecisionLog
 from ringfence.training import Silo
 from tests.silo import fleeting, watched
 from tests.silo.agents import SCHEMA, approved, make_silo_folder, request
@@ -97,7 +99,7 @@ def holders(
             "silo": Silo(records, ledger.path, None, KEY),
             "store": store,
             "local shuffler": local,
-            "agent": Agent(gate, ledger, KEY.decode()),
+            "agent": Agent(gate, ledger, KEY.decode(), Monitor(ledger, DecisionLog(tmp_path))),
         }
 
 
@@ -174,17 +176,22 @@ def test_a_bug_anywhere_behind_the_door_tells_neither_the_peer_nor_the_operator_
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     plan = plan_of()
     gate.approve(plan)
-    agent = Agent(gate, ledger, None)
+    log = DecisionLog(tmp_path)
+    agent = Agent(gate, ledger, None, Monitor(ledger, log))
     monkeypatch.setattr(place, name, strange)
     reply = agent._decide(request(plan, 0))
     monkeypatch.undo()
     assert b'"unavailable"' in reply.body
     told = capfd.readouterr()
     assert "StrangeError" in told.err
-    for content in (bytes(reply.body), told.out, told.err, caplog.text):
+    log.close()
+    logged = (tmp_path / "decisions.log").read_text()
+    assert '"unavailable"' in logged
+    for content in (bytes(reply.body), told.out, told.err, caplog.text, logged):
         assert_clean(content)
 
 

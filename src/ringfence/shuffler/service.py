@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from ringfence.errors import ShufflerError
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
+from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope
 from ringfence.transport.serving import Service, listen, read_body, reply, run, shows_token
 
@@ -83,8 +84,8 @@ def serve(
     be open to a network without TLS.
     """
     _check_transport(host, certificate, private_key)
-    with Store(folder) as store, store.alone():
-        service = application(Shuffler(store, seconds=seconds), store.token())
+    with Store(folder) as store, store.alone(), closing(DecisionLog(folder)) as log:
+        service = application(Shuffler(store, seconds=seconds, note=log), store.token())
         with closing(listen(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"

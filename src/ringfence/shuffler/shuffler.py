@@ -28,6 +28,7 @@ from ringfence.protocol.plan import Plan, Stage
 from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
 from ringfence.storage.closing import Closing
+from ringfence.storage.decision_log import Note, unnoted
 
 PLANS_LIMIT = 1000
 
@@ -88,11 +89,16 @@ class Waiting:
 
 
 class Shuffler(Closing):
-    """The shuffler of one folder. All its methods may be called from several threads."""
+    """The shuffler of one folder. All its methods may be called from several threads.
 
-    def __init__(self, store: Store, *, seconds: float = SECONDS) -> None:
+    `note` is told of every refusal and of every batch that leaves. Of a deposit that is taken it is told nothing: its
+    time, kept, would help to tell which silos are in a batch.
+    """
+
+    def __init__(self, store: Store, *, seconds: float = SECONDS, note: Note = unnoted) -> None:
         self._store = store
         self._seconds = seconds
+        self._note = note
         self._plans: dict[str, Plan] = {}
         self.public_key = public_key(store.key)
         """What silos seal their envelopes to."""
@@ -128,7 +134,14 @@ class Shuffler(Closing):
         try:
             update = SealedUpdate.from_bytes(content)
         except MessageError:
+            self._note("refused", reason=ShufflerRefusal.MALFORMED.value)
             return ShufflerRefusal.MALFORMED
+        outcome = self._judge(update)
+        if isinstance(outcome, ShufflerRefusal):
+            self._note("refused", plan=update.plan, round=update.round, reason=outcome.value)
+        return outcome
+
+    def _judge(self, update: SealedUpdate) -> Receipt | ShufflerRefusal:
         plan = self._plan(update.plan)
         if plan is None:
             return ShufflerRefusal.UNKNOWN_PLAN
@@ -170,11 +183,11 @@ class Shuffler(Closing):
         `seconds` have passed since the first. Below the quorum nothing leaves, and later deposits are welcome.
         """
         served = self._plan(plan)
-        if served is None:
-            return ShufflerRefusal.UNKNOWN_PLAN
-        place = _place(served, round)
-        if place is None:
-            return ShufflerRefusal.ROUND_OUT_OF_RANGE
+        place = None if served is None else _place(served, round)
+        if served is None or place is None:
+            refusal = ShufflerRefusal.UNKNOWN_PLAN if served is None else ShufflerRefusal.ROUND_OUT_OF_RANGE
+            self._note("refused", reason=refusal.value)
+            return refusal
         # More silos than a round asks are not waited for.
         waiting = Waiting(0, place[1].quorum, place[0].participation.silos or len(served.silos))
         with self._store.transaction():
@@ -182,12 +195,14 @@ class Shuffler(Closing):
             if found is None:
                 return waiting
             if found.batch is not None:
+                self._note("repeated", plan=plan, round=round)
                 return found.batch
             late = time.time() >= found.opened + self._seconds
             if found.silos < (waiting.quorum if late else waiting.asked):
                 return Waiting(found.silos, waiting.quorum, waiting.asked)
             batch = self._mixed(found)
             self._store.fix(found.number, batch)
+        self._note("released", plan=plan, round=round)
         return batch
 
     def _mixed(self, found: StoredRound) -> bytes:

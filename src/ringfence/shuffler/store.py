@@ -4,6 +4,7 @@
     shuffler.token   what the server must show
     shuffler.db      this file's tables
     shuffler.lock    held by the one process that serves the folder
+    decisions.log    what was refused and which batches left, one line each, and older files of it
 
 What the database promises:
 

@@ -2,7 +2,7 @@
 
 A courier hands in a round's request and gets the gate's answer, or a fixed sentence that says why the bytes were not
 one. Every reply is a message of the protocol or a constant: nothing in it, nor in what the agent prints, is computed
-from a record. There is no log of requests beside the ledger, and no metric.
+from a record. The same holds for its log, which has a line for each decision, and for its metrics (`silo.monitor`).
 
 The door is a Unix socket that only its owner may use, or a port of the loopback interface where a courier must show
 the door's token. One connection carries one request, and must bring it whole within `serving.RECEIVE_SECONDS`.
@@ -23,6 +23,8 @@ from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Refusal, Refusal
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.monitor import Monitor
+from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope
 from ringfence.transport.serving import Service, complain, listen, read_body, reply, run, shows_token
 
@@ -50,10 +52,11 @@ _SENTENCES = {
 class Agent(Service):
     """The ASGI application. `token` is what callers must show, if anything; all replies close the connection."""
 
-    def __init__(self, gate: Gate, ledger: Ledger, token: str | None) -> None:
+    def __init__(self, gate: Gate, ledger: Ledger, token: str | None, monitor: Monitor) -> None:
         super().__init__("Ringfence silo agent", _SENTENCES, self._is_stranger)
         self._gate = gate
         self._ledger = ledger
+        self._monitor = monitor
         self._token = None if token is None else token.encode()
         self._open_door()
 
@@ -76,6 +79,15 @@ class Agent(Service):
             if isinstance(content, int):
                 return self.fixed(content)
             return await run_in_threadpool(self._decide, content, request.headers.get(HEAD_HEADER, ""))
+
+        @self.routes.get("/metrics")
+        async def metrics() -> Response:
+            """Tell what was decided, and what the ledger says of the budget, to Prometheus."""
+            try:
+                told = await run_in_threadpool(self._monitor.metrics)
+            except LedgerError:
+                return self.fixed(503)
+            return Response(told, 200, {"connection": "close"}, "text/plain; version=0.0.4")
 
     def _longest_request(self) -> int:
         def dimension(account: Account) -> int:
@@ -100,6 +112,7 @@ class Agent(Service):
                 plan=request.plan, round=request.round, silo=self._gate.silo, reason=RefusalReason.UNAVAILABLE
             )
             answer = refusal.to_bytes()
+            self._monitor.note("refused", plan=request.plan, round=request.round, reason=refusal.reason.value)
         return reply(200, answer)
 
 
@@ -119,9 +132,10 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
     the folder, or its couriers may read what they must not.
     """
     port = folder.settings.port if port is None else port
-    with folder.alone(), folder.ledger() as ledger:
+    with folder.alone(), folder.ledger() as ledger, closing(DecisionLog(folder.path)) as log:
         folder.require_closed(Path(folder.settings.data_file), folder.ledger_path, folder.key_path)
-        gate = Gate(folder.records(), ledger, folder.key())
+        monitor = Monitor(ledger, log)
+        gate = Gate(folder.records(), ledger, folder.key(), note=monitor.note)
         token = None if port is None else folder.token()
         listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)
         with closing(listening):
@@ -129,7 +143,7 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
             folder.tell_couriers(None if port is None else address[1])
             where = f"unix:{folder.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
             try:
-                run(Agent(gate, ledger, token), listening, lambda: ready(where))
+                run(Agent(gate, ledger, token, monitor), listening, lambda: ready(where))
             finally:
                 if port is None:
                     folder.socket_path.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ _REVIEWED = 12
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with folder.ledger() as ledger:
-        gate = Gate(folder.records(), ledger, folder.key(), folder.limits)
+        gate = Gate(folder.records(), ledger, folder.key(), limits=folder.limits)
         try:
             gate.check(plan)
             objection = ""
@@ -49,7 +49,7 @@ def require_reviewed(plan: Plan, digest: str) -> None:
 def approve_plan(folder: SiloFolder, plan: Plan, *, note: str = "") -> Review:
     """Let the plan's rounds be answered, and reserve their cost."""
     with folder.ledger() as ledger:
-        Gate(folder.records(), ledger, folder.key(), folder.limits).approve(plan, note=note)
+        Gate(folder.records(), ledger, folder.key(), limits=folder.limits).approve(plan, note=note)
         return review(plan, ledger.account(), "")
 
 

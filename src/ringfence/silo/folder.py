@@ -6,6 +6,7 @@
     operator.token what the operator must enter at the page, made when that is first served
     plans/         plans that wait for the operator's decision
     agent.lock     held by the one agent that serves the folder
+    decisions.log  what the agent decided, one line each, and older files of it (decisions.log.1, ...)
     door.sock      the agent's door, if it is not a port
     door.token     what a courier must show at a port
     courier.toml   all that a courier must know: the door, and where its token is

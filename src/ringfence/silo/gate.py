@@ -35,6 +35,7 @@ from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger, St
 from ringfence.silo.limits import Limits, largest_round
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
+from ringfence.storage.decision_log import Note, unnoted
 
 
 class Gate:
@@ -42,16 +43,23 @@ class Gate:
 
     `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
     private key. `limits` is what a round may take of this machine; without them any plan's may, as where plans come
-    from nobody else.
+    from nobody else. `note` is told what was decided about every request.
     """
 
     def __init__(
-        self, records: Records, ledger: Ledger, key: bytes | None = None, limits: Limits | None = None
+        self,
+        records: Records,
+        ledger: Ledger,
+        key: bytes | None = None,
+        *,
+        limits: Limits | None = None,
+        note: Note = unnoted,
     ) -> None:
         self._records = records
         self._ledger = ledger
         self._key = key
         self._limits = limits
+        self._note = note
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
         account = ledger.account()
@@ -109,11 +117,12 @@ class Gate:
         """
         with self._one_at_a_time:
             try:
-                if self._is_shown_to_have_forgotten(request.heads or ()):
-                    return self._refusal(request, RefusalReason.FORGOTTEN)
-                return self._answer(request)
+                decision, answer = self._answer(request)
             except LedgerError:
-                return self._refusal(request, RefusalReason.UNAVAILABLE)
+                decision, answer = "refused", self._refusal(request, RefusalReason.UNAVAILABLE)
+            reason = answer.reason.value if isinstance(answer, Refusal) else ""
+            self._note("refused" if reason else decision, plan=request.plan, round=request.round, reason=reason)
+            return answer
 
     def _is_shown_to_have_forgotten(self, heads: Sequence[SignedHead]) -> bool:
         self._has_forgotten = self._has_forgotten or any(
@@ -121,7 +130,9 @@ class Gate:
         )
         return self._has_forgotten
 
-    def _answer(self, request: RoundRequest) -> Answer:
+    def _answer(self, request: RoundRequest) -> tuple[str, Answer]:
+        if self._is_shown_to_have_forgotten(request.heads or ()):
+            return "refused", self._refusal(request, RefusalReason.FORGOTTEN)
         weights = unpack(request.weights)
         fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
 
@@ -138,11 +149,10 @@ class Gate:
 
         verdict = self._ledger.update(decide)
         if isinstance(verdict, RefusalReason):
-            number, hash = self._ledger.look(lambda account: (account.number, account.head))
-            return self._refusal(request, verdict, self._heads.sign(number, hash))
+            return "refused", self._refusal_with_head(request, verdict)
         if isinstance(verdict, StoredAnswer):
-            return parse_answer(self._ledger.stored(verdict))
-        return self._release(request, weights, verdict)
+            return "repeated", parse_answer(self._ledger.stored(verdict))
+        return "answered", self._release(request, weights, verdict)
 
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
@@ -201,11 +211,15 @@ class Gate:
         withdrawn = self._ledger.update(decide)
         if withdrawn is not None:
             self._memories.pop((request.plan, work.number), None)  # it remembers a round that was never released
-            return self._refusal(request, withdrawn)
+            return self._refusal_with_head(request, withdrawn)
         return update
 
     def _refusal(self, request: RoundRequest, reason: RefusalReason, head: SignedHead | None = None) -> Refusal:
         return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason, head=head)
+
+    def _refusal_with_head(self, request: RoundRequest, reason: RefusalReason) -> Refusal:
+        number, hash = self._ledger.look(lambda account: (account.number, account.head))
+        return self._refusal(request, reason, self._heads.sign(number, hash))
 
     def _log(self, account: Account, request: RoundRequest, reason: RefusalReason) -> list[Draft]:
         if account.refusals >= LOGGED_REFUSALS:

@@ -372,6 +372,12 @@ class Ledger(Closing):
         """Where the file is."""
         return self._chain.path
 
+    @property
+    def number(self) -> int | None:
+        """The number of the last entry that was seen; None if the file could not be read or written just now."""
+        account = self._account
+        return None if account is None else account.number
+
     def entries(self) -> list[Entry]:
         """Return all entries, verified."""
         return list(self._chain.read(0, GENESIS))

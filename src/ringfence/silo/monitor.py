@@ -1,0 +1,120 @@
+"""What an agent tells those who watch over it: a line in its log for each decision, and numbers for Prometheus.
+
+All of it is public: what was decided and why, and what the ledger says of budget, charges and entries. None of it is
+computed from a record, nor from how long anything took.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ringfence.accounting.charges import costs
+from ringfence.accounting.events import Event
+from ringfence.protocol.guarantee import Guarantee, Observer, against
+from ringfence.protocol.messages import RefusalReason
+from ringfence.silo.ledger import Account, Budget, Ledger
+from ringfence.storage.decision_log import DecisionLog
+
+_DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))
+
+
+class _Standing(NamedTuple):
+    """What is needed of an account, so that costs are composed while others use the ledger."""
+
+    number: int
+    budget: Budget
+    observers: tuple[Observer, ...]
+    charged: list[tuple[Event, int]]
+    reserved: list[tuple[Event, int]]
+    rounds: int
+    stored: int
+
+
+class Monitor:
+    """Watches the decisions about one ledger."""
+
+    def __init__(self, ledger: Ledger, log: DecisionLog) -> None:
+        self._ledger = ledger
+        self._log = log
+        self._started = time.time()
+        self._counts = Counter(dict.fromkeys(_DECISIONS, 0))
+        self._lock = threading.Lock()
+        self._told = -1, ""
+
+    def note(self, decision: str, *, plan: str = "", round: int | None = None, reason: str = "") -> None:
+        """Count a decision, and write it into the log."""
+        with self._lock:
+            self._counts[decision, reason] += 1
+        self._log(decision, plan=plan, round=round, reason=reason, head=self._ledger.number)
+
+    def metrics(self) -> str:
+        """Return all numbers in Prometheus' text format; LedgerError if the ledger cannot be read.
+
+        Costs are composed anew only when the ledger has another entry.
+        """
+        standing = self._ledger.look(_standing)
+        with self._lock:
+            if self._told[0] != standing.number:
+                self._told = standing.number, _ledger_metrics(standing)
+            decisions = [
+                ({"decision": decision, "reason": reason} if reason else {"decision": decision}, count)
+                for (decision, reason), count in self._counts.items()
+            ]
+            told = self._told[1]
+        return (
+            _metric("ringfence_decisions_total", "counter", "Requests decided since the agent was started.", decisions)
+            + told
+            + _metric(
+                "process_start_time_seconds", "gauge", "When the agent was started.", [({}, round(self._started))]
+            )
+        )
+
+
+def _standing(account: Account) -> _Standing:
+    rounds = [charge for approved in account.plans.values() for charge in approved.rounds.values()]
+    return _Standing(
+        account.number,
+        account.budget,
+        account.observers,
+        account.charged(),
+        account.reserved(),
+        len(rounds),
+        sum(charge.answer is not None for charge in rounds),
+    )
+
+
+def _ledger_metrics(standing: _Standing) -> str:
+    delta, limits = standing.budget.delta, standing.budget.limits
+    spent = costs(standing.charged, standing.observers, delta)
+    left = [
+        max(0.0, against(limits, committed.against).epsilon - committed.epsilon)
+        for committed in costs(standing.reserved, standing.observers, delta)
+    ]
+    granted = [against(limits, guarantee.against).epsilon for guarantee in spent]
+    return "".join(
+        [
+            _metric("ringfence_ledger_head", "gauge", "Number of the ledger's last entry.", [({}, standing.number)]),
+            _metric("ringfence_rounds_charged_total", "counter", "Rounds ever charged.", [({}, standing.rounds)]),
+            _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, standing.stored)]),
+            _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
+            _epsilons("granted", "The most that all releases may cost together.", spent, granted),
+            _epsilons("spent", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
+            _epsilons("left", "What more may be approved, beyond all running plans.", spent, left),
+        ]
+    )
+
+
+def _epsilons(what: str, meaning: str, observers: Sequence[Guarantee], values: Sequence[float]) -> str:
+    samples = [({"against": str(to.against)}, value) for to, value in zip(observers, values, strict=True)]
+    return _metric(f"ringfence_epsilon_{what}", "gauge", meaning, samples)
+
+
+def _metric(name: str, kind: str, meaning: str, samples: Sequence[tuple[dict[str, str], float]]) -> str:
+    """Write a metric; labels are names of our own, which need no escaping."""
+    lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        listed = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        lines.append(f"{name}{{{listed}}} {value!r}" if listed else f"{name} {value!r}")
+    return "\n".join([*lines, ""])

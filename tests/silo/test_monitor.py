@@ -1,0 +1,168 @@
+"""What an agent tells those who watch over it: each decision once, what the ledger says, and nothing else."""
+
+import http.client
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.accounting import charges
+from ringfence.protocol.messages import NoisyUpdate, RefusalReason
+from ringfence.protocol.plan import Plan
+from ringfence.silo import decisions, monitor
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.monitor import Monitor
+from ringfence.silo.records import Records
+from ringfence.storage.decision_log import DecisionLog
+from tests.silo.agents import Served, approved, make_silo_folder, serving
+from tests.support import MakePlan, ask, refusal
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(make_silo_folder(tmp_path), "--port", "0") as running:
+        yield running
+
+
+def get(served: Served, path: str, token: str | None = None) -> tuple[int, str, str]:
+    connection = http.client.HTTPConnection(served.door().address, timeout=60)
+    try:
+        shown = served.silo_folder.token() if token is None else token
+        connection.request("GET", path, headers={"Authorization": f"Bearer {shown}"})
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode(), reply.getheader("content-type", "")
+    finally:
+        connection.close()
+
+
+def samples(text: str) -> dict[str, float]:
+    """Read Prometheus' text format as strictly as its grammar: every line is a comment or a sample."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if re.fullmatch(r"# (HELP [a-z_]+ .+|TYPE [a-z_]+ (counter|gauge))", line):
+            continue
+        match = re.fullmatch(r'([a-z_]+(?:\{[a-z]+="[a-z-]*"(?:,[a-z]+="[a-z-]*")*\})?) ([0-9.e+-]+)', line)
+        assert match, line
+        assert match[1] not in found
+        found[match[1]] = float(match[2])
+    assert text.endswith("\n")
+    return found
+
+
+def log(served: Served) -> list[dict[str, object]]:
+    text = (served.silo_folder.path / "decisions.log").read_text()
+    return [{name: value for name, value in json.loads(line).items() if name != "time"} for line in text.splitlines()]
+
+
+def converse(served: Served, plan: Plan) -> None:
+    """Have two rounds answered, one of them twice, and two refused."""
+    for round in (0, 0, 1):
+        assert isinstance(served.ask(plan, round), NoisyUpdate)
+    assert refusal(served.ask(plan, 0, 0.5)) is RefusalReason.ROUND_ANSWERED
+    assert refusal(served.ask(plan, 99)) is RefusalReason.ROUND_OUT_OF_RANGE
+
+
+def test_every_decision_is_one_line_of_the_log(served: Served, plan_of: MakePlan) -> None:
+    plan = approved(served.silo_folder, plan_of())
+    converse(served, plan)
+    about = {"plan": plan.digest()}
+    assert log(served) == [
+        {"decision": "answered", **about, "round": 0, "head": 5},
+        {"decision": "repeated", **about, "round": 0, "head": 5},
+        {"decision": "answered", **about, "round": 1, "head": 7},
+        {"decision": "refused", "reason": "round-answered", **about, "round": 0, "head": 8},
+        {"decision": "refused", "reason": "round-out-of-range", **about, "round": 99, "head": 9},
+    ]
+
+
+def test_metrics_are_what_was_decided_and_what_the_ledger_says(served: Served, plan_of: MakePlan) -> None:
+    plan = approved(served.silo_folder, plan_of())
+    converse(served, plan)
+    status, text, kind = get(served, "/metrics")
+    assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    found = samples(text)
+    decided = {name: count for name, count in found.items() if name.startswith("ringfence_decisions_total") and count}
+    assert decided == {
+        'ringfence_decisions_total{decision="answered"}': 2,
+        'ringfence_decisions_total{decision="repeated"}': 1,
+        'ringfence_decisions_total{decision="refused",reason="round-answered"}': 1,
+        'ringfence_decisions_total{decision="refused",reason="round-out-of-range"}': 1,
+    }
+    state = decisions.status(served.silo_folder)
+    (told,) = state["costs"]
+    assert found["ringfence_ledger_head"] == state["entries"]
+    assert found["ringfence_rounds_charged_total"] == found["ringfence_rounds_released_total"] == 2
+    assert found['ringfence_epsilon_granted{against="anyone"}'] == told["budget"]
+    assert found['ringfence_epsilon_spent{against="anyone"}'] == told["spent"] > 0
+    assert found['ringfence_epsilon_left{against="anyone"}'] == told["left"]
+    assert found["ringfence_budget_delta"] == state["delta"]
+
+
+def test_every_reason_has_its_number_from_the_beginning(served: Served) -> None:
+    found = samples(get(served, "/metrics")[1])
+    for reason in RefusalReason:
+        assert found[f'ringfence_decisions_total{{decision="refused",reason="{reason.value}"}}'] == 0
+
+
+def test_metrics_are_for_those_who_show_the_token(served: Served) -> None:
+    assert get(served, "/metrics", "wrong")[:2] == (401, '{"error":"Show the door\'s token."}')
+
+
+def test_two_data_sets_of_one_size_give_the_same_metrics_and_the_same_log(
+    tmp_path: Path, records: Records, plan_of: MakePlan
+) -> None:
+    """Nothing of a record is in them: another data set, answered in the same way, gives the same bytes."""
+    plan = plan_of()
+    told = []
+    for number, data in enumerate((records, Records(records.schema, -records.features, -records.targets))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with Ledger.create(folder / "clinic.ledger", silo="clinic", budget=Budget(2.0, 1e-6)) as ledger:
+            lines = DecisionLog(folder)
+            watching = Monitor(ledger, lines)
+            gate = Gate(data, ledger, note=watching.note)
+            gate.approve(plan)
+            for round in (0, 1, 1, 99):
+                ask(gate, plan, round)
+            metrics = re.sub(r"process_start_time_seconds \d+", "", watching.metrics())
+            lines.close()
+        told.append((metrics, re.sub(r'"time": "[^"]*"', "", (folder / "decisions.log").read_text())))
+    assert told[0] == told[1]
+
+
+def test_costs_are_composed_anew_only_when_the_ledger_has_another_entry(
+    ledger: Ledger, gate: Gate, plan_of: MakePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    composed = []
+    real = charges.costs
+
+    def counted(*arguments: object) -> object:
+        composed.append(arguments)
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(monitor, "costs", counted)
+    watching = Monitor(ledger, DecisionLog(tmp_path))
+    first = watching.metrics()
+    assert watching.metrics() == first
+    assert len(composed) == 2  # what is spent, and what is reserved
+    gate.approve(plan_of())
+    assert watching.metrics() != first
+    assert len(composed) == 4
+
+
+def test_an_agent_whose_ledger_cannot_be_trusted_gives_no_metrics_and_logs_that_it_refuses(
+    served: Served, plan_of: MakePlan
+) -> None:
+    plan = approved(served.silo_folder, plan_of())
+    assert isinstance(served.ask(plan, 0), NoisyUpdate)
+    with sqlite3.connect(served.silo_folder.ledger_path) as connection:
+        connection.execute("DROP TRIGGER entries_rest")
+        connection.execute("UPDATE entries SET hash = 'other' WHERE number = (SELECT max(number) FROM entries)")
+    connection.close()
+    assert refusal(served.ask(plan, 1)) is RefusalReason.UNAVAILABLE
+    assert get(served, "/metrics")[0] == 503
+    assert log(served)[-1] == {"decision": "refused", "reason": "unavailable", "plan": plan.digest(), "round": 1}
