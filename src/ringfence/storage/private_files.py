@@ -21,6 +21,19 @@ def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
         os.fsync(opened.fileno())
 
 
+def replace_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read, synced: what was there before stays whole until it is replaced."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    write_private(unfinished, content)
+    unfinished.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def write_token(path: Path) -> None:
     """Write a new secret that whoever asks must show."""
     write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())
