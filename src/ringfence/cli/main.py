@@ -15,6 +15,7 @@ from ringfence.cli import (
     reproduce,
     schema,
     server,
+    service,
     shuffler,
     silo,
     training,
