@@ -17,8 +17,7 @@ Out = Annotated[Path, typer.Option(help="Write the units into this folder.")]
 _UNITS = Path("/etc/systemd/system")
 
 
-@silo.app.command("service")
-def silo_service(
+def of_silo(
     folder: silo.Folder,
     kit: Annotated[Path | None, typer.Option(help="The silo's startup kit: also write its courier's unit.")] = None,
     page: Annotated[
@@ -70,8 +69,7 @@ def silo_service(
     _write(services, out, json)
 
 
-@shuffler.app.command("service")
-def shuffler_service(
+def of_shuffler(
     folder: shuffler.Folder,
     port: Annotated[int, typer.Option(help="Serve on this port.")] = 8790,
     host: Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")] = (
@@ -88,8 +86,8 @@ def shuffler_service(
     tls = {"--certificate": certificate, "--private-key": private_key}
     given = {option: path.absolute() for option, path in tls.items() if path is not None}
     folder = folder.absolute()
-    command = ["shuffler", "serve", folder, "--host", host, "--port", str(port)]
-    options = [word for pair in given.items() for word in pair]
+    command: list[str | Path] = ["shuffler", "serve", folder, "--host", host, "--port", str(port)]
+    options: list[str | Path] = [word for option, path in given.items() for word in (option, path)]
     one = Service(
         "ringfence-shuffler",
         "shuffler",
@@ -101,8 +99,7 @@ def shuffler_service(
     _write([one], out, json)
 
 
-@server.app.command("service")
-def server_service(
+def of_server(
     kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")],
     run: Annotated[
         list[str] | None,
@@ -154,9 +151,7 @@ def _write(services: "Sequence[Service]", out: Path, json: bool) -> None:
     written = zip(files, services, strict=True)
     described = [f"{file}: ringfence {' '.join(map(str, one.command))}, as user '{one.user}'." for file, one in written]
     states = {one.user: one.state() for one in services}
-    hints = [
-        f"Other commands of '{user}' need the same state: XDG_STATE_HOME={state}" for user, state in states.items()
-    ]
+    hints = [f"Other commands of '{user}' need its state: XDG_STATE_HOME={state}" for user, state in states.items()]
     print_result(
         "\n".join([*described, "Next, as root:", *(f"  {step}" for step in steps), *hints]),
         {"units": [str(file) for file in files], "next": steps},
