@@ -9,6 +9,7 @@ from ringfence import __version__
 from ringfence.cli import (
     accounting,
     audit,
+    doctor,
     federation,
     ledger,
     model,
@@ -45,6 +46,7 @@ app.command()(reproduce.reproduce)
 app.command()(audit.audit)
 app.command()(ledger.verify)
 app.command()(trying.tour)
+app.command()(doctor.doctor)
 silo.app.command("service")(service.of_silo)
 shuffler.app.command("service")(service.of_shuffler)
 server.app.command("service")(service.of_server)
