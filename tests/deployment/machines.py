@@ -96,6 +96,8 @@ class Switch:
         self.addresses = {name: f"10.77.0.{number}" for number, name in enumerate(names, 1)}
         self.dropped = dict.fromkeys(names, 0)
         """Packets from each machine that were lost on the way."""
+        self.in_vain = dict.fromkeys(names, 0)
+        """Packets to or from each machine that came while its cable was out."""
         self._delay, self._loss = delay, loss
         self._mark = f"rf{os.getpid()}"
         self._cables: dict[str, int] = {}
@@ -146,7 +148,11 @@ class Switch:
                 target = by_address.get(packet[16:20]) if packet[0] >> 4 == 4 else None
                 if target is None:
                     continue  # IPv6's search for neighbours, of which there are none
-                if choices.random() < self._loss or self._parted & {sender, target}:
+                if parted := self._parted & {sender, target}:
+                    for name in parted:
+                        self.in_vain[name] += 1
+                    continue
+                if choices.random() < self._loss:
                     self.dropped[sender] += 1
                     continue
                 due = time.monotonic() + choices.uniform(*self._delay)
