@@ -3,14 +3,15 @@
 #   make test    runs the checks that every change needs
 # And make docs builds the documentation's site, without network. Two take their time:
 #   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, research and its
-#                   experiments' rehearsals, the second engine and the tour, fuzzing
+#                   experiments' rehearsals, the second engine and the tour, fuzzing, and, as root, services and machines
 #   make audit      attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 THOROUGH := tests/docs tests/research tests/fuzz tests/simulation/test_shuffled_engine.py \
-  tests/deployment/test_flower.py tests/deployment/test_tour.py
+  tests/deployment/test_flower.py tests/deployment/test_tour.py \
+  tests/deployment/test_services.py tests/deployment/test_systemd.py tests/deployment/test_machines.py
 
 .PHONY: demo test thorough packages check audit docs clean
 
@@ -23,7 +24,7 @@ test: packages check
 thorough: packages $(VENV)/.test
 	$(BIN)/pytest -n 3 -q $(THOROUGH)
 
-# The browser that looks at our pages; the tests fail without it.
+# The browser that looks at our pages, and systemd's tools; the tests fail without them.
 packages:
 	.ci/packages
 

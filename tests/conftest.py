@@ -29,6 +29,14 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_real_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what a module's fixtures start, before any test has a state folder of its own, out of the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-fixtures")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test, and the processes that it starts, a state folder of its own."""

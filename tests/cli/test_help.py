@@ -30,9 +30,10 @@ def words(text: str) -> str:
 def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
         "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "audit",
-        "verify", "tour", "schema", "schema draft", "server", "server run", "server start", "server key",
-        "server request", "server join", "federation", "federation init", "federation sign", "silo request",
-        "shuffler", "shuffler init", "shuffler add", "shuffler serve", "shuffler status",
+        "verify", "tour", "doctor", "schema", "schema draft", "server", "server run", "server start", "server key",
+        "server request", "server join", "server service", "federation", "federation init", "federation sign",
+        "shuffler", "shuffler init", "shuffler add", "shuffler end", "shuffler restore", "shuffler serve",
+        "shuffler service", "shuffler status", "silo request", "silo service",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
         "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "silo backup",
         "silo restore", "model", "model export", "model statement", "example",

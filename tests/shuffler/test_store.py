@@ -88,6 +88,7 @@ def test_the_database_holds_no_more_than_the_round_needs(setting: Setting, folde
         "rounds": ["number", "plan", "round", "opened", "silos", "batch"],
         "deposits": ["number", "silo", "content"],
         "pool": ["number", "place", "message"],
+        "decisions": ["number", "witnessed"],
     }
     for table in ("deposits", "pool"):  # no hidden number that counts rows as they come
         with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):

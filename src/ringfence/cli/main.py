@@ -9,12 +9,14 @@ from ringfence import __version__
 from ringfence.cli import (
     accounting,
     audit,
+    doctor,
     federation,
     ledger,
     model,
     reproduce,
     schema,
     server,
+    service,
     shuffler,
     silo,
     silo_backup,  # noqa: F401 (adds to the commands of `silo`)
@@ -48,6 +50,10 @@ app.command()(reproduce.reproduce)
 app.command()(audit.audit)
 app.command()(ledger.verify)
 app.command()(trying.tour)
+app.command()(doctor.doctor)
+silo.app.command("service")(service.of_silo)
+shuffler.app.command("service")(service.of_shuffler)
+server.app.command("service")(service.of_server)
 app.add_typer(model.app, name="model")
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")

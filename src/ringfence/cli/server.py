@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ringfence.server.rounds import RoundOutcome
     from ringfence.transport.exchange import Exchange
 
+_PATIENCE = 120.0
+"""Seconds for which a shuffler that cannot be reached is tried again, as an engine's server is."""
+
 app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
 
 
@@ -144,7 +147,8 @@ def _collect(
     from ringfence.deployment.batch_collector import collector
     from ringfence.deployment.shuffler_client import ShufflerClient
 
-    return collector(plan, ShufflerClient.read(address, token, certificate=certificate), key, seconds)
+    client = ShufflerClient.read(address, token, certificate=certificate, patience=_PATIENCE)
+    return collector(plan, client, key, seconds)
 
 
 def _exchange(

@@ -44,6 +44,37 @@ def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
 
 
 @app.command()
+def end(
+    folder: Folder,
+    which: Annotated[
+        str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Finish a plan: its messages and batches are deleted, and nothing of it is taken or let out any more."""
+    from ringfence.protocol.plan import load_plan
+    from ringfence.shuffler.shuffler import Shuffler
+
+    named = load_plan(Path(which)).digest() if Path(which).is_file() else which.lower()
+    with Shuffler.open(folder) as shuffler:
+        digest = shuffler.end(named)
+    print_result(f"Ended plan {digest}: its batches are deleted.", {"ended": digest}, json=json)
+
+
+@app.command()
+def restore(folder: Folder, json: AsJson = False) -> None:
+    """Make an older copy of the folder safe to serve: end all its plans, whose batches it may have forgotten."""
+    from ringfence.shuffler.service import restore as restore_folder
+
+    ended = restore_folder(folder)
+    print_result(
+        f"Ended {len(ended)} plans for good; {folder} may be served. Add new plans: silos approve them anew.",
+        {"ended": ended},
+        json=json,
+    )
+
+
+@app.command()
 def serve(
     folder: Folder,
     port: Annotated[int, typer.Option(help="Serve on this port; 0 takes a free one.")] = 8790,
@@ -84,7 +115,8 @@ def status(folder: Folder, json: AsJson = False) -> None:
     if not found["plans"]:
         say(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
     for plan in found["plans"]:
-        say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.")
+        ended = " It was ended." if plan["ended"] else ""
+        say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.{ended}")
         if plan["rounds"]:
             rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]
             print_table(["round", "silos", "state"], rows)

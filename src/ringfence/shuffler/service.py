@@ -15,8 +15,10 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import ShufflerError
+from ringfence.sealed_sums.sealing import public_key
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
+from ringfence.shuffler.witness import Witness
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope
 from ringfence.transport.serving import Service, listen, read_body, reply, run, shows_token
@@ -80,16 +82,25 @@ def serve(
 ) -> None:
     """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
 
-    Raises, before anything is served, if the folder cannot be trusted, another process serves it, or the service would
-    be open to a network without TLS.
+    Raises, before anything is served, if the folder cannot be trusted or is older than its witness knows, another
+    process serves it, or the service would be open to a network without TLS.
     """
     _check_transport(host, certificate, private_key)
     with Store(folder) as store, store.alone(), closing(DecisionLog(folder)) as log:
-        service = application(Shuffler(store, seconds=seconds, note=log), store.token())
+        witness = Witness(folder, public_key(store.key))
+        shuffler = Shuffler(store, seconds=seconds, witness=witness, note=log)
+        shuffler.settle()
+        service = application(shuffler, store.token())
         with closing(listen(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
             run(service, listening, lambda: ready(where), certificate=certificate, private_key=private_key)
+
+
+def restore(folder: Path) -> list[str]:
+    """End all plans of a folder that is an older copy, or has lost its witness, and return them."""
+    with Store(folder) as store, store.alone():
+        return Shuffler(store, witness=Witness(folder, public_key(store.key))).restore()
 
 
 def _document(status: int, content: dict[str, str]) -> Response:

@@ -7,13 +7,16 @@ how they came. What it promises, whatever the server, the network and some of th
 - In a batch every silo's messages are there once or not at all, and only what silos of the plan have signed.
 - A batch holds `quorum` silos or more: the noise that the plan counts on.
 - A round has one batch: one set in one order, however often it is fetched and however often the process dies. A second
-  one, with a silo more, would show by comparison what that silo sent.
+  one, with a silo more, would show by comparison what that silo sent. Where there is a `witness`, not even an older
+  copy of the folder gives one.
+- A plan that was ended gives and takes nothing any more, and its messages and batches are not on the disk.
 - Nothing is kept or printed that says which silos are in a batch. How many is public, and who has handed a deposit in
   knows of that one by its receipt.
 """
 
 import base64
 import random
+import threading
 import time
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,6 +30,7 @@ from ringfence.protocol.messages import Batch, SealedUpdate, written_length
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
+from ringfence.shuffler.witness import Witness
 from ringfence.storage.closing import Closing
 from ringfence.storage.decision_log import Note, unnoted
 
@@ -34,6 +38,8 @@ PLANS_LIMIT = 1000
 
 SECONDS = 10.0
 """How long a round waits, after its first deposit, for silos beyond the quorum."""
+
+_SHORTEST = 8
 
 
 class Receipt(StrEnum):
@@ -48,6 +54,7 @@ class ShufflerRefusal(StrEnum):
 
     MALFORMED = "malformed"
     UNKNOWN_PLAN = "unknown-plan"
+    PLAN_ENDED = "plan-ended"
     UNKNOWN_SILO = "unknown-silo"
     ROUND_OUT_OF_RANGE = "round-out-of-range"
     BAD_SIGNATURE = "bad-signature"
@@ -65,6 +72,7 @@ class ShufflerRefusal(StrEnum):
 _EXPLANATIONS = {
     ShufflerRefusal.MALFORMED: "This is not a sealed update; send what the silo answered, byte for byte.",
     ShufflerRefusal.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
+    ShufflerRefusal.PLAN_ENDED: "The shuffler's operator has ended this plan; its batches are deleted.",
     ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
     ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
     ShufflerRefusal.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
@@ -91,14 +99,21 @@ class Waiting:
 class Shuffler(Closing):
     """The shuffler of one folder. All its methods may be called from several threads.
 
+    With a `witness` no batch leaves a folder that is older than it knows, and none before it knows of it. Whoever lets
+    batches out to others needs one; a folder that goes with its process does not.
+
     `note` is told of every refusal and of every batch that leaves. Of a deposit that is taken it is told nothing: its
     time, kept, would help to tell which silos are in a batch.
     """
 
-    def __init__(self, store: Store, *, seconds: float = SECONDS, note: Note = unnoted) -> None:
+    def __init__(
+        self, store: Store, *, seconds: float = SECONDS, witness: Witness | None = None, note: Note = unnoted
+    ) -> None:
         self._store = store
         self._seconds = seconds
+        self._witness = witness
         self._note = note
+        self._releasing = threading.Lock()
         self._plans: dict[str, Plan] = {}
         self.public_key = public_key(store.key)
         """What silos seal their envelopes to."""
@@ -166,6 +181,8 @@ class Shuffler(Closing):
 
     def _keep(self, update: SealedUpdate, signed: bytes, messages: list[bytes]) -> Receipt | ShufflerRefusal:
         with self._store.transaction():
+            if self._store.is_ended(update.plan):
+                return ShufflerRefusal.PLAN_ENDED
             found = self._store.round(update.plan, update.round)
             if found is not None and found.batch is not None:
                 return ShufflerRefusal.ROUND_RELEASED
@@ -190,19 +207,25 @@ class Shuffler(Closing):
             return refusal
         # More silos than a round asks are not waited for.
         waiting = Waiting(0, place[1].quorum, place[0].participation.silos or len(served.silos))
-        with self._store.transaction():
-            found = self._store.round(plan, round)
-            if found is None:
-                return waiting
-            if found.batch is not None:
-                self._note("repeated", plan=plan, round=round)
-                return found.batch
-            late = time.time() >= found.opened + self._seconds
-            if found.silos < (waiting.quorum if late else waiting.asked):
-                return Waiting(found.silos, waiting.quorum, waiting.asked)
-            batch = self._mixed(found)
-            self._store.fix(found.number, batch)
-        self._note("released", plan=plan, round=round)
+        with self._releasing:  # nobody fetches a batch before the witness knows of it
+            with self._store.transaction():
+                self._check()
+                if self._store.is_ended(plan):
+                    self._note("refused", plan=plan, round=round, reason=ShufflerRefusal.PLAN_ENDED.value)
+                    return ShufflerRefusal.PLAN_ENDED
+                found = self._store.round(plan, round)
+                if found is None:
+                    return waiting
+                batch = found.batch
+                if batch is None:
+                    late = time.time() >= found.opened + self._seconds
+                    if found.silos < (waiting.quorum if late else waiting.asked):
+                        return Waiting(found.silos, waiting.quorum, waiting.asked)
+                    batch = self._mixed(found)
+                    self._store.fix(found.number, batch)
+                decisions = self._store.decisions()
+            self._let_witness_know(decisions)
+        self._note("released" if found.batch is None else "repeated", plan=plan, round=round)
         return batch
 
     def _mixed(self, found: StoredRound) -> bytes:
@@ -210,6 +233,61 @@ class Shuffler(Closing):
         random.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
         joined = base64.b64encode(b"".join(messages)).decode()
         return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
+
+    def end(self, which: str) -> str:
+        """Take and give nothing of a plan any more, delete its messages and batches, and return its digest.
+
+        It is named by its digest, or the first characters of it. Ending it again changes nothing, and neither does
+        adding it again.
+        """
+        with self._store.transaction():
+            found = [digest for digest in self._digests() if len(which) >= _SHORTEST and digest.startswith(which)]
+            if len(found) != 1:
+                raise ShufflerError(
+                    f"'{which}' is not the digest, or its first {_SHORTEST} characters or more, of one plan that was "
+                    f"added here; `ringfence shuffler status {self._store.folder}` lists them."
+                )
+            if not self._store.is_ended(found[0]):
+                self._store.end_plan(found[0])
+        return found[0]
+
+    def settle(self) -> None:
+        """Raise ShufflerError if the folder is older than its witness knows; else let the witness know this one."""
+        if self._witness is None:
+            return
+        with self._releasing:
+            with self._store.transaction():
+                self._check()
+                decisions = self._store.decisions()
+            self._let_witness_know(decisions)
+            with self._store.transaction():
+                self._store.set_witnessed()
+
+    def restore(self) -> list[str]:
+        """End all plans of an older copy, or of one whose witness is gone, and return them; it may be served then.
+
+        Whatever was forgotten was about one of these plans: no new plan has its digest.
+        """
+        with self._store.transaction():
+            ended = [digest for digest in self._digests() if not self._store.is_ended(digest)]
+            for digest in ended:
+                self._store.end_plan(digest)
+            seen = None if self._witness is None else self._witness.seen()
+            decisions = max(self._store.decisions(), seen or 0) + 1  # more than any copy has
+            self._store.decide(decisions)
+        self._let_witness_know(decisions)
+        return ended
+
+    def _digests(self) -> list[str]:
+        return [Plan.parse(content, error=PlanError).digest() for content in self._store.plans()]
+
+    def _check(self) -> None:
+        if self._witness is not None:
+            self._witness.check(self._store.decisions(), was_witnessed=self._store.was_witnessed())
+
+    def _let_witness_know(self, decisions: int) -> None:
+        if self._witness is not None:
+            self._witness.note(decisions)
 
     def longest_deposit(self) -> int:
         """Return the most bytes that a deposit of any served plan can have."""
@@ -223,8 +301,13 @@ class Shuffler(Closing):
             return {"public_key": self.public_key, "plans": [self._plan_status(plan) for plan in plans]}
 
     def _plan_status(self, plan: Plan) -> dict[str, Any]:
+        ended = self._store.is_ended(plan.digest())
         rounds = [
-            {"round": found.round, "silos": found.silos, "state": "waiting" if found.batch is None else "released"}
+            {
+                "round": found.round,
+                "silos": found.silos,
+                "state": "deleted" if ended else "waiting" if found.batch is None else "released",
+            }
             for found in self._store.rounds(plan.digest())
         ]
         return {
@@ -232,6 +315,7 @@ class Shuffler(Closing):
             "run": plan.run,
             "silos": len(plan.silos),
             "quorum": max((channel.quorum for _, channel in _shuffled(plan)), default=0),
+            "ended": ended,
             "rounds": rounds,
         }
 

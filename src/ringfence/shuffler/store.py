@@ -15,8 +15,12 @@ What the database promises:
   per deposit. When a batch is fixed both are deleted and overwritten, and the journal that holds them meanwhile is gone
   when that is done.
 
-While a round is open, the disk is as secret as the process itself, which sees deposits come in. An old
-copy of the database must never be put back: it would mix a second batch for a round that already has one.
+While a round is open, the disk is as secret as the process itself, which sees deposits come in. As for a silo's ledger,
+an old copy of the database must never be put back: it would mix a second batch for a round that already has one.
+`witness` notices.
+
+A plan that was ended takes no deposit, so the longest it can have is 0: by that it is known. Its rounds stay, each with
+an empty batch.
 """
 
 import hashlib
@@ -68,6 +72,8 @@ CREATE TABLE pool (
     PRIMARY KEY (number, place)
 ) STRICT, WITHOUT ROWID;
 """
+# A store of version 0.2.0 or earlier has none: it has counted nothing, and nobody has witnessed it.
+_DECISIONS = "CREATE TABLE IF NOT EXISTS decisions (number INTEGER NOT NULL, witnessed INTEGER NOT NULL) STRICT"
 
 _PRAGMAS = ("secure_delete = ON", "foreign_keys = ON")
 
@@ -97,6 +103,8 @@ class Store(Closing):
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
         self._database = Database(self.path, _KIND, application=_APPLICATION, pragmas=_PRAGMAS)
+        with self.transaction():
+            self._database.execute(_DECISIONS)
 
     @classmethod
     def create(cls, folder: Path) -> Self:
@@ -142,11 +150,45 @@ class Store(Closing):
 
     def count_plans(self) -> int:
         """Return how many plans are served."""
-        return int(self._database.execute("SELECT count(*) FROM plans").fetchone()[0])
+        return int(self._database.execute("SELECT count(*) FROM plans WHERE longest > 0").fetchone()[0])
 
     def plans(self) -> list[bytes]:
-        """Return all served plans' bytes."""
+        """Return all plans' bytes, those that were ended too."""
         return [bytes(content) for (content,) in self._database.execute("SELECT content FROM plans ORDER BY digest")]
+
+    def is_ended(self, digest: str) -> bool:
+        """Tell whether the plan was ended."""
+        query = "SELECT 1 FROM plans WHERE digest = ? AND longest = 0"
+        return self._database.execute(query, (digest,)).fetchone() is not None
+
+    def end_plan(self, digest: str) -> None:
+        """Take nothing of the plan any more, and forget its messages and batches; that there were rounds stays."""
+        rounds = "(SELECT number FROM rounds WHERE plan = ?)"
+        self._database.execute("UPDATE plans SET longest = 0 WHERE digest = ?", (digest,))
+        self._database.execute(f"DELETE FROM pool WHERE number IN {rounds}", (digest,))  # noqa: S608 (a constant)
+        self._database.execute(f"DELETE FROM deposits WHERE number IN {rounds}", (digest,))  # noqa: S608
+        self._database.execute("UPDATE rounds SET batch = x'', opened = 0 WHERE plan = ?", (digest,))
+        self.decide()
+
+    def decisions(self) -> int:
+        """Return how many decisions (a round's batch, a plan's end) were made: a number that never falls."""
+        return int(self._database.execute("SELECT coalesce(max(number), 0) FROM decisions").fetchone()[0])
+
+    def was_witnessed(self) -> bool:
+        """Tell whether a witness knows of this database."""
+        return self._database.execute("SELECT 1 FROM decisions WHERE witnessed").fetchone() is not None
+
+    def decide(self, number: int | None = None) -> None:
+        """Count one more decision; or make it this number of them, which must be more."""
+        self._count(self.decisions() + 1 if number is None else number, witnessed=self.was_witnessed())
+
+    def set_witnessed(self) -> None:
+        """Note that a witness knows of this database."""
+        self._count(self.decisions(), witnessed=True)
+
+    def _count(self, number: int, *, witnessed: bool) -> None:
+        self._database.execute("DELETE FROM decisions")
+        self._database.execute("INSERT INTO decisions VALUES (?, ?)", (number, witnessed))
 
     def longest_deposit(self) -> int:
         """Return how long a deposit of any served plan can be."""
@@ -198,6 +240,7 @@ class Store(Closing):
         self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
         self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
         self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
+        self.decide()
 
     def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:
         """Return a name for the silo, or for its deposit, that only the key's holder can compute."""

@@ -22,11 +22,15 @@ def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
 
 
 def replace_private(path: Path, content: bytes) -> None:
-    """Put a file that only its owner may read in the place of another, whole; it is not synced."""
+    """Put a file that only its owner may read in the place of another, whole and synced."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
-        opened.write(content)
+    write_private(unfinished, content, end=b"")
     unfinished.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def write_token(path: Path) -> None:

@@ -1,0 +1,159 @@
+"""`ringfence silo service` and its like: write units with which systemd runs our processes for years."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import click
+import typer
+
+from ringfence.cli import server, shuffler, silo
+from ringfence.cli.output import AsJson, print_result
+
+if TYPE_CHECKING:
+    from ringfence.deployment.services import Service
+
+Out = Annotated[Path, typer.Option(help="Write the units into this folder.")]
+_UNITS = Path("/etc/systemd/system")
+
+
+def of_silo(
+    folder: silo.Folder,
+    kit: Annotated[Path | None, typer.Option(help="The silo's startup kit: also write its courier's unit.")] = None,
+    page: Annotated[
+        int | None, typer.Option(metavar="PORT", help="Also write a unit of the operator's page, at this port.")
+    ] = None,
+    out: Out = _UNITS,
+    json: AsJson = False,
+) -> None:
+    """Write hardened systemd units of the silo's agent, courier and page, each as its folder's owner."""
+    from ringfence.deployment.services import Network, Service, require_apart
+    from ringfence.silo.folder import SiloFolder
+
+    own = SiloFolder.open(folder)
+    data = [Path(own.settings.data_file), Path(own.settings.schema_file)]
+    behind_socket = own.settings.port is None
+    agent = Service(
+        f"ringfence-agent-{own.name}",
+        f"agent of silo {own.name}",
+        ["silo", "serve", own.path],
+        own.path,
+        Network.NONE if behind_socket else Network.THIS_MACHINE,
+        reads=data,
+        group=own.settings.courier_group,
+    )
+    services = [agent]
+    if kit is not None:
+        kit = kit.absolute()
+        courier = Service(
+            f"ringfence-courier-{own.name}",
+            f"courier of silo {own.name}",
+            ["silo", "courier", own.path, kit],
+            kit,
+            Network.ALL,
+            reads=[own.path],
+        )
+        require_apart(agent, courier)
+        services.append(courier)
+    if page is not None:
+        services.append(
+            Service(
+                f"ringfence-page-{own.name}",
+                f"page of silo {own.name}'s operator",
+                ["silo", "page", own.path, "--port", str(page)],
+                own.path,
+                Network.THIS_MACHINE,
+                reads=data,
+            )
+        )
+    _write(services, out, json)
+
+
+def of_shuffler(
+    folder: shuffler.Folder,
+    port: Annotated[int, typer.Option(help="Serve on this port.")] = 8790,
+    host: Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")] = (
+        "127.0.0.1"
+    ),
+    certificate: Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")] = None,
+    private_key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
+    out: Out = _UNITS,
+    json: AsJson = False,
+) -> None:
+    """Write a hardened systemd unit of the shuffler, as its folder's owner."""
+    from ringfence.deployment.services import Network, Service
+
+    tls = {"--certificate": certificate, "--private-key": private_key}
+    given = {option: path.absolute() for option, path in tls.items() if path is not None}
+    folder = folder.absolute()
+    command: list[str | Path] = ["shuffler", "serve", folder, "--host", host, "--port", str(port)]
+    options: list[str | Path] = [word for option, path in given.items() for word in (option, path)]
+    one = Service(
+        "ringfence-shuffler",
+        "shuffler",
+        [*command, *options],
+        folder,
+        Network.ALL if given else Network.THIS_MACHINE,
+        reads=list(given.values()),
+    )
+    _write([one], out, json)
+
+
+def of_server(
+    kit: Annotated[Path, typer.Argument(help="The engine server's startup kit.")],
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- RUN...", help="What `ringfence server run` is given, to write a unit of that run as well."
+        ),
+    ] = None,
+    out: Out = _UNITS,
+    json: AsJson = False,
+) -> None:
+    """Write hardened systemd units of the engine's server and of a run, as the kit's owner."""
+    from ringfence.deployment.services import Network, Service
+
+    kit = kit.absolute()
+    engine = Service(
+        "ringfence-engine", "engine's server", ["server", "start", kit], kit, Network.ALL, together="ringfence-server"
+    )
+    _write([engine, *([_conducted(run)] if run else [])], out, json)
+
+
+def _conducted(run: Sequence[str]) -> "Service":
+    """Return the service of a run; its options are read as `server run` will, so a mistake is found now."""
+    from typer.main import get_command
+
+    from ringfence.deployment.services import Network, Service
+
+    command = get_command(server.app).commands["run"]  # type: ignore[attr-defined]
+    with command.make_context("run", list(run)) as context:
+        given = context.params
+    files = [given[option.name] for option in command.params if isinstance(option.type, click.Path)]
+    paths = {file: Path(file).absolute() for file in files if file is not None}
+    folder = paths[given["folder"]]
+    return Service(
+        f"ringfence-run-{folder.name}",
+        f"run in {folder}",
+        ["server", "run", *(str(paths.get(word, word)) for word in run)],
+        folder,
+        Network.ALL,
+        reads=[path for path in paths.values() if path != folder],
+        together="ringfence-server",
+    )
+
+
+def _write(services: "Sequence[Service]", out: Path, json: bool) -> None:
+    from ringfence.deployment.services import next_steps, write
+
+    files = write(services, out.absolute())
+    steps = next_steps(services, out.absolute())
+    written = zip(files, services, strict=True)
+    described = [f"{file}: ringfence {' '.join(map(str, one.command))}, as user '{one.user}'." for file, one in written]
+    states = {one.user: one.state() for one in services}
+    hints = [f"Other commands of '{user}' need its state: XDG_STATE_HOME={state}" for user, state in states.items()]
+    print_result(
+        "\n".join([*described, "Next, as root:", *(f"  {step}" for step in steps), *hints]),
+        {"units": [str(file) for file in files], "next": steps},
+        json=json,
+    )

@@ -1,0 +1,213 @@
+"""Units for systemd: each of our processes as a service that may do what it needs and nothing else.
+
+A service runs as the owner of its folder, sees the system read-only and nobody's home folder, writes its own folders
+alone, gains no privilege, leaves no core dump, and is started again when it fails. An agent behind a Unix socket has no
+network at all. Whoever breaks into a courier finds no records there: it must belong to another user than the silo.
+"""
+
+import os
+import pwd
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from ringfence.errors import DeploymentError, OutputError
+
+UNITS = Path("/etc/systemd/system")
+
+
+class Network(Enum):
+    """What a service may reach."""
+
+    NONE = ("AddressFamilies=AF_UNIX", "IPAddressDeny=any", "PrivateNetwork=yes")
+    THIS_MACHINE = ("AddressFamilies=AF_UNIX AF_INET", "IPAddressDeny=any", "IPAddressAllow=localhost")
+    ALL = ("AddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",)  # the last: which interfaces there are
+
+
+@dataclass(frozen=True)
+class Service:
+    """One of our processes: `ringfence COMMAND` as the owner of `folder`, writing there and in `writes` only.
+
+    `group` is one that it is in beside its user's. `together` names services that exchange temporary files; others have
+    their own.
+    """
+
+    name: str
+    purpose: str
+    command: Sequence[str | Path]
+    folder: Path
+    network: Network
+    writes: Sequence[Path] = ()
+    reads: Sequence[Path] = ()
+    group: str | None = None
+    together: str | None = None
+
+    @property
+    def file(self) -> str:
+        """The unit's name."""
+        return f"{self.name}.service"
+
+    @property
+    def user(self) -> str:
+        """Who runs it: the folder's owner, who must not be root."""
+        try:
+            owner = pwd.getpwuid(self.folder.stat().st_uid)
+        except (OSError, KeyError):
+            raise DeploymentError(f"{self.folder} does not exist or belongs to nobody who has a name here.") from None
+        if owner.pw_uid == 0:
+            raise DeploymentError(
+                f"{self.folder} belongs to root, and no service of ours runs as root. Give it to a user of its own: "
+                f"`useradd --system {self.name}`, `chown -R {self.name}: {self.folder}`."
+            )
+        return owner.pw_name
+
+    def command_line(self) -> list[str]:
+        """Return the program and its arguments."""
+        return [sys.executable, "-m", "ringfence", *map(str, self.command)]
+
+    def state(self) -> Path:
+        """Return the service's XDG_STATE_HOME: its user's, so that the operator's own commands have the same."""
+        home = Path(pwd.getpwnam(self.user).pw_dir)
+        if home.is_dir() and home.owner() == self.user:
+            return home / ".local" / "state"
+        return Path("/var/lib") / f"ringfence-{self.user}"
+
+    def unit(self) -> str:
+        """Return the unit's text."""
+        state = self.state()
+        made = state.parent == Path("/var/lib")  # by systemd
+        writes = [self.folder, *self.writes, *([] if made else [state / "ringfence"])]
+        reads = [*self.reads, Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2]]
+        families, *rest = self.network.value
+        shared = self.together or self.name
+        return "\n".join([
+            "[Unit]",
+            f"Description=Ringfence: {self.purpose}",
+            *(["Wants=network-online.target", "After=network-online.target"] if self.network is Network.ALL else []),
+            "",
+            "[Service]",
+            "Type=exec",
+            f"User={self.user}",
+            *([f"SupplementaryGroups={self.group}"] if self.group else []),
+            f"ExecStart={' '.join(_argument(word) for word in self.command_line())}",
+            f"WorkingDirectory={_specifier(str(self.folder))}",
+            "Restart=on-failure",
+            "RestartSec=5",
+            f"Environment={_quoted(f'XDG_STATE_HOME={state}')} PYTHONDONTWRITEBYTECODE=1 TMPDIR=%t/{shared}",
+            *([f"StateDirectory={state.name}", "StateDirectoryMode=0700"] if made else []),
+            f"RuntimeDirectory={shared}",
+            "RuntimeDirectoryMode=0700",
+            *(["RuntimeDirectoryPreserve=yes"] if self.together else []),
+            "UMask=0077",
+            "LimitCORE=0",
+            "# The system read-only, homes out of sight, its own folders writable.",
+            "ProtectSystem=strict",
+            "ProtectHome=tmpfs",
+            f"BindPaths={' '.join(_bound(path) for path in writes)}",
+            f"BindReadOnlyPaths={' '.join(_bound(path) for path in reads)}",
+            f"ReadWritePaths={' '.join(_quoted(str(path)) for path in writes)}",
+            "PrivateTmp=yes",
+            "PrivateDevices=yes",
+            "PrivateIPC=yes",
+            "ProtectProc=invisible",
+            "ProtectClock=yes",
+            "ProtectControlGroups=yes",
+            "ProtectHostname=yes",
+            "ProtectKernelLogs=yes",
+            "ProtectKernelModules=yes",
+            "ProtectKernelTunables=yes",
+            "# No privilege, now or later.",
+            "NoNewPrivileges=yes",
+            "CapabilityBoundingSet=",
+            "AmbientCapabilities=",
+            "KeyringMode=private",
+            "LockPersonality=yes",
+            "MemoryDenyWriteExecute=yes",
+            "RemoveIPC=yes",
+            "RestrictNamespaces=yes",
+            "RestrictRealtime=yes",
+            "RestrictSUIDSGID=yes",
+            "SystemCallArchitectures=native",
+            "SystemCallErrorNumber=EPERM",
+            "SystemCallFilter=@system-service",
+            "SystemCallFilter=~@privileged",
+            "SystemCallFilter=@chown",  # a door is given to the couriers' group
+            "# Whom it may talk to.",
+            f"Restrict{families}",
+            *rest,
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ])  # fmt: skip
+
+
+def write(services: Sequence[Service], folder: Path) -> list[Path]:
+    """Write the units into a folder, replacing older ones, and return their files."""
+    texts = {folder / service.file: service.unit() for service in services}
+    for service in services:
+        _make_state(service)
+    try:
+        for file, text in texts.items():
+            file.write_text(text)
+    except OSError as problem:
+        raise OutputError(
+            f"No unit can be written into {folder} ({problem.strerror}). Run this as root, or name another folder "
+            "with --out and copy them."
+        ) from None
+    return list(texts)
+
+
+def _make_state(service: Service) -> None:
+    """Make the state folder in the user's home, as that user: systemd can bind what is there only."""
+    state = service.state() / "ringfence"
+    if state.is_relative_to("/var/lib") or state.is_dir():
+        return
+    command = ["mkdir", "-p", "-m", "700", str(state)]
+    if os.geteuid() == 0:
+        command = ["runuser", "-u", service.user, "--", *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (no shell)
+    if done.returncode:
+        raise OutputError(f"'{service.user}' cannot have a state folder: {done.stderr.strip()}.")
+
+
+def require_apart(silo: Service, courier: Service) -> None:
+    """Refuse a courier that runs as the silo's own user: code that an engine runs there could read the records."""
+    if silo.user == courier.user:
+        raise DeploymentError(
+            f"{courier.folder} and {silo.folder} both belong to '{silo.user}', so the courier could read the records. "
+            f"Make a user for it (`useradd --system NAME`), and give it the kit (`chown -R NAME: {courier.folder}`)."
+        )
+
+
+def next_steps(services: Sequence[Service], out: Path) -> list[str]:
+    """Return the commands that have systemd start the services, now and with the machine."""
+    names = " ".join(service.file for service in services)
+    installed = [] if out == UNITS else [f"install -m 644 {shlex.join(str(out / s.file) for s in services)} {UNITS}"]
+    return [*installed, "systemctl daemon-reload", f"systemctl enable --now {names}"]
+
+
+def _specifier(text: str) -> str:
+    if re.search(r"[\x00-\x1f\x7f]", text):
+        raise DeploymentError(f"{text!r} holds control characters, which no unit can name: rename it.")
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    """Write one word of a setting."""
+    escaped = _specifier(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) else escaped
+
+
+def _argument(text: str) -> str:
+    """Write one word of a command, in which a dollar would begin a variable."""
+    return _quoted(text).replace("$", "$$")
+
+
+def _bound(path: Path) -> str:
+    return _quoted(str(path)).replace(":", "\\:")

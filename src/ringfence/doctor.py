@@ -1,0 +1,335 @@
+"""`ringfence doctor`: looks at a machine and at folders of ours, and says what is wrong and what to do.
+
+One function for each check, all in one table, `CHECKS`: a new check is a function and a line there. A check looks and
+changes nothing; it shows no record's value, and no key.
+"""
+
+import importlib.metadata
+import os
+import pwd
+import re
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from ringfence.errors import RingfenceError
+
+Kind: TypeAlias = Literal["machine", "silo", "shuffler", "kit"]
+
+_ROOM = 256 * 2**20
+_FILES = 1000
+_PYTHON = (3, 11)
+_WARN_DAYS = 30.0
+_AHEAD = 300.0  # seconds by which clocks of one machine's file systems may differ
+_SPECIFIER = re.compile(r"(>=|<|==)([0-9.]+)")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is looked at: the machine, or a folder of one of our kinds."""
+
+    kind: Kind
+    path: Path
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check saw: that all is well, or what is wrong, with what to do."""
+
+    check: str
+    place: str
+    well: bool
+    says: str
+
+
+class FaultError(RingfenceError):
+    """Something is wrong; the text says what, and what to do."""
+
+
+def examine(paths: list[Path]) -> list[Finding]:
+    """Check the machine, and every folder given."""
+    places = [Place("machine", Path("/")), *(Place(_kind(path), path.absolute()) for path in paths)]
+    return [_look(name, check, place) for place in places for name, kinds, check in CHECKS if place.kind in kinds]
+
+
+def _kind(path: Path) -> Kind:
+    signs: dict[Kind, str] = {"silo": "silo.toml", "shuffler": "shuffler.key", "kit": "startup"}
+    try:
+        return next(kind for kind, sign in signs.items() if os.path.lexists(path / sign))
+    except (StopIteration, OSError):
+        raise RingfenceError(
+            f"{path} is no folder of ours that this user may look into: name a silo's, a shuffler's or a startup kit."
+        ) from None
+
+
+def _look(name: str, check: "Check", place: Place) -> Finding:
+    where = "this machine" if place.kind == "machine" else str(place.path)
+    try:
+        return Finding(name, where, True, check(place.path))
+    except RingfenceError as wrong:
+        return Finding(name, where, False, str(wrong))
+    except ImportError as missing:
+        return Finding(name, where, False, f"{missing.name} is not installed: pip install 'ringfence[deployment]'.")
+    except OSError as problem:
+        return Finding(name, where, False, f"{problem.filename} cannot be looked at: {problem.strerror}.")
+
+
+# -- the machine --
+
+
+def _python(_: Path) -> str:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < _PYTHON:
+        raise FaultError(f"Python is {version}, and must be 3.11 or newer: make the environment anew with a newer one.")
+    return f"Python {version}"
+
+
+def _dependencies(_: Path) -> str:
+    """Compare what is installed with what this version asks for; of extras, what is installed."""
+    faults, count = [], 0
+    for line in importlib.metadata.requires("ringfence") or []:
+        requirement, _semicolon, marker = line.partition(";")
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            if not marker:
+                faults.append(f"{name} is missing")
+            continue
+        count += 1
+        if not all(_holds(installed, sign, bound) for sign, bound in _SPECIFIER.findall(requirement)):
+            faults.append(f"{name} is {installed}, and {requirement.strip()} is needed")
+    if faults:
+        raise FaultError(f"{'; '.join(faults)}. Install Ringfence anew into this environment: pip install --upgrade.")
+    return f"ringfence {importlib.metadata.version('ringfence')}, {count} packages as it needs them"
+
+
+def _holds(installed: str, sign: str, bound: str) -> bool:
+    have, want = ([int(part) for part in re.findall(r"\d+", text)[:4]] for text in (installed, bound))
+    have, want = ([*numbers, 0, 0, 0, 0][:4] for numbers in (have, want))
+    return {">=": have >= want, "<": have < want, "==": have == want}[sign]
+
+
+def _state(_: Path) -> str:
+    from ringfence.storage.state_folder import state_folder
+
+    folder = state_folder()
+    _require_closed(folder, 0o700)
+    return f"state in {folder}"
+
+
+# -- any folder --
+
+
+def _owner(path: Path) -> str:
+    owner = path.stat().st_uid
+    if owner == 0:
+        raise FaultError(
+            "It belongs to root, so that its process runs as root: give it to a user of its own (chown -R)."
+        )
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        raise FaultError(f"It belongs to the user number {owner}, who has no name here: chown -R it.") from None
+    if os.geteuid() != owner:
+        raise FaultError(f"It belongs to '{name}', whose state counts: runuser -u {name} -- ringfence doctor {path}.")
+    return f"user '{name}'"
+
+
+def _room(path: Path) -> str:
+    free = shutil.disk_usage(path).free
+    files = os.statvfs(path)
+    if free < _ROOM or (files.f_files and files.f_favail < _FILES):
+        raise FaultError(
+            f"The disk has {free // 2**20} MB and {files.f_favail} files left. A ledger that cannot be written answers "
+            "nothing: make room."
+        )
+    return f"{free // 2**20} MB free"
+
+
+def _clock(path: Path) -> str:
+    """A clock that was set back: something here was written in the future."""
+    newest = max((file.stat().st_mtime for file in path.iterdir()), default=0.0)
+    if newest > time.time() + _AHEAD:
+        written = datetime.fromtimestamp(newest, UTC).isoformat(timespec="minutes")
+        raise FaultError(
+            f"The clock is behind: a file here was written at {written}. Set it (timedatectl set-ntp true)."
+        )
+    return f"it is {datetime.now(UTC).isoformat(timespec='minutes')}"
+
+
+# -- a silo's folder --
+
+
+def _silo_permissions(path: Path) -> str:
+    from ringfence.silo.folder import SiloFolder
+
+    folder = SiloFolder.open(path)
+    group = folder.settings.courier_group
+    _require_closed(path, 0o700 if group is None else 0o710)
+    shared = {folder.token_path.name, "courier.toml", folder.socket_path.name}
+    for file in _files(path):
+        _require_closed(file, 0o660 if group is not None and file.name in shared else 0o600)
+    data = Path(folder.settings.data_file)
+    found = data.stat()
+    if found.st_mode & stat.S_IROTH:
+        raise FaultError(f"Every user of this machine may read the records: chmod 600 {data}.")
+    if group is not None and found.st_mode & stat.S_IRGRP and found.st_gid == _group(group):
+        raise FaultError(f"The couriers' group '{group}' may read the records: chgrp or chmod 600 {data}.")
+    return "closed to others"
+
+
+def _couriers(path: Path) -> str:
+    from ringfence.silo.folder import SiloFolder
+
+    group = SiloFolder.open(path).settings.courier_group
+    if group is None:
+        return "no courier of another user"
+    _group(group)
+    return f"couriers are of group '{group}'"
+
+
+def _group(name: str) -> int:
+    import grp
+
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise FaultError(f"There is no group '{name}' here: groupadd {name}, with the courier's user in it.") from None
+
+
+def _ledger(path: Path) -> str:
+    from ringfence.silo.folder import SiloFolder
+
+    with SiloFolder.open(path).ledger() as ledger:
+        entries = ledger.entries()
+    last = entries[-1]
+    ahead = datetime.fromisoformat(last.time).timestamp() - time.time()
+    if ahead > _AHEAD:
+        raise FaultError(f"The clock is behind: the last entry is of {last.time}. Set it (timedatectl set-ntp true).")
+    return f"{len(entries)} entries, the hash chain holds"
+
+
+def _signing_key(path: Path) -> str:
+    from ringfence.silo.folder import SiloFolder
+
+    SiloFolder.open(path).key()
+    return "there"
+
+
+def _records(path: Path) -> str:
+    from ringfence.silo.folder import SiloFolder
+
+    SiloFolder.open(path).records()
+    return "they fit the schema"
+
+
+# -- a shuffler's folder --
+
+
+def _shuffler_permissions(path: Path) -> str:
+    _require_closed(path, 0o700)
+    for file in _files(path):
+        _require_closed(file, 0o600)
+    return "closed to others"
+
+
+def _shuffler_store(path: Path) -> str:
+    from ringfence.sealed_sums.sealing import public_key
+    from ringfence.shuffler.store import Store
+    from ringfence.shuffler.witness import Witness
+
+    with Store(path) as store, store.transaction():
+        Witness(path, public_key(store.key)).check(store.decisions(), was_witnessed=store.was_witnessed())
+        return f"{store.count_plans()} plans, {store.decisions()} decisions"
+
+
+# -- a startup kit --
+
+
+def _kit_permissions(path: Path) -> str:
+    for file in _files(path / "startup"):
+        if file.suffix == ".key":
+            _require_closed(file, 0o600)
+    return "its keys are closed to others"
+
+
+def _certificates(path: Path) -> str:
+    from cryptography import x509
+
+    soonest, which = None, ""
+    for file in sorted([*(path / "startup").glob("*.crt"), *(path / "startup").glob("*.pem")]):
+        try:
+            certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        except ValueError:
+            raise FaultError(f"{file} is not a certificate: ask the organiser for the kit again.") from None
+        if certificate.not_valid_before_utc > datetime.now(UTC):
+            raise FaultError(
+                f"{file} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock right?"
+            )
+        if soonest is None or certificate.not_valid_after_utc < soonest:
+            soonest, which = certificate.not_valid_after_utc, file.name
+    if soonest is None:
+        raise FaultError(f"{path / 'startup'} has no certificate: this is not a startup kit as provisioned.")
+    days = (soonest - datetime.now(UTC)).total_seconds() / 86400
+    if days < _WARN_DAYS:
+        ends = "has ended" if days < 0 else f"ends in {days:.0f} days"
+        raise FaultError(
+            f"{which} {ends} ({soonest:%Y-%m-%d}): have the organiser renew the federation's certificates."
+        )
+    return f"the first ends {soonest:%Y-%m-%d}"
+
+
+def _policy(path: Path) -> str:
+    from ringfence.deployment.nvflare import policy
+    from ringfence.deployment.nvflare.names import POINTER
+    from ringfence.storage.toml_files import read_toml
+
+    if not (path / "startup" / "fed_client.json").is_file():
+        return "no silo's kit, so it has none"
+    try:
+        folder = Path(read_toml(path / "local" / POINTER)["courier"]).parent
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FaultError(f"It belongs to no silo yet: ringfence silo join FOLDER {path}.") from None
+    policy.check(path, folder)
+    return "only our courier may run"
+
+
+def _files(path: Path) -> Iterator[Path]:
+    return (file for file in sorted(path.iterdir()) if not file.is_dir())
+
+
+def _require_closed(path: Path, most: int) -> None:
+    found = path.stat()
+    if stat.S_IMODE(found.st_mode) & ~most:
+        raise FaultError(f"{path} is open to other users: chmod {most:o} {path}.")
+
+
+Check: TypeAlias = Callable[[Path], str]
+
+_FOLDERS: tuple[Kind, ...] = ("silo", "shuffler", "kit")
+CHECKS: tuple[tuple[str, tuple[Kind, ...], Check], ...] = (
+    ("python", ("machine",), _python),
+    ("dependencies", ("machine",), _dependencies),
+    ("state", ("machine",), _state),
+    ("user", _FOLDERS, _owner),
+    ("disk", _FOLDERS, _room),
+    ("clock", _FOLDERS, _clock),
+    ("permissions", ("silo",), _silo_permissions),
+    ("couriers", ("silo",), _couriers),
+    ("ledger", ("silo",), _ledger),
+    ("signing key", ("silo",), _signing_key),
+    ("records", ("silo",), _records),
+    ("permissions", ("shuffler",), _shuffler_permissions),
+    ("store", ("shuffler",), _shuffler_store),
+    ("permissions", ("kit",), _kit_permissions),
+    ("certificates", ("kit",), _certificates),
+    ("policy", ("kit",), _policy),
+)
+"""Name, what it is about, and the function that looks."""

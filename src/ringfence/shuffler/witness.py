@@ -1,0 +1,70 @@
+"""A witness outside of a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
+
+A shuffler promises one batch per round. An older copy of its database has forgotten batches that the server holds, and
+would mix a second one, perhaps with a silo more: the difference would show what that silo sent. So whoever serves a
+folder keeps, in its own state folder, how many decisions (a round's batch, a plan's end) the database has made. A batch
+leaves after the witness knows of it, and nothing leaves a database that has made fewer than its witness knows, or
+whose witness is gone.
+
+What this does not see: state folder and database put back together, as with a picture of a whole machine; and a copy
+from before the folder had a witness, served where no witness is.
+"""
+
+from pathlib import Path
+
+from ringfence.errors import ShufflerError
+from ringfence.storage.private_files import replace_private
+from ringfence.storage.state_folder import state_folder
+
+
+class Witness:
+    """The witness of the shuffler with this public key, for the user who serves the folder."""
+
+    def __init__(self, folder: Path, public_key: str) -> None:
+        self._file = state_folder() / "shufflers" / public_key
+        self._way_out = f"end all its plans for good with `ringfence shuffler restore {folder}`"
+        self._folder = folder
+
+    def check(self, decisions: int, *, was_witnessed: bool) -> None:
+        """Raise ShufflerError if a database that has made so many decisions is older than this, or has lost it."""
+        seen = self.seen()
+        if seen is None and was_witnessed:
+            raise ShufflerError(
+                f"{self._folder} was served before, and {self._file}, which knows how far it came, is not there: this "
+                "may be an older copy, or another user or machine. Serve it where it was served before; or, to go on "
+                f"here, {self._way_out}."
+            )
+        if seen is not None and decisions < seen:
+            raise ShufflerError(
+                f"{self._folder} is an older copy: it has made {decisions} decisions, and {self._file} knows of "
+                f"{seen}. It would mix second batches. Put the newest copy back; or, if that is lost, {self._way_out}."
+            )
+
+    def note(self, decisions: int) -> None:
+        """Know, when this returns, that the database has made so many decisions."""
+        seen = self.seen()
+        if seen is not None and seen >= decisions:
+            return
+        try:
+            self._file.parent.mkdir(mode=0o700, exist_ok=True)
+            replace_private(self._file, str(decisions).encode())
+        except OSError as problem:
+            raise ShufflerError(
+                f"{self._file} cannot be written ({problem.strerror}), and without it an older copy of the folder "
+                "would not be noticed: nothing is let out. Make room, or let this user write there."
+            ) from None
+
+    def seen(self) -> int | None:
+        """Return how many decisions this knows of; None if it has never seen the folder."""
+        try:
+            text = self._file.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        if not text.isdecimal():
+            raise ShufflerError(
+                f"{self._file} does not say how far {self._folder} came. Put it back as it was; or delete it and "
+                f"{self._way_out}."
+            )
+        return int(text)

@@ -1,0 +1,228 @@
+"""`ringfence doctor` finds what is wrong with real folders, says what to do, and shows no record."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from ringfence import doctor
+from ringfence.deployment.nvflare import policy
+from ringfence.doctor import Finding, examine
+from ringfence.errors import RingfenceError
+from ringfence.shuffler.store import Store
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.ledger import Budget
+from tests.deployment.kits import make_kits
+from tests.shuffler.depositors import make_shuffler
+from tests.shuffler.test_witness import opened, two_of_three
+
+SCHEMA = """
+columns.age = {type = "numeric", lower = 0, upper = 120}
+columns.ill = {type = "categorical", categories = ["no", "yes"]}
+"""
+
+
+@pytest.fixture
+def silo(tmp_path: Path) -> Path:
+    """A silo's folder, and the data beside it."""
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    data = tmp_path / "records.csv"
+    data.write_text("age,ill\n61.25,yes\n48,no\n")
+    data.chmod(0o600)
+    settings = make_settings(
+        name="north", data_file=str(data), schema_file=str(tmp_path / "schema.toml"), target="ill", port=None,
+        courier_group=None,
+    )  # fmt: skip
+    return SiloFolder.create(tmp_path / "silo", settings, Budget(1.0, 1e-6)).path
+
+
+@pytest.fixture
+def kit(silo: Path, tmp_path: Path) -> Path:
+    made = make_kits(tmp_path / "kits", "localhost", ["north"])
+    policy.join(silo, made.silos["north"], made.responses["north"])
+    return made.silos["north"]
+
+
+def wrong(*paths: Path) -> list[Finding]:
+    """Return what is wrong, but for the owner: who runs the tests may be root."""
+    return [finding for finding in examine(list(paths)) if not finding.well and finding.check != "user"]
+
+
+def test_nothing_is_wrong_with_a_new_silo_its_kit_and_a_shuffler(silo: Path, kit: Path, tmp_path: Path) -> None:
+    Store.create(tmp_path / "mixer").close()
+    findings = examine([silo, kit, tmp_path / "mixer"])
+    assert [finding for finding in findings if not finding.well and finding.check != "user"] == []
+    seen = {(finding.place, finding.check) for finding in findings}
+    assert {("this machine", "python"), ("this machine", "dependencies"), ("this machine", "state")} <= seen
+    assert {(str(silo), check) for check in ("disk", "clock", "permissions", "ledger", "records")} <= seen
+    assert {(str(kit), "certificates"), (str(kit), "policy"), (str(tmp_path / "mixer"), "store")} <= seen
+
+
+def _open_folder(silo: Path) -> None:
+    silo.chmod(0o755)
+
+
+def _open_key(silo: Path) -> None:
+    (silo / "signing.key").chmod(0o640)
+
+
+def _open_data(silo: Path) -> None:
+    (silo.parent / "records.csv").chmod(0o644)
+
+
+def _damage_ledger(silo: Path) -> None:
+    with closing(sqlite3.connect(silo / "north.ledger")) as ledger, ledger:
+        for (trigger,) in ledger.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
+            ledger.execute(f"DROP TRIGGER {trigger}")
+        ledger.execute("UPDATE entries SET body = '{}' WHERE number = 2")
+
+
+def _lose_key(silo: Path) -> None:
+    (silo / "signing.key").write_text("short")
+
+
+def _spoil_records(silo: Path) -> None:
+    (silo.parent / "records.csv").write_text("age,ill\nsecret-61.25,yes\n")
+
+
+def _lose_records(silo: Path) -> None:
+    (silo.parent / "records.csv").unlink()
+
+
+def _write_in_the_future(silo: Path) -> None:
+    os.utime(silo / "silo.toml", (4e9, 4e9))
+
+
+def _lose_group(silo: Path) -> None:
+    (silo / "silo.toml").write_text((silo / "silo.toml").read_text() + 'courier_group = "no-such-group"\n')
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "says"),
+    [
+        (_open_folder, "permissions", "chmod 700"),
+        (_open_key, "permissions", "chmod 600"),
+        (_open_data, "permissions", "Every user of this machine may read the records"),
+        (_damage_ledger, "ledger", "cannot be trusted"),
+        (_lose_key, "signing key", "restore it"),
+        (_spoil_records, "records", "row"),
+        (_lose_records, "records", "records.csv"),
+        (_write_in_the_future, "clock", "The clock is behind"),
+        (_lose_group, "couriers", "groupadd no-such-group"),
+    ],
+)
+def test_what_is_wrong_with_a_silo_is_named_with_what_to_do(
+    silo: Path, harm: Callable[[Path], None], check: str, says: str
+) -> None:
+    harm(silo)
+    found = wrong(silo)
+    assert check in [finding.check for finding in found]
+    assert says in " ".join(finding.says for finding in found if finding.check == check)
+    assert not any("61.25" in finding.says for finding in found), "a record was shown"
+
+
+def test_a_shuffler_that_is_an_older_copy_or_open_to_others_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "mixer"
+    shuffler, silos = make_shuffler(folder)
+    shuffler.close()
+    older = (folder / "shuffler.db").read_bytes()
+    with opened(folder, seconds=0.0) as served:
+        two_of_three(served, silos)
+    assert wrong(folder) == []
+    (folder / "shuffler.db").write_bytes(older)
+    (folder / "shuffler.key").chmod(0o644)
+    assert [finding.check for finding in wrong(folder)] == ["permissions", "store"]
+
+
+def _certificate_until(file: Path, days: int) -> None:
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "north")])
+    begin, end = now - datetime.timedelta(days=90), now + datetime.timedelta(days=days)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), begin, end)
+    file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+
+
+@pytest.mark.parametrize(("days", "says"), [(10, "client.crt ends in 10 days"), (-1, "client.crt has ended")])
+def test_a_kit_whose_certificate_ends_soon_or_has_ended_is_found(kit: Path, days: int, says: str) -> None:
+    _certificate_until(kit / "startup" / "client.crt", days)
+    [finding] = wrong(kit)
+    assert finding.check == "certificates"
+    assert says in finding.says
+
+
+def test_a_kit_that_is_permissive_open_or_not_joined_is_found(kit: Path) -> None:
+    (kit / "startup" / "client.key").chmod(0o640)
+    resources = kit / "local" / "resources.json"
+    resources.write_text(json.dumps({**json.loads(resources.read_text()), "class_allow_list": ["*"]}))
+    assert [finding.check for finding in wrong(kit)] == ["permissions", "policy"]
+    (kit / "local" / "ringfence.toml").unlink()
+    assert "belongs to no silo yet" in wrong(kit)[-1].says
+
+
+def test_a_full_disk_is_found_before_the_ledger_meets_it(silo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_ROOM", shutil.disk_usage(silo).total)
+    assert [finding.check for finding in wrong(silo)] == ["disk"]
+
+
+def test_a_package_of_another_version_than_is_needed_is_found(tmp_path: Path) -> None:
+    """A real environment in which a package says that it is another version."""
+    made = tmp_path / "numpy-1.2.3.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.2.3\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ringfence", "doctor", "--json"],
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    [finding] = [each for each in json.loads(done.stdout)["findings"] if not each["well"]]
+    assert finding["check"] == "dependencies"
+    assert "numpy is 1.2.3, and numpy>=2.0 is needed" in finding["says"]
+    assert importlib.metadata.version("numpy") != "1.2.3"
+
+
+def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo: Path) -> None:
+    def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "ringfence", "doctor", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    well = run()
+    assert (well.returncode, well.stderr) == (0, "")
+    assert "ok    python: Python 3" in well.stdout
+    _open_key(silo)
+    ill = run(silo)
+    assert (ill.returncode, ill.stderr) == (1, "")
+    assert f"WRONG permissions: {silo / 'signing.key'} is open to other users" in ill.stdout
+    assert [each["check"] for each in json.loads(run(silo, "--json").stdout)["findings"]][:3] == [
+        "python", "dependencies", "state",
+    ]  # fmt: skip
+    nothing = run(silo.parent / "nowhere")
+    assert nothing.returncode == 1
+    assert "is no folder of ours" in nothing.stderr
+
+
+def test_a_folder_of_roots_is_found_and_anothers_names_its_owner(silo: Path) -> None:
+    owner = silo.stat().st_uid
+    [found] = [finding for finding in examine([silo]) if finding.check == "user"]
+    assert found.well == (owner != 0)
+    if owner == 0:
+        assert "belongs to root" in found.says
+        shutil.chown(silo, "games")
+        [found] = [finding for finding in examine([silo]) if finding.check == "user"]
+        assert "runuser -u games" in found.says
+
+
+def test_a_folder_of_no_kind_of_ours_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RingfenceError, match="is no folder of ours"):
+        examine([tmp_path])
