@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
     kits.silos["north"].rename(made / "kit")
     kits.server.rename(made / "engine")
     response = made / "kits" / "north.response"
-    join = [*RINGFENCE, "silo", "join", made / "north", made / "kit", response]
+    join: list[str | Path] = [*RINGFENCE, "silo", "join", made / "north", made / "kit", response]
     subprocess.run(join, check=True, capture_output=True)
     subprocess.run([*RINGFENCE, "shuffler", "init", made / "mixer"], check=True, capture_output=True)
     (made / "run").mkdir()
