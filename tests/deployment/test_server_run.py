@@ -157,6 +157,21 @@ def test_a_silo_that_hangs_costs_its_timeouts_and_takes_part_again_when_it_comes
     south.check_that_ledger_covers(plan, wire.sent["south"])
 
 
+def test_the_server_says_which_silo_it_is_waiting_for(federation: Federation, tmp_path: Path) -> None:
+    """The silo hangs until the server has said so."""
+    plan = federation.plan(3)
+    doors = [part for name, silo in federation.silos.items() for part in ("--doors", f"{name}={silo.silo_folder.path}")]
+    south = federation.silos["south"]
+    south.signal(signal.SIGSTOP)
+    try:
+        running = server(federation, plan, tmp_path / "run", doors, "--quorum", "all")
+        assert running.stderr is not None
+        assert running.stderr.readline() == b"Round 0 is waiting for silo south.\n"
+    finally:
+        south.signal(signal.SIGCONT)
+    finish(running)
+
+
 def test_ctrl_c_leaves_a_run_that_goes_on_and_a_silo_started_again_meanwhile_takes_part(
     federation: Federation, wire: Wire, tmp_path: Path
 ) -> None:

@@ -1,6 +1,7 @@
 """How long the server waits, for whom, when it stops, and how it goes on."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from ringfence.errors import TrainingError
 from ringfence.protocol.messages import RefusalReason, RoundRequest
+from ringfence.server import conduct as conduct_module
 from ringfence.server.conduct import Quorum, conduct, replay
 from ringfence.server.transcript import Answered, read
 from tests.server.local import Local, Silos
@@ -192,3 +194,33 @@ def test_a_problem_in_an_engines_thread_stops_the_run(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="gone"):
         conduct(three(), Swallowing(answering(*NAMES)), tmp_path, seconds=60)
     assert time.monotonic() - start < 30
+
+
+def test_of_a_round_that_takes_long_one_is_told_once_which_silos_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 0.0)
+    told: list[tuple[int, tuple[str, ...]]] = []
+    heard = threading.Event()
+
+    def waiting(round: int, silos: Sequence[str]) -> None:
+        told.append((round, tuple(silos)))
+        heard.set()
+
+    def exchange(request: bytes, silos: Sequence[str], arrived: Callable[[str, bytes], None], seconds: float) -> None:
+        asked = RoundRequest.from_bytes(request)
+        answers = answering(*NAMES)(asked)
+        assert heard.wait(60)
+        for name in silos:
+            arrived(name, answers[name])
+
+    conduct(three(), exchange, tmp_path, seconds=9.0, waiting=waiting)
+    assert told[0] == (0, NAMES)
+    assert len({round for round, _ in told}) == len(told)
+
+
+def test_of_a_round_that_is_over_in_time_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conduct_module, "WAITING_SECONDS", 3600.0)
+    told: list[int] = []
+    conduct(three(), Local(answering(*NAMES)), tmp_path, waiting=lambda round, _: told.append(round))
+    assert told == []

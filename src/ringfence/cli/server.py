@@ -89,6 +89,10 @@ def run(
             recorder(outcome)
             bar.advance(task)
 
+        def waiting(round: int, silos: Sequence[str]) -> None:
+            whom = f"for {_named('silo' if len(silos) == 1 else 'silos', silos)}" if silos else "for the shuffler"
+            bar.console.print(f"Round {round} is waiting {whom}.", markup=False, highlight=False, soft_wrap=True)
+
         try:
             trained = conduct(
                 loaded,
@@ -98,6 +102,7 @@ def run(
                 quorum=needed,
                 patience=patience,
                 watch=watch,
+                waiting=waiting,
                 collect=collect,
             )
         except TrainingError as stuck:

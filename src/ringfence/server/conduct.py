@@ -10,8 +10,10 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +29,9 @@ from ringfence.server.transcript import Answered, Asked, Closed, Entry, Mixed, R
 
 Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
 """What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
+
+WAITING_SECONDS = 5.0
+"""A round that takes longer than this is worth a word about whom it waits for."""
 
 SHORT = 0.1
 """Seconds that a silo which was silent for long is waited for at least."""
@@ -143,6 +148,7 @@ def conduct(
     quorum: Quorum = Quorum(),  # noqa: B008 (frozen)
     patience: int = 3,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
+    waiting: Callable[[int, Sequence[str]], None] = lambda round, silos: None,
     collect: Collect | None = None,
 ) -> RunResult:
     """Begin the plan's run in the folder, or go on with it, and return the model.
@@ -150,7 +156,9 @@ def conduct(
     A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
     are silent are asked again, `patience` times; then TrainingError, and the same call goes on later. A silo that
     was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
-    answers again. `watch` sees every round that is over, those of earlier calls included. A plan that trusts a
+    answers again. `watch` sees every round that is over, those of earlier calls included. `waiting` is
+    told once of a round that takes longer than WAITING_SECONDS, and of the silos whose updates are missing then: none
+    if the round waits for what a third party lets out. It is told from a thread of its own. A plan that trusts a
     shuffler needs `collect`, and at least its own quorum.
 
     A silo is shown the latest head of its ledger that it sent, so that it notices if that was put back. One that has
@@ -171,7 +179,9 @@ def conduct(
                 watch(run.outcome)
         server = _Conductor(run, transcript, exchange, seconds, quorum, patience, collect)
         while not run.session.finished:
-            watch(server.round())
+            with _after(WAITING_SECONDS, partial(server.tell_missing, run.session.round, waiting)):
+                outcome = server.round()
+            watch(outcome)
         return run.session.result()
 
 
@@ -220,6 +230,15 @@ class _Conductor:
         for name in run.outcome.answered:
             self._missed[name] = 0
         return run.outcome
+
+    def tell_missing(self, round: int, waiting: Callable[[int, Sequence[str]], None]) -> None:
+        """Tell which silos have given the round no update yet, if it is not over."""
+        session = self.run.session
+        with self._lock:
+            if session.finished or session.round != round:
+                return
+            missing = [name for name in session.asked() if not self.run.has_update(name)]
+        waiting(round, missing)
 
     def _collect_totals(self) -> None:
         """Have the third party let out what the silos sent, and write it down.
@@ -321,6 +340,19 @@ class _Conductor:
             "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
             "answers)."
         )
+
+
+@contextmanager
+def _after(seconds: float, act: Callable[[], None]) -> Iterator[None]:
+    """Act once, in a thread of its own, if the block takes longer than so many seconds."""
+    timer = threading.Timer(seconds, act)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 def _standing(answer: Answer | None) -> str:
