@@ -17,9 +17,9 @@ from pathlib import Path
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from ringfence.errors import LedgerError, MessageError, SiloError
+from ringfence.errors import LedgerDamagedError, LedgerError, MessageError, SiloError
 from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Refusal, RefusalReason, RoundRequest
+from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Answer, Refusal, RefusalReason, RoundRequest
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Ledger
@@ -58,6 +58,7 @@ class Agent(Service):
         self._ledger = ledger
         self._monitor = monitor
         self._token = None if token is None else token.encode()
+        self._told = False
         self._open_door()
 
     def _is_stranger(self, scope: Scope) -> int | None:
@@ -105,7 +106,9 @@ class Agent(Service):
         except MessageError:
             return self.fixed(400)
         try:
-            answer = self._gate.answer(request).to_bytes()
+            given = self._gate.answer(request)
+            self._tell_once(given)
+            answer = given.to_bytes()
         except Exception as problem:
             complain(problem)
             refusal = Refusal(
@@ -114,6 +117,18 @@ class Agent(Service):
             answer = refusal.to_bytes()
             self._monitor.note("refused", plan=request.plan, round=request.round, reason=refusal.reason.value)
         return reply(200, answer)
+
+    def _tell_once(self, answer: Answer) -> None:
+        """Tell the operator, once, that the gate was shown what its ledger lacks: the ledger itself cannot be told."""
+        if isinstance(answer, Refusal) and answer.reason is RefusalReason.FORGOTTEN and not self._told:
+            self._told = True
+            complain(
+                LedgerDamagedError(
+                    "This silo was shown its own signature under an entry that its ledger lacks: the ledger was put "
+                    "back to an older copy, or another one is in use. Nothing is released from it any more. Stop the "
+                    "agent, and restore the newest copy (`ringfence silo restore`)."
+                )
+            )
 
 
 def _with_head(request: RoundRequest, carried: str) -> RoundRequest:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError, OutputError, SiloError
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Account, Ledger, watermark
+from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.watermarks import watermark
 
 _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite may have left beside a file, and would take for part of another that gets its name."""

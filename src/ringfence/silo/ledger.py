@@ -48,11 +48,11 @@ from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, 
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
 from ringfence.silo.consent import decided
+from ringfence.silo.watermarks import watermark
 from ringfence.storage.chain import Chain, Draft, Entry
 from ringfence.storage.closing import Closing
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.kind import Kind
-from ringfence.storage.state_folder import state_folder
 from ringfence.storage.watermark import Watermark
 
 Decision = TypeVar("Decision")
@@ -71,15 +71,6 @@ _KIND = Kind(
     damaged=LedgerDamagedError,
     if_damaged="Nothing will be released from its data until its operator restores the ledger or decides what was "
     "spent.",
-)
-
-_MARK = Kind(
-    "watermark",
-    LedgerError,
-    unwritable=LedgerWriteError,
-    damaged=LedgerDamagedError,
-    if_damaged="It says how far a ledger had come, so nothing is released. Compare the ledger's last entry with its "
-    "newest certificate or with the server's transcript; if nothing is missing from it, delete the watermark.",
 )
 
 LOGGED_REFUSALS = 10_000
@@ -466,18 +457,6 @@ class Ledger(Closing):
         self.update(
             lambda account: (None, [] if account.same_user else [Draft("courier", {"format": 1, "same_user": True})])
         )
-
-
-def watermark(ledger: str, number: int, hash: str) -> Watermark:
-    """Open the watermark of the ledger that is known by that hash; made now, it says that it has come so far."""
-    try:
-        folder = state_folder()
-    except OSError as problem:
-        raise LedgerWriteError(
-            f"There is no place for the ledger's watermark: {problem.filename}: {problem.strerror}. Name a folder that "
-            "this user may write to by XDG_STATE_HOME."
-        ) from None
-    return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
 
 
 def _granted(budget: Budget, note: str) -> Draft:
