@@ -69,7 +69,7 @@ def test_an_agent_does_not_serve_while_couriers_may_read_what_they_must_not(data
     opened = {"data": data, "ledger": folder.ledger_path, "key": folder.key_path}[which]
     opened.chmod(0o640)
     command = [sys.executable, "-m", "ringfence", "silo", "serve", str(folder.path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert str(opened) in done.stderr
     assert "chmod 600" in done.stderr

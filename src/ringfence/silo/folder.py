@@ -80,7 +80,7 @@ class SiloFolder:
     ) -> Self:
         """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
 
-        Unless `unusual_budget`, the budget must be one that protects somebody (`ledger.require_usual`).
+        Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`).
         """
         settings = settings.model_copy(
             update={
