@@ -94,6 +94,32 @@ def churn(pid: int, port: int, ask: Ask, count: int) -> dict[str, float]:
     }
 
 
+FLOOD = """
+import collections, contextlib, socket, sys
+held = collections.deque(maxlen=300)
+for number in range(int(sys.argv[2])):
+    with contextlib.suppress(OSError):
+        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20))
+        held[-1].sendall(b"POST /answer HTTP/1.1\\r\\nHost: loc")
+"""
+
+
+def flood(port: int, ask: Ask, count: int) -> dict[str, float]:
+    """Ask all the time while two other processes open connections as fast as they can, and hold the last ones."""
+    flooding = [subprocess.Popen([sys.executable, "-c", FLOOD, str(port), str(count // 2)]) for _ in range(2)]
+    answered, times = [], []
+    while any(process.poll() is None for process in flooding):
+        begun = time.perf_counter()
+        answered.append(ask())
+        times.append(time.perf_counter() - begun)
+    return {
+        "connections": count,
+        "answered": sum(status == 200 for status in answered),
+        "asked": len(answered),
+        "slowest_seconds": round(max(times), 3),
+    }
+
+
 def silo(folder: Path) -> SiloFolder:
     """Set up a silo of two records."""
     (folder / "schema.toml").write_text(
@@ -130,18 +156,21 @@ def measure(folder: Path, connections: int) -> dict[str, object]:
         results["agent"] = {
             "idle": [beside_idle(port, courier, strangers) for strangers in IDLE],
             "churn": churn(pid, port, courier, connections),
+            "flood": flood(port, courier, connections // 2),
         }
     with served("silo", "page", made.path) as (pid, port):
         stop = operator(port, (made.path / "operator.token").read_text().strip())
         results["page"] = {
             "idle": [beside_idle(port, stop, strangers) for strangers in IDLE],
             "churn": churn(pid, port, stop, connections // 10),
+            "flood": flood(port, stop, connections // 10),
         }
     with served("shuffler", "serve", folder / "shuffler", "--port", "0") as (pid, port):
         client: Ask = lambda: asked(port, "GET", "/health", headers=mixing)  # noqa: E731
         results["shuffler"] = {
             "idle": [beside_idle(port, client, strangers) for strangers in IDLE],
             "churn": churn(pid, port, client, connections // 10),
+            "flood": flood(port, client, connections // 10),
         }
     return results
 

@@ -1,11 +1,12 @@
 """The silo's own service around its gate: one door, on this machine only.
 
 A courier hands in a round's request and gets the gate's answer, or a fixed sentence that says why the bytes were not
-one. Every reply is a message of the protocol or a constant: nothing in it, nor in what the agent prints, is computed
-from a record. The same holds for its log, which has a line for each decision, and for its metrics (`silo.monitor`).
+one. Every reply is a message of the protocol, a constant, or metrics of public numbers: nothing in it, nor in what the
+agent prints or logs (`silo.monitor`), is computed from a record without the plan's noise.
 
 The door is a Unix socket that only its owner may use, or a port of the loopback interface where a courier must show
-the door's token. One connection carries one request, and must bring it whole within `serving.RECEIVE_SECONDS`.
+the door's token. One connection carries one request, whose head and body must come in time (`transport.connections`,
+`serving.RECEIVE_SECONDS`).
 """
 
 import os
