@@ -231,7 +231,8 @@ def test_a_kit_that_ended_is_refused_with_the_remedy_and_one_that_is_about_to_en
         words = "The certificate in" if days > 0 else "To renew it"
         until(lambda: words in log.read_text() or child.poll() is not None)
         if days < 0:
-            assert child.wait() == 1
+            until(lambda: child.poll() is not None, 60)
+            assert child.returncode == 1
         said = log.read_text()
     assert ("ended on" if days < 0 else f"ends in {days - 1} days") in said, said
     assert f"`ringfence {'silo' if part == 'silo' else 'server'} request" in said
