@@ -1,7 +1,6 @@
 """`ringfence doctor` finds what is wrong with real folders, says what to do, and shows no record."""
 
 import datetime
-import importlib.metadata
 import json
 import os
 import shutil
@@ -178,9 +177,7 @@ def test_a_full_disk_is_found_before_the_ledger_meets_it(silo: Path, monkeypatch
 
 def test_a_package_of_another_version_than_is_needed_is_found(tmp_path: Path) -> None:
     """A real environment in which a package says that it is another version."""
-    made = tmp_path / "numpy-1.2.3.dist-info"
-    made.mkdir()
-    (made / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.2.3\n")
+    _install(tmp_path, "numpy", "1.2.3")
     done = subprocess.run(
         [sys.executable, "-m", "ringfence", "doctor", "--json"],
         capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -188,8 +185,43 @@ def test_a_package_of_another_version_than_is_needed_is_found(tmp_path: Path) ->
     assert done.returncode == 1
     [finding] = [each for each in json.loads(done.stdout)["findings"] if not each["well"]]
     assert finding["check"] == "dependencies"
-    assert "numpy is 1.2.3, and numpy>=2.0 is needed" in finding["says"]
-    assert importlib.metadata.version("numpy") != "1.2.3"
+    assert "numpy>=2.0 is needed, and 1.2.3 is there" in finding["says"]
+
+
+def _install(folder: Path, name: str, version: str, *requires: str) -> None:
+    """Put a package's own description there, and nothing else of it."""
+    (folder / f"{name}-{version}.dist-info").mkdir()
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {version}",
+        *(f"Requires-Dist: {r}" for r in requires),
+    ]
+    (folder / f"{name}-{version}.dist-info" / "METADATA").write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("installed", "says"),
+    [
+        ({"numpy": "2.1"}, "2 packages as it needs them"),
+        ({"numpy": "2.1", "flwr": "1.41.3"}, "click<8.5 is needed, and 8.5.1 is there"),
+        ({}, "numpy>=2.0 is needed, and nothing of it is there"),
+    ],
+)
+def test_what_an_extra_needs_counts_where_all_of_it_is_there(
+    tmp_path: Path, installed: dict[str, str], says: str
+) -> None:
+    """Without Flower, its demand for an older click is nobody's."""
+    needs = ["numpy>=2.0", "click>=8", "flwr>=1.41,<1.42; extra == 'flower'", "click<8.5; extra == 'flower'"]
+    _install(tmp_path, "ringfence", "0.3.0", *needs)
+    for name, version in {"click": "8.5.1", **installed}.items():
+        _install(tmp_path, name, version)
+    source = Path(doctor.__file__).parents[1]
+    look = "from ringfence.doctor import examine; print(*(found.says for found in examine([])), sep='\\n')"
+    printed = subprocess.check_output(
+        [sys.executable, "-S", "-c", look], text=True, env={**os.environ, "PYTHONPATH": f"{tmp_path}:{source}"}
+    )
+    assert says in printed
 
 
 def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo: Path) -> None:

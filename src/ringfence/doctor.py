@@ -91,28 +91,40 @@ def _python(_: Path) -> str:
 
 
 def _dependencies(_: Path) -> str:
-    """Compare what is installed with what this version asks for; of extras, what is installed."""
-    faults, count = [], 0
+    """Compare what is installed with what this version asks for; of an extra, if all its packages are there."""
+    extras: dict[str, list[tuple[str, str]]] = {}
     for line in importlib.metadata.requires("ringfence") or []:
         requirement, _semicolon, marker = line.partition(";")
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
-        try:
-            installed = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            if not marker:
-                faults.append(f"{name} is missing")
-            continue
-        count += 1
-        if not all(_holds(installed, sign, bound) for sign, bound in _SPECIFIER.findall(requirement)):
-            faults.append(f"{name} is {installed}, and {requirement.strip()} is needed")
+        extras.setdefault(marker.strip(), []).append((name, requirement.strip()))
+    needed = dict.fromkeys(extras.pop("", []))
+    for packages in extras.values():
+        if all(_version(name) for name, _requirement in packages):
+            needed |= dict.fromkeys(packages)
+    faults = [
+        f"{requirement} is needed, and {_version(name) or 'nothing of it'} is there"
+        for name, requirement in needed
+        if not all(
+            _holds(_version(name), sign, bound) for sign, bound in [(">=", "0"), *_SPECIFIER.findall(requirement)]
+        )
+    ]
     if faults:
         raise FaultError(f"{'; '.join(faults)}. Install Ringfence anew into this environment: pip install --upgrade.")
-    return f"ringfence {importlib.metadata.version('ringfence')}, {count} packages as it needs them"
+    return f"ringfence {importlib.metadata.version('ringfence')}, {len(needed)} packages as it needs them"
+
+
+def _version(name: str) -> str:
+    """Return the version of an installed package; nothing, if it is not."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _holds(installed: str, sign: str, bound: str) -> bool:
-    have, want = ([int(part) for part in re.findall(r"\d+", text)[:4]] for text in (installed, bound))
-    have, want = ([*numbers, 0, 0, 0, 0][:4] for numbers in (have, want))
+    if not installed:
+        return False
+    have, want = ([*map(int, re.findall(r"\d+", text)[:4]), 0, 0, 0, 0][:4] for text in (installed, bound))
     return {">=": have >= want, "<": have < want, "==": have == want}[sign]
 
 

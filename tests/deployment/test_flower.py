@@ -5,6 +5,7 @@ import ipaddress
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from cryptography import x509
@@ -16,6 +17,7 @@ from ringfence.deployment.flower.engine import settings
 from ringfence.deployment.processes import Family
 from ringfence.deployment.tour import Ground, free_port
 from ringfence.silo.summary import summarise
+from tests.deployment.shuffled import SILOS, Shuffled
 
 
 def write_certificates(folder: Path) -> None:
@@ -57,48 +59,67 @@ def write_key(file: Path) -> None:
     )
 
 
+def bring_up(family: Family, folder: Path, silos: Mapping[str, Path]) -> None:
+    """Start a SuperLink, which is called `here`, and for each silo its agent and a SuperNode."""
+    family.environment.update(settings())
+    home, port = folder / "flower", free_port()
+    home.mkdir()
+    write_certificates(folder)
+    (home / "config.toml").write_text(
+        f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
+        f'root-certificates = "{folder / "ca.crt"}"\n'
+    )
+    family.environment["FLWR_HOME"] = str(home)
+    binary = Path(sys.executable).parent
+
+    def start(name: str, program: str, *arguments: str | Path) -> None:
+        family.start(name, arguments, [binary / program])
+
+    start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
+          "--ssl-ca-certfile", folder / "ca.crt", "--ssl-certfile", folder / "server.pem",
+          "--ssl-keyfile", folder / "server.key", "--enable-supernode-auth",
+          "--database", folder / "state.db", "--disable-runtime-dependency-installation")  # fmt: skip
+    for name, silo in silos.items():
+        family.start(f"agent of {name}", ["silo", "serve", silo])
+        key = folder / f"{name}-key"
+        write_key(key)
+        register: list[str | Path] = [binary / "flwr", "supernode", "register", key.with_suffix(".pub"), "here"]
+        for _ in range(60):
+            done = subprocess.run(register, env=family.environment, capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                break
+            time.sleep(1)
+        assert done.returncode == 0, done.stdout + done.stderr
+        start(f"node {name}", "flower-supernode", "--root-certificates", folder / "ca.crt",
+              "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--port", str(free_port()),
+              "--auth-supernode-private-key", key,
+              "--node-config", f'silo="{name}" courier="{silo / "courier.toml"}"')  # fmt: skip
+
+
 def test_three_rounds_reach_three_silos_and_their_ledgers(tmp_path: Path) -> None:
     with Family(tmp_path) as family:
-        family.environment.update(settings())
         ground = Ground(tmp_path, family)
         ground.prepare(rounds=3)
-        home, port = tmp_path / "flower", free_port()
-        home.mkdir()
-        write_certificates(tmp_path)
-        (home / "config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{port}"\n'
-            f'root-certificates = "{tmp_path / "ca.crt"}"\n'
-        )
-        family.environment["FLWR_HOME"] = str(home)
-        binary = Path(sys.executable).parent
-
-        def start(name: str, program: str, *arguments: str | Path) -> None:
-            family.start(name, arguments, [binary / program])
-
-        start("superlink", "flower-superlink", "--host", "127.0.0.1", "--port", str(port),
-              "--ssl-ca-certfile", tmp_path / "ca.crt", "--ssl-certfile", tmp_path / "server.pem",
-              "--ssl-keyfile", tmp_path / "server.key", "--enable-supernode-auth",
-              "--database", tmp_path / "state.db", "--disable-runtime-dependency-installation")  # fmt: skip
-        for site in ground.sites:
-            family.start(f"agent of {site.name}", ["silo", "serve", site.folder])
-            key = tmp_path / f"{site.name}-key"
-            write_key(key)
-            register: list[str | Path] = [binary / "flwr", "supernode", "register", key.with_suffix(".pub"), "here"]
-            for _ in range(60):
-                done = subprocess.run(register, env=family.environment, capture_output=True, text=True, check=False)
-                if done.returncode == 0:
-                    break
-                time.sleep(1)
-            assert done.returncode == 0, done.stdout + done.stderr
-            start(f"node {site.name}", "flower-supernode", "--root-certificates", tmp_path / "ca.crt",
-                  "--superlink", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--port", str(free_port()),
-                  "--auth-supernode-private-key", key,
-                  "--node-config", f'silo="{site.name}" courier="{site.folder / "courier.toml"}"')  # fmt: skip
+        bring_up(family, tmp_path, {site.name: site.folder for site in ground.sites})
         family.run(["server", "run", ground.plan, "--folder", tmp_path / "run", "--engine", "flower",
                     "--superlink", "here", "--quorum", "all"])  # fmt: skip
         assert (tmp_path / "run" / "model.json").is_file()
         for site in ground.sites:
             summary = summarise(site.folder / f"{site.name}.ledger")
             assert [plan["charged"] for plan in summary["plans"]] == [3]
+        family.end()
+        assert family.members() == []
+
+
+def test_a_shuffled_plan_is_trained_through_flower_with_a_shuffler_behind_tls(tmp_path: Path) -> None:
+    with Family(tmp_path) as family:
+        parties = Shuffled(tmp_path, family)
+        parties.prepare(rounds=3)
+        bring_up(family, tmp_path, {name: parties.silo(name) for name in SILOS})
+        run = tmp_path / "server" / "run"
+        way = parties.through_shuffler(parties.serve_shuffler())
+        family.run(["server", "run", parties.plan_file, "--folder", run, "--engine", "flower", "--superlink", "here",
+                    "--quorum", "all", *way])  # fmt: skip
+        parties.check_that_every_round_was_charged_once(run)
         family.end()
         assert family.members() == []

@@ -157,7 +157,7 @@ def test_no_service_runs_as_root_and_no_courier_as_the_silos_own_user(folder: Pa
 
 
 def test_a_mistake_in_a_runs_options_is_found_when_the_unit_is_written(folder: Path, tmp_path: Path) -> None:
-    wrong = ["--", str(folder / "plan.json"), "--foldr", "x"]
+    wrong: list[str | Path] = ["--", folder / "plan.json", "--foldr", "x"]
     done = subprocess.run(
         [*RINGFENCE, "server", "service", folder / "engine", "--out", tmp_path, *wrong],
         capture_output=True, text=True, check=False,

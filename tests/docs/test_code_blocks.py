@@ -47,7 +47,10 @@ def test_every_command_shown_exists_and_has_the_options_shown(block: Block) -> N
 
 
 def unknown_words(words: list[str]) -> list[str]:
-    """Return the subcommand or the options that the command line does not have."""
+    """Return the subcommand or the options that the command line does not have; after `--` stand those of a run."""
+    if "--" in words:
+        place = words.index("--")
+        return unknown_words(words[:place]) + unknown_words(["server", "run", *words[place + 1 :]])
     command: click.Command = typer.main.get_command(app)
     while hasattr(command, "commands"):
         if not words or words[0].startswith("-"):
@@ -64,6 +67,7 @@ def test_unknown_commands_and_options_are_found() -> None:
     assert unknown_words(["train", "a.csv", "--epsilon", "1", "--epsilom", "2"]) == ["--epsilom"]
     assert unknown_words(["silo", "aprove"]) == ["aprove"]
     assert unknown_words(["plan", "--no-survey", "--silo", "north=3"]) == []
+    assert unknown_words(["server", "service", "kit", "--", "plan.json", "--foldr", "run"]) == ["--foldr"]
 
 
 def test_output_is_compared_by_its_words_and_order_and_not_by_its_numbers() -> None:
