@@ -35,7 +35,7 @@ def make_silo_folder(folder: Path, *, port: int | None = None, epsilon: float = 
         rows.writerow(["a", "b", "c", "ill"])
         for cells in random.uniform(-1, 1, (records, 3)):
             rows.writerow([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="ill", port=port)
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), port=port)
     return SiloFolder.create(folder / "clinic", settings, Budget(epsilon, 1e-6))
 
 

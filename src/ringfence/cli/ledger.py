@@ -46,6 +46,8 @@ def print_summary(summary: dict[str, Any], file: Path) -> None:
                 for p in summary["plans"] for cost in p["costs"][:1]
             ],
         )  # fmt: skip
+    for remark in summary["remarks"]:
+        typer.echo(remark)
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         typer.echo(f"Refused requests: {counts}.")

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import ModelFile, SchemaFile, Target, parse_cap, parse_files, takes_plan_request
+from ringfence.cli.options import (
+    ModelFile,
+    NewBeginning,
+    SchemaFile,
+    Target,
+    parse_cap,
+    parse_files,
+    takes_plan_request,
+)
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import TrainingError
@@ -18,6 +26,10 @@ if TYPE_CHECKING:
 
 SiloFiles = Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")]
 Ledgers = Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")]
+SameDataAs = Annotated[
+    list[Path],
+    typer.Option(metavar="LEDGER", help="The ledger that a silo's records have already; once for each such silo."),
+]
 
 
 def survey(
@@ -27,6 +39,8 @@ def survey(
     epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
     delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
     ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
     json: AsJson = False,
 ) -> None:
     """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
@@ -36,7 +50,16 @@ def survey(
     """
     from ringfence.workflow import survey_files
 
-    result, found = survey_files(files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers)
+    result, found = survey_files(
+        files,
+        schema,
+        target,
+        epsilon=epsilon,
+        delta=delta,
+        ledgers=ledgers,
+        same_data_as=same_data_as,
+        new_beginning=new_beginning,
+    )
     (moments,) = result.findings.values()
     noise = moments.noise * result.model.plan.data.feature_norm
     if json:
@@ -64,6 +87,8 @@ def train(
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
     ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
     cap: Annotated[
         str | None,
         typer.Option(
@@ -95,6 +120,8 @@ def train(
         tests=parse_files(test),
         seed=seed,
         ledgers=ledgers,
+        same_data_as=same_data_as,
+        new_beginning=new_beginning,
         cap=parse_cap(cap),
         peer_to_peer=peer_to_peer,
     )

@@ -103,7 +103,7 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
     """
     port = folder.settings.port if port is None else port
     with folder.alone(), folder.ledger() as ledger:
-        gate = Gate(folder.records(), ledger, folder.key())
+        gate = Gate(folder.current_records(ledger), ledger, folder.key())
         token = None if port is None else folder.token()
         listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)
         with closing(listening):

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.errors import ApprovalError
+from ringfence.protocol.custody import DataChange, Registration
 from ringfence.protocol.plan import Plan, load_plan
+from ringfence.silo import custody
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Account, Budget
@@ -18,7 +20,7 @@ _SHORTEST = 8
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with folder.ledger() as ledger:
-        gate = Gate(folder.records(), ledger, folder.key())
+        gate = Gate(folder.current_records(ledger), ledger, folder.key())
         try:
             gate.check(plan)
             objection = ""
@@ -30,7 +32,7 @@ def review_plan(folder: SiloFolder, plan: Plan) -> Review:
 def approve_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Let the plan's rounds be answered, and reserve their cost."""
     with folder.ledger() as ledger:
-        Gate(folder.records(), ledger, folder.key()).approve(plan)
+        Gate(folder.current_records(ledger), ledger, folder.key()).approve(plan)
         return review(plan, ledger.account(), "")
 
 
@@ -46,6 +48,18 @@ def set_budget(folder: SiloFolder, budget: Budget) -> None:
     """Set the total budget of the silo's data."""
     with folder.ledger() as ledger:
         ledger.grant(budget)
+
+
+def update_data(folder: SiloFolder, reason: str) -> DataChange:
+    """Let the ledger go on for the silo's data as it is now."""
+    with folder.ledger() as ledger:
+        return custody.update(ledger, folder.records().marks, reason)
+
+
+def register(folder: SiloFolder, reason: str) -> Registration:
+    """Say that the silo's ledger is that of its data, where the registry does not know."""
+    with folder.ledger() as ledger:
+        return custody.register(ledger, folder.records().marks, reason)
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:

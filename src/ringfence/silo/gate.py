@@ -24,7 +24,8 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
-from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Ledger
+from ringfence.silo.dataset import DataSet
+from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
 
@@ -32,16 +33,19 @@ from ringfence.storage.chain import Draft
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key.
+    `key` signs answers, where a channel wants them signed: the 32 bytes of an Ed25519 private key. The records are
+    those of the data set's version that the ledger is at now; once that is another one, this gate answers nothing.
     """
 
-    def __init__(self, records: Records, ledger: Ledger, key: bytes | None = None) -> None:
+    def __init__(self, records: Records | DataSet, ledger: Ledger, key: bytes | None = None) -> None:
         self._records = records
         self._ledger = ledger
         self._key = key
         self._one_at_a_time = threading.Lock()
         self._memories: dict[tuple[str, int], object] = {}
-        self.silo = ledger.account().silo
+        account = ledger.account()
+        self.silo = account.silo
+        self._version = account.version if records.version is None else records.version
 
     def approve(self, plan: Plan) -> None:
         """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
@@ -52,6 +56,7 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
+            self._check_places(plan, account)
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events]}
             return None, [Draft("approved", body, plan.content)]
@@ -60,7 +65,9 @@ class Gate:
 
     def check(self, plan: Plan) -> None:
         """Raise ApprovalError if the plan would not be approved now; change nothing."""
-        self._check_budget(plan, self._claimed_events(plan), self._ledger.account())
+        events, account = self._claimed_events(plan), self._ledger.account()
+        self._check_places(plan, account)
+        self._check_budget(plan, events, account)
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         terms = self._own_terms(plan)
@@ -117,7 +124,9 @@ class Gate:
         if approved is None:
             return RefusalReason.NOT_APPROVED
         plan = approved.plan
-        if self._mismatch(plan):  # the data file was changed after the approval
+        if account.version != self._version:  # these records are not the data set any more
+            return RefusalReason.UNAVAILABLE
+        if self._mismatch(plan) or _places_changed(approved, account):  # the data file was changed after the approval
             return RefusalReason.NOT_APPROVED
         if approved.ended == "revoked":
             return RefusalReason.REVOKED
@@ -148,7 +157,7 @@ class Gate:
         terms, way = self._own_terms(plan), sending(work.stage.channel)
         draws = randomness.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
-        numbers = mechanism.release(plan, work, weights, self._records, draws, memory)
+        numbers = mechanism.release(plan, work, weights, self._records.encoded(plan.data), draws, memory)
         update = way.message(channel, plan, terms, request.round, self._key, numbers)
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
         self._ledger.update(lambda _: (None, [stored]))
@@ -176,9 +185,23 @@ class Gate:
             return "it has no part in it"
         if terms.records != len(self._records):
             return f"the plan counts {terms.records} records where there are {len(self._records)}"
-        if plan.data != self._records.schema:
-            return "its records were read with another schema"
-        return ""
+        if self._records.were_moved and _goes_by_place(plan):
+            return (
+                "its rows are in another order than they were registered in, and the plan divides them by their "
+                "places. Restore their order, or say what happened with `ringfence silo update`"
+            )
+        return self._records.difference(plan.data)
+
+    def _check_places(self, plan: Plan, account: Account) -> None:
+        """Refuse to go on with a plan that divided the records before they changed their places."""
+        if account.version != self._version:
+            raise ApprovalError(f"The data of silo '{self.silo}' was updated just now: do this again.")
+        before = account.plans.get(plan.digest())
+        if before is not None and before.rounds and _places_changed(before, account):
+            raise ApprovalError(
+                f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "
+                "records by their places: one that was moved might take part twice. Ask for a new plan."
+            )
 
     def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
         """Refuse a plan that claims more than its noise gives, to any observer."""
@@ -203,6 +226,15 @@ class Gate:
                     f"{limit.epsilon:.6g}. Ask for a plan with more noise or fewer rounds, end plans that are no "
                     "longer needed, or grant more."
                 )
+
+
+def _goes_by_place(plan: Plan) -> bool:
+    return any(stage.sampling.goes_by_place for stage in plan.stages)
+
+
+def _places_changed(approved: Approved, account: Account) -> bool:
+    """Tell whether records may have changed their places since a plan that divides them by these was approved."""
+    return approved.version != account.version and _goes_by_place(approved.plan)
 
 
 def _named(guarantee: Guarantee, among: Sequence[object]) -> str:

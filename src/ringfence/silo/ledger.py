@@ -2,13 +2,15 @@
 
 Its entries, in the order they were made:
 
-    opened     whose ledger it is, and under which adjacency it counts
+    opened     whose ledger it is, under which adjacency it counts, and why it began if its data had another before
     budget     the total (epsilon, delta) that all releases together may reach, against each kind of observer
     approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
     charged    a round of a plan, the weights it was asked for, and its event: written before the release
     released   the same round's answer, byte for byte: written before it is sent
     refused    what was asked in vain, and why
     ended      no further round of that plan is answered; gives back what it reserved and did not use
+    registered the operator's word that this is its data's ledger, where no registry could tell
+    data       the data set changed; the ledger goes on for its new version
 
 What was spent is the exact composition of the charged events; a crash can only leave a charge without a
 release, never the reverse.
@@ -35,6 +37,7 @@ from ringfence.errors import (
     LedgerWriteError,
     PlanError,
 )
+from ringfence.protocol.custody import NewBeginning, remarks
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
@@ -65,7 +68,10 @@ LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
 
 
-FORMATS = {"opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1}
+FORMATS = {
+    "opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "registered": 1,
+    "data": 1,
+}  # fmt: skip
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
 
 
@@ -159,6 +165,8 @@ class Approved:
     covered: bool = True
     """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
+    version: int = 1
+    """The version of the data set that its rounds are about: the one of the approval before the first round."""
     rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
@@ -175,6 +183,14 @@ class Account:
     """What the entries say, read in order."""
 
     silo: str = ""
+    identity: str = ""
+    """The first entry's hash: a ledger's name, whatever its file is called."""
+    registered: bool = False
+    """Whether a registry knew it, once: one that does not know it any more has been lost."""
+    version: int = 1
+    """Which version of the data set the ledger goes on for."""
+    remarks: list[str] = field(default_factory=list)
+    """What whoever reads of its costs must be told of its beginning and its data."""
     granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
@@ -218,7 +234,8 @@ class Account:
             f"ledger's entry {entry.number}", _typed(int, body.get("format", 1)), FORMATS[entry.kind], LedgerError
         )
         if entry.kind == "opened":
-            self.silo = _typed(str, body["silo"])
+            self.silo, self.identity = _typed(str, body["silo"]), entry.hash
+            self.registered = _typed(bool, body.get("registered", False))
         elif entry.kind == "budget":
             self._set_budget(read_budget(body))
         elif entry.kind == "approved":
@@ -233,8 +250,13 @@ class Account:
             self.refusals += 1
         elif entry.kind == "ended":
             self.plans[body["plan"]].ended = _ENDS[body["why"]]
+        elif entry.kind == "registered":
+            self.registered = True
+        elif entry.kind == "data":
+            self.version += 1
         else:
             raise KeyError(entry.kind)
+        self.remarks += remarks(entry.kind, body)
         self.number, self.head = entry.number, entry.hash
 
     def _set_budget(self, budget: Budget) -> None:
@@ -253,6 +275,7 @@ class Account:
             plan,
             [(event_from_dict(event), int(count)) for event, count in entry.body["events"]],
             entry.time,
+            version=before.version if before and before.rounds else self.version,
             rounds=before.rounds if before else {},
         )
 
@@ -266,9 +289,19 @@ class Ledger(Closing):
         self._lock = threading.RLock()
 
     @classmethod
-    def create(cls, path: Path, *, silo: str, budget: Budget) -> Self:
-        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already."""
-        opened = Draft("opened", {"format": 1, "silo": silo, "adjacency": "replace-one"})
+    def create(
+        cls, path: Path, *, silo: str, budget: Budget, registered: bool = False, beginning: NewBeginning | None = None
+    ) -> Self:
+        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already.
+
+        `registered` says that the user's registry will know it, `beginning` why it is not the first of its data.
+        """
+        body: dict[str, Any] = {"format": 1, "silo": silo, "adjacency": "replace-one"}
+        if registered:
+            body["registered"] = True
+        if beginning is not None:
+            body["new_beginning"] = beginning.model_dump()
+        opened = Draft("opened", body)
         drafts = [opened, _granted(budget)]
         ledger = cls(Chain(path, _KIND, create=True))
         ledger.update(lambda _: (None, drafts))

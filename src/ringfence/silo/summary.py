@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.accounting.charges import costs
+from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import against
 from ringfence.silo.ledger import Account, Approved, Ledger, read_budget
 
@@ -41,6 +42,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
         ],
+        "remarks": account.remarks,
         "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
     }
 
@@ -65,9 +67,12 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
 def describe_entry(entry: dict[str, Any]) -> str:
     """Return what an entry of `decisions.list_entries` is about, in a few words."""
     plan = str(entry.get("plan", ""))[:12]
+    said = remarks(entry["kind"], {name: entry[name] for name in entry.keys() - {"number", "time", "kind"}})
     match entry["kind"]:
         case "opened":
-            return f"silo '{entry['silo']}', {entry['adjacency']}"
+            return " ".join([f"silo '{entry['silo']}', {entry['adjacency']}", *said])
+        case "registered" | "data":
+            return " ".join(said)
         case "budget":
             return str(read_budget(entry))
         case "ended":
