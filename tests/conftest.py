@@ -1,5 +1,7 @@
 """Small real federations: real plans, records, ledgers and gates."""
 
+import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,10 +31,26 @@ settings.load_profile("repeatable")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def session_state(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep whatever tests of several modules share away from the user's own state."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("session-state"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def module_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the fixtures that a module's tests share a state folder of the module's own."""
+    folder = tmp_path_factory.mktemp("module-state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture(autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test, and the processes that it starts, a state folder of its own."""
+def own_state(module_state: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test, and the processes that it starts, a state folder of its own: it begins as its module's."""
     folder = tmp_path_factory.mktemp("state")
+    shutil.copytree(module_state, folder, dirs_exist_ok=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
 

@@ -33,7 +33,8 @@ def test_all_commands_are_there() -> None:
         "verify", "tour", "schema", "schema draft", "server", "server run", "server start", "server key", "federation",
         "federation init", "shuffler", "shuffler init", "shuffler add", "shuffler serve", "shuffler status",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
-        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "model",
+        "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier",
+        "silo update", "silo register", "model",
         "model export", "model statement", "example",
     }  # fmt: skip
 

@@ -25,11 +25,13 @@ SCHEMA = "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0
 )
 
 
-def make_silo_folder(folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40) -> SiloFolder:
-    """Set up silo 'clinic' with forty records of the tests' schema."""
+def make_silo_folder(
+    folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40, seed: int = 7
+) -> SiloFolder:
+    """Set up silo 'clinic' with forty records of the tests' schema; another seed makes other records."""
     data, schema = folder / "records.csv", folder / "schema.toml"
     schema.write_text(SCHEMA)
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(seed)
     with data.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["a", "b", "c", "ill"])

@@ -195,8 +195,8 @@ def _admit(
     if known is None and account.registered and account.plans and not named:
         raise RegistryError(
             f"The ledger {ledger.path} was registered once, and this user's registry does not know it: the registry "
-            "was lost, or the ledger comes from another user or machine. Nothing was released. Make sure that it is the "
-            "latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), or name it: "
+            "was lost, or the ledger comes from another user or machine. Nothing was released. Make sure that it is "
+            "the latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), or name it: "
             f"`--same-data-as {ledger.path}`."
         )
     said = Registration(who=whoever_decides(), beginning=_new_beginning(others, reason) if others else None)
@@ -291,8 +291,8 @@ def _require_free(others: Sequence[Known], reason: str) -> None:
         f"These records, or most of them, have a ledger already: {first.path}, of silo '{first.silo}'"
         f"{'' if there else ', which is not there any more'}. Another one would forget what was released from them. "
         f"Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as {first.path}`); or, "
-        'if it may not count, say why (`--new-beginning "REASON"`, for a silo\'s folder `ringfence silo register FOLDER '
-        '--reason "REASON"`): that will stand in the ledger and in every certificate of it.'
+        'if it may not count, say why (`--new-beginning "REASON"`, for a silo\'s folder `ringfence silo register '
+        'FOLDER --reason "REASON"`): that will stand in the ledger and in every certificate of it.'
     )
 
 
