@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,14 @@ from tests.support import MakePlan
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
+# Whatever modules do while they are imported, and fixtures that several of them share, stays away from the user's own
+# state.
+_STATE = tempfile.TemporaryDirectory(prefix="state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 # Some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def session_state(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep whatever tests of several modules share away from the user's own state."""
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("session-state"))
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -198,7 +198,7 @@ def describe(answer: bytes) -> dict[str, Any]:
 def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     """Check a certificate and return what it proves."""
     found = verify_file(path, key=key)
-    proved = {name: value for name, value in found.data().items() if name not in ("spent", "budget")}
+    proved = {name: value for name, value in found.data().items() if name not in ("spent", "budget", "remarks")}
     epsilon, anyone = against(found.spent, "server").epsilon, against(found.spent, "anyone").epsilon
     budget = {"alone": against(found.budget, "anyone").epsilon, **_budget(found.budget)}
     return {**proved, "epsilon": epsilon, "alone_epsilon": anyone, "delta": budget["delta"], "budget": budget}

@@ -8,7 +8,7 @@ import pytest
 
 from ringfence.errors import ApprovalError, CertificateError, RegistryError
 from ringfence.planning.request import Member
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
+from ringfence.protocol.messages import Answer, NoisyUpdate, RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.silo import custody
 from ringfence.silo.certificate import certify
@@ -46,7 +46,7 @@ def add(silo: SiloFolder, count: int) -> None:
     write(silo, [*rows_of(silo), *([f"0.{number}", "0.5", "-0.5", "no"] for number in range(10, 10 + count))])
 
 
-def answer(silo: SiloFolder, plan: Plan, round: int) -> object:
+def answer(silo: SiloFolder, plan: Plan, round: int) -> Answer:
     """Start anew, and ask."""
     with silo.ledger() as ledger:
         gate = Gate(silo.current_records(ledger), ledger, silo.key())
