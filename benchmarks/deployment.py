@@ -74,7 +74,7 @@ def silo_folders(folder: Path, records: int, features: int) -> tuple[dict[str, S
             rows.writerow([*columns, "y"])
             cells = random.uniform(-1, 1, (records, features - 1)).round(4).tolist()
             rows.writerows([*row, random.choice(["a", "b"])] for row in cells)
-        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema), target="y")
+        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
         made[name] = SiloFolder.create(folder / name, settings, Budget(10.0, 1e-6))
     loaded = load_schema(schema, "y")
     members = [Member(name, records, 1.0, 1e-6) for name in NAMES]

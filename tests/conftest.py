@@ -1,6 +1,9 @@
 """Small real federations: real plans, records, ledgers and gates."""
 
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,23 +27,30 @@ from tests.support import MakePlan
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
+# Whatever modules do while they are imported, and fixtures that several of them share, stays away from the user's own
+# state.
+_STATE = tempfile.TemporaryDirectory(prefix="state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
+
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 # Some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_real_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep what a module's fixtures start, before any test has a state folder of its own, out of the user's."""
+@pytest.fixture(scope="module", autouse=True)
+def module_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Give the fixtures that a module's tests share a state folder of the module's own."""
+    folder = tmp_path_factory.mktemp("module-state")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-fixtures")))
-        yield
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder
 
 
 @pytest.fixture(autouse=True)
-def own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give every test, and the processes that it starts, a state folder of its own."""
+def own_state(module_state: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give every test, and the processes that it starts, a state folder of its own: it begins as its module's."""
     folder = tmp_path_factory.mktemp("state")
+    shutil.copytree(module_state, folder, dirs_exist_ok=True)
     monkeypatch.setenv("XDG_STATE_HOME", str(folder))
     return folder
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.errors import ApprovalError, TrainingError
+from ringfence.errors import ApprovalError, LedgerError, TrainingError
 from ringfence.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -96,7 +96,7 @@ def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> No
     silos = federation(schema, tmp_path, {"north": 100})
     train(plan_for(schema, silos), silos)
     borrowed = {"south": Silo(silos["north"].records, silos["north"].ledger)}
-    with pytest.raises(ApprovalError, match="belongs to silo 'north'"):
+    with pytest.raises(LedgerError, match="belongs to silo 'north'"):
         train(plan_for(schema, borrowed), borrowed)
 
 

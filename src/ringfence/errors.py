@@ -19,6 +19,7 @@ __all__ = [
     "OutputError",
     "PlanError",
     "RecordsError",
+    "RegistryError",
     "RingfenceError",
     "SchemaError",
     "SiloError",
@@ -70,6 +71,10 @@ class LedgerDamagedError(LedgerError):
 
 class LedgerWriteError(LedgerError):
     """The ledger could not be written (disk full, no permission): make room; nothing was released."""
+
+
+class RegistryError(LedgerError):
+    """Which ledger a data set has is not as it should be: use the ledger that is named, or do what the message says."""
 
 
 class TrainingError(RingfenceError):

@@ -2,6 +2,7 @@
 
 import csv
 import random
+import secrets
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -22,7 +23,8 @@ NEW_PATIENTS: list[list[object]] = [[70, 150, "yes"], [30, 110, "no"]]
 def write_example(folder: Path) -> list[Path]:
     """Write a CSV file per silo, a filled-in schema and two new patients; return the files.
 
-    The records are the same each time: they are nobody's. A file that exists is never written over.
+    The records are nobody's, and the same each time but for the patients' numbers: two examples are two data sets,
+    each with ledgers of its own. A file that exists is never written over.
     """
     files = [folder / name for name in (*(f"{silo}.csv" for silo in SIZES), "schema.toml", "new.csv")]
     for file in files:
@@ -30,9 +32,9 @@ def write_example(folder: Path) -> list[Path]:
             raise OutputError(f"{file} exists, and an example does not write over it: name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        choices = random.Random(1)  # noqa: S311 (invented records need no secret randomness)
+        choices, first = random.Random(1), secrets.randbelow(10**9)  # noqa: S311 (invented records need no secret)
         for file, size in zip(files[: len(SIZES)], SIZES.values(), strict=True):
-            _write(file, ["patient", *FEATURES, "ill"], (_patient(number, choices) for number in range(size)))
+            _write(file, ["patient", *FEATURES, "ill"], (_patient(first + number, choices) for number in range(size)))
         files[-2].write_text(SCHEMA, encoding="utf-8")
         _write(files[-1], FEATURES, NEW_PATIENTS)
     except OSError as problem:

@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from ringfence.foreign_text import visible
+from ringfence.protocol.custody import Remark
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
@@ -29,6 +30,8 @@ class SiloGuarantee(Public):
     # Not strict: a list of JSON, once it went through the function below, is a list. Guarantees are strict themselves.
     this_run: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
     all_runs: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
+    remarks: tuple[Remark, ...] = Field(default=(), strict=False)
+    """What the ledger says of its beginning and of changes of its data."""
 
     @model_validator(mode="before")
     @classmethod
@@ -89,6 +92,7 @@ class Statement:
                 "",
                 *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
                 "",
+                *self._remarks(),
                 *self._words(),
                 "",
                 "What is not protected",
@@ -100,6 +104,15 @@ class Statement:
                 "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
             ]
         )
+
+    def _remarks(self) -> list[str]:
+        told = [
+            line
+            for name, silo in self.silos.items()
+            for remark in silo.remarks
+            for line in _filled(f"{name}: {remark}")
+        ]
+        return [*told, ""] if told else []
 
     def _words(self) -> list[str]:
         """Say it in words: what an observer's best guess is, and what the stronger guarantees rely on."""

@@ -20,6 +20,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
 from ringfence.server.learned import Findings
+from ringfence.silo import custody
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records
@@ -31,13 +32,17 @@ class Silo:
     """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
 
     `cap` is the most that all runs on this data set together may cost; without one, the operator who starts
-    a run grants what it needs on top of what was spent before. `key` signs what goes through a shuffler.
+    a run grants what it needs on top of what was spent before. `key` signs what goes through a shuffler. Records that
+    were read from a file have one ledger (`silo.custody`): `new_beginning` says why they get another, and
+    `is_their_ledger` that this one is theirs where the registry does not know it.
     """
 
     records: Records
     ledger: Path
     cap: Budget | None = None
     key: bytes | None = field(default=None, repr=False)
+    new_beginning: str = ""
+    is_their_ledger: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,14 +136,8 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
     terms = plan.terms(name)
     if terms is None:
         raise ApprovalError(f"Silo '{name}' has no part in this plan.")
-    asked = Budget.of(terms.guarantees)
-    if not silo.ledger.exists():
-        return Ledger.create(silo.ledger, silo=name, budget=silo.cap or asked)
-    ledger = Ledger.open(silo.ledger)
+    ledger = _open(name, silo, silo.cap or Budget.of(terms.guarantees))
     account = ledger.account()
-    if account.silo != name:
-        ledger.close()
-        raise ApprovalError(f"The ledger {silo.ledger} belongs to silo '{account.silo}', not to '{name}'.")
     if silo.cap is not None:
         if account.budget != silo.cap:
             ledger.grant(silo.cap)
@@ -148,6 +147,23 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
     needed = account.budget.raised(costs(events, observers_of(account.observers, plan.observers), delta))
     if not account.budget.covers(needed):
         ledger.grant(needed)
+    return ledger
+
+
+def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
+    marks = silo.records.marks
+    if marks is not None:
+        return custody.open_ledger(
+            silo.ledger, marks, silo=name, budget=budget, reason=silo.new_beginning, named=silo.is_their_ledger
+        )
+    if not silo.ledger.exists():
+        return Ledger.create(silo.ledger, silo=name, budget=budget)
+    ledger = Ledger.open(silo.ledger)
+    try:
+        custody.require_owner(ledger, name)
+    except BaseException:
+        ledger.close()
+        raise
     return ledger
 
 
@@ -161,4 +177,5 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
         rounds=len(approved.rounds),
         this_run=costs(approved.charged(), plan.observers, terms.guarantee.delta),
         all_runs=account.spent(),
+        remarks=tuple(account.remarks),
     )

@@ -21,6 +21,7 @@ from ringfence.accounting.events import Event, seen_by
 from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
+from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
@@ -60,11 +61,12 @@ class Finding:
     public_key: str
     key_was_given: bool
     same_user: bool = False
+    remarks: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
         told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("spent", "budget")}
-        return {"valid": True, **vars(self), **told}
+        return {"valid": True, **vars(self), **told, "remarks": list(self.remarks)}
 
     def text(self) -> str:
         """Return the finding as its reader needs it: what is proved, and what is not."""
@@ -94,6 +96,8 @@ class Finding:
                 *(self._stronger(other) for other in others if other.epsilon > first.epsilon * (1 + _ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
+                *(["", "What the silo says of its data", ""] if self.remarks else []),
+                *(f"  - {remark}" for remark in self.remarks),
                 "",
                 "What is not proved",
                 "",
@@ -191,6 +195,7 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, _History]":
         public_key=certificate.public_key,
         key_was_given=key is not None,
         same_user=any(entry.kind == "courier" for entry in certificate.entries),
+        remarks=tuple(history.remarks),
     )
     return finding, history
 
@@ -266,6 +271,7 @@ class _Followed:
     terms: SiloTerms
     covered: bool = True
     ended: bool = False
+    version: int = 0
     charged: dict[int, Event] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
 
@@ -281,7 +287,8 @@ class _History:
         self.budget: Grant = {}
         self.delta = 0.0
         self.plans: dict[str, _Followed] = {}
-        self.charges = self.releases = 0
+        self.charges = self.releases = self.version = 0
+        self.remarks: list[str] = []
 
     def observers(self) -> tuple[Observer, ...]:
         """Return whom costs must be told against: whoever the budget or a plan names."""
@@ -303,6 +310,7 @@ class _History:
             raise CertificateError("a plan stands with an approval, and with nothing else.")
         if (entry.number == 1) != (entry.kind == "opened"):
             raise CertificateError("a ledger is opened once, by its first entry.")
+        self.remarks += remarks(entry.kind, body)
         match entry.kind:
             case "opened":
                 if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
@@ -317,8 +325,8 @@ class _History:
                 self._release(body)
             case "ended":
                 self.plans[body["plan"]].ended = True
-            case "refused" | "courier":
-                pass
+            case "refused" | "courier" | "registered" | "data":
+                self.version += entry.kind == "data"
             case _:
                 raise KeyError(entry.kind)
 
@@ -352,7 +360,11 @@ class _History:
                 raise CertificateError("with this plan, more was promised than the budget of that time.")
         before = self.plans.get(digest)
         self.plans[digest] = _Followed(
-            plan, terms, charged=before.charged if before else {}, released=before.released if before else set()
+            plan,
+            terms,
+            version=before.version if before and before.charged else self.version,
+            charged=before.charged if before else {},
+            released=before.released if before else set(),
         )
 
     def _charge(self, body: Mapping[str, Any]) -> None:
@@ -362,6 +374,8 @@ class _History:
         plan, terms, charged = followed.plan, followed.terms, followed.charged
         if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
             raise CertificateError("the plan did not have this round to charge any more.")
+        if followed.version != self.version and any(stage.sampling.goes_by_place for stage in plan.stages):
+            raise CertificateError("the data was changed while the plan, which divides records by their places, ran.")
         number = plan.place(round).number
         answered = sum(plan.place(earlier).number == number for earlier in charged)
         event = task_event(plan, terms, task(plan, terms, round, answered))

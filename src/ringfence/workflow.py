@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.questions.moments import scales
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.consent import require_usual
-from ringfence.silo.ledger import Budget
+from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
 from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train
@@ -42,6 +42,8 @@ class TrainRequest:
     tests: Mapping[str, Path] = field(default_factory=dict)
     seed: int | None = None
     ledgers: Path | None = None
+    same_data_as: Sequence[Path] = ()
+    new_beginning: str = ""
     cap: tuple[float, ...] | None = None
     unusual_budget: bool = False
     peer_to_peer: bool = False
@@ -90,6 +92,8 @@ def survey_files(
     epsilon: float,
     delta: float | None = None,
     ledgers: Path | None = None,
+    same_data_as: Sequence[Path] = (),
+    new_beginning: str = "",
     unusual_budget: bool = False,
 ) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
     """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
@@ -99,7 +103,11 @@ def survey_files(
     plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
     if not unusual_budget:
         _require_usual(plan)
-    silos = {name: Silo(records[name], (ledgers or path.parent) / f"{name}.ledger") for name, path in paths.items()}
+    places = _places(paths, ledgers, same_data_as)
+    silos = {
+        name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
+        for name, own in records.items()
+    }
     result = train(plan, silos)
     return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
 
@@ -148,6 +156,7 @@ def train_files(
             losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
         watch(outcome)
 
+    places = _places(paths, request.ledgers, request.same_data_as)
     sizes = {name: len(part) for name, part in training.items()}
     with _shuffler(request.plan, paths) as shuffler:
         asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
@@ -158,12 +167,14 @@ def train_files(
         marked = marks(proposal.plan)
         silos = {
             name: Silo(
-                training[name],
-                (request.ledgers or path.parent) / f"{name}.ledger",
+                part,
+                places[name].path,
                 cap,
                 None if shuffler is None else shuffler.silos[name],
+                request.new_beginning,
+                places[name].is_named,
             )
-            for name, path in paths.items()
+            for name, part in training.items()
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
         result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
@@ -216,6 +227,28 @@ def _require_usual(plan: Plan, cap: Budget | None = None) -> None:
 def _cap(epsilon: float, delta: float, anyone: float | None = None) -> Budget:
     require_positive("the cap's epsilon", epsilon)
     return Budget(epsilon, require_probability("the cap's delta", delta), anyone=anyone)
+
+
+class _Place(NamedTuple):
+    """Where a silo's ledger is, and whether somebody named it as that of the silo's records."""
+
+    path: Path
+    is_named: bool = False
+
+
+def _places(paths: Mapping[str, Path], ledgers: Path | None, named: Sequence[Path]) -> dict[str, _Place]:
+    """Return where every silo's ledger is: where it was named, else in the ledgers' folder, else beside the data."""
+    places = {name: _Place((ledgers or path.parent) / f"{name}.ledger") for name, path in paths.items()}
+    for path in named:
+        with Ledger.open(path) as ledger:
+            owner = ledger.account().silo
+        if owner not in places:
+            raise RecordsError(
+                f"The ledger {path} is that of silo '{owner}', and no file here has that name: a silo is named by its "
+                f"file, so call it {owner}.csv (a link will do)."
+            )
+        places[owner] = _Place(path, is_named=True)
+    return places
 
 
 def silo_paths(files: Sequence[Path]) -> dict[str, Path]:

@@ -10,6 +10,7 @@ import pytest
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import Answer, RefusalReason
+from ringfence.protocol.schema import load_schema
 from ringfence.silo import decisions
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger import Budget, Ledger
@@ -45,7 +46,12 @@ def wait_for_a_charge(path: Path) -> None:
 @pytest.mark.parametrize("way", ["revoked", "ended", "budget lowered"])
 def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFolder, way: str) -> None:
     members = [Member("clinic", RECORDS, 1.0, 1e-6)]
-    plan = approved(slow_silo, make_plan(slow_silo.records().schema, members, PlanRequest(rounds=3, survey=False)))
+    plan = approved(
+        slow_silo,
+        make_plan(
+            load_schema(Path(slow_silo.settings.schema_file), "ill"), members, PlanRequest(rounds=3, survey=False)
+        ),
+    )
     answers: list[Answer] = []
     with serving(slow_silo) as served:
         asking = threading.Thread(target=lambda: answers.append(served.ask(plan, 0)))

@@ -121,7 +121,10 @@ def test_plan_refuses_it_in_the_same_words(
         (["--cap", "1"], "The cap '1' is not of the form EPS,DELTA"),
         (["--cap", "-1,1e-6"], "the cap's epsilon must be a finite number above 0"),
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),
-        (["--ledgers", "/proc/nowhere", "--no-report"], "No ledger can be made"),
+        (["--ledgers", "/proc/nowhere", "--no-report"], "have a ledger already"),
+        (["--ledgers", "/proc/nowhere", "--no-report", "--new-beginning", "a test"], "No ledger can be made"),
+        (["--ledgers", "/proc", "--no-report", "--new-beginning", "a\nb"], "a reason is one line"),
+        (["--same-data-as", "nowhere.ledger", "--no-report"], "There is no ledger at nowhere.ledger"),
     ],
 )
 def test_train_refuses_what_it_cannot_do(
@@ -157,7 +160,8 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
         (["--delta", "0"], "delta: Input should be greater than 0"),
         (["--delta", "1"], "delta: Input should be less than 1"),
         (["--target", "nope"], "'nope' is not among the columns"),
-        (["--ledgers", "/proc/nowhere"], "No ledger can be made"),
+        (["--ledgers", "/proc/nowhere"], "have a ledger already"),
+        (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
 )
 def test_survey_refuses_what_it_cannot_ask(

@@ -48,7 +48,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
     tmp_path: Path, plan_of: MakePlan, ringfence: Ringfence
 ) -> None:
     silo_folder, plan = make_silo_folder(tmp_path), plan_of(rounds=3)
-    silo = Silo(silo_folder.records(), silo_folder.ledger_path, Budget(2.0, 1e-6))
+    silo = Silo(silo_folder.records().encoded(plan.data), silo_folder.ledger_path, Budget(2.0, 1e-6))
     model = train(plan, {"clinic": silo}).model
     path, certificate, other = tmp_path / "model.json", tmp_path / "certificate.json", tmp_path / "other.json"
     model.save(path)

@@ -72,8 +72,6 @@ def test_a_cap_limits_both_views_and_may_allow_more_without_the_shuffler(
     refused = ringfence(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6"))
     check_one_sentence(refused, "against the server, the shuffler and all other silos together")
     assert "more than its budget of 2.5" in refused.stderr
-    for path in federation.folder.glob("*.ledger"):
-        path.unlink()
     report = ringfence_json(*federation.train(*SHUFFLED, "--cap", "2.5,1e-6,20"))
     assert 2.5 < epsilon(report["silos"]["north"]["this_run"], "anyone") < 20
 

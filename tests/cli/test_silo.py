@@ -29,7 +29,7 @@ class Operator:
     def init(self, *changes: str) -> Finished:
         return self._run(
             "silo", "init", str(self.folder), "--name", "north", "--data", str(self.federation.files[0]), "--schema",
-            str(self.federation.schema), "--target", "ill", "--epsilon", "3", "--delta", "1e-6", *changes,
+            str(self.federation.schema), "--epsilon", "3", "--delta", "1e-6", *changes,
         )  # fmt: skip
 
     def plan(self, name: str, *changes: str) -> Path:
@@ -77,7 +77,6 @@ def test_a_folder_is_made_once_for_its_owner_alone(operator: Operator) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--target", "age2"], "age2"),
         (["--data", "nowhere.csv"], "nowhere.csv"),
         (["--name", "a/b"], "name"),
         (["--epsilon", "-1"], "epsilon"),

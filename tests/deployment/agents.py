@@ -127,7 +127,7 @@ class Federation:
             for _ in range(RECORDS):
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
                 rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
-        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema), target="ill")
+        settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
         return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
 
     def start(self) -> None:

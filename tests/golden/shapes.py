@@ -111,7 +111,6 @@ def _new_silo_folder(golden: Path, folder: Path, name: str) -> SiloFolder:
         name=name,
         data_file=str(golden / "data" / f"{name}.csv"),
         schema_file=str(golden / "data" / "schema-ill.toml"),
-        target="ill",
     )
     return SiloFolder.create(folder, settings, Budget(2.0, 1e-6))
 

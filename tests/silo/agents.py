@@ -25,17 +25,19 @@ SCHEMA = "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0
 )
 
 
-def make_silo_folder(folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40) -> SiloFolder:
-    """Set up silo 'clinic' with forty records of the tests' schema."""
+def make_silo_folder(
+    folder: Path, *, port: int | None = None, epsilon: float = 2.0, records: int = 40, seed: int = 7
+) -> SiloFolder:
+    """Set up silo 'clinic' with forty records of the tests' schema; another seed makes other records."""
     data, schema = folder / "records.csv", folder / "schema.toml"
     schema.write_text(SCHEMA)
-    random = np.random.default_rng(7)
+    random = np.random.default_rng(seed)
     with data.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["a", "b", "c", "ill"])
         for cells in random.uniform(-1, 1, (records, 3)):
             rows.writerow([*(f"{cell:.9f}" for cell in cells), "yes" if cells[0] + cells[1] > 0 else "no"])
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="ill", port=port)
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), port=port)
     return SiloFolder.create(folder / "clinic", settings, Budget(epsilon, 1e-6), unusual_budget=epsilon > 20)
 
 

@@ -135,6 +135,8 @@ def later(kind: str, plan: str) -> Draft:
         "released": {"plan": plan, "round": 0},
         "refused": {"plan": plan, "round": 0, "reason": "budget"},
         "ended": {"plan": plan, "why": "finished"},
+        "registered": {"by": "somebody"},
+        "data": {"before": 40, "after": 41, "reason": "one more", "by": "somebody"},
     }
     return Draft(kind, {**bodies[kind], "format": FORMATS[kind] + 1})
 

@@ -85,7 +85,7 @@ def test_a_charge_is_in_the_watermark_before_its_answer_leaves(
 
 def test_a_ledger_without_a_watermark_gets_one(ledger: Ledger, older: Path, own_state: Path) -> None:
     (mark,) = marks(own_state)
-    assert mark.name == ledger.account().ledger
+    assert mark.name == ledger.account().identity
     mark.unlink()
     with Ledger.open(older) as opened:  # as on another machine: nothing here knows better
         assert opened.account().number == 2

@@ -29,6 +29,7 @@ from ringfence.silo.agent import Agent
 from ringfence.silo.channels import own_noise
 from ringfence.silo.channels.own_noise import Block
 from ringfence.silo.channels.shuffler import Coins
+from ringfence.silo.decisions import update_data
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
@@ -201,6 +202,7 @@ def plant(silo_folder: SiloFolder) -> Path:
     data.write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n" * 40)
     silo_folder.key_path.unlink()
     silo_folder.key_path.write_text(KEY.hex())
+    update_data(silo_folder, "a value was planted")
     return data
 
 
@@ -253,16 +255,17 @@ def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
     for folder in (data, temporary, work):
         folder.mkdir()
     (data / "schema.toml").write_text(SCHEMA)
-    for name in ("north", "south"):
-        (data / f"{name}.csv").write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n-0.5,0.1,0.2,no\n" * 60 + last + "\n")
+    for name, row in (("north", "-0.5,0.1,0.2,no"), ("south", "-0.5,0.2,0.1,no")):
+        (data / f"{name}.csv").write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n{row}\n" * 60 + last + "\n")
     command = ["ringfence", "train", str(data / "north.csv"), str(data / "south.csv")]
     options = ["--schema", str(data / "schema.toml"), "--target", "ill", "--epsilon", "2", "--rounds", "3"]
     places = ["--ledgers", str(work), "--out", str(work / "model.json"), "--trust", trust]
-    ended = watch([temporary, work], copies, *command, *options, *places, TMPDIR=str(temporary), HOME=str(work))
+    surroundings = {"TMPDIR": str(temporary), "HOME": str(work), "XDG_STATE_HOME": str(work)}
+    ended = watch([temporary, work], copies, *command, *options, *places, **surroundings)
     assert (ended.returncode == 0) == last.endswith("yes"), ended.stderr.decode()
     found = watched.seen(copies)
     if ended.returncode == 0:
-        assert {"north.ledger", "north.ledger-journal", "model.json"} <= set(found)
+        assert {"north.ledger", "north.ledger-journal", "model.json", "ringfence/registry.sqlite"} <= set(found)
     if ended.returncode == 0 and trust == "shuffler":
         assert {"shuffler.db", "shuffler.db-journal"} <= {Path(name).name for name in found}
     for content in (ended.stdout, ended.stderr, *itertools.chain.from_iterable(found.values())):

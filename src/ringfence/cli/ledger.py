@@ -64,6 +64,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
             f"Running, and reserving what is left of their cost: {', '.join(running)}. If a run was killed or is no "
             f"longer wanted, `{ending}` gives that back."
         )
+    for remark in summary["remarks"]:
+        say(remark)
     if summary["refusals"]:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         say(f"Refused requests: {counts}.")

@@ -20,6 +20,7 @@ from ringfence.cli import (
     shuffler,
     silo,
     silo_backup,  # noqa: F401 (adds to the commands of `silo`)
+    silo_data,
     training,
     trying,
 )
@@ -59,6 +60,7 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.add_typer(shuffler.app, name="shuffler")
 app.add_typer(silo.app, name="silo")
+silo_data.add_to(silo.app)
 app.add_typer(federation.app, name="federation")
 
 

@@ -18,6 +18,14 @@ SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringf
 Target = Annotated[str, typer.Option(help="The column to predict.")]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
+NewBeginning = Annotated[
+    str,
+    typer.Option(
+        metavar="REASON",
+        help="Why records that have a ledger get a new one, which does not count what the former did; the reason will "
+        "stand in it and in every certificate.",
+    ),
+]
 NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
 
 Note = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import NewFolder, Note, PlanFile, SchemaFile, Target, UnusualBudget
+from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say
 from ringfence.foreign_text import visible
 
@@ -40,10 +40,13 @@ def init(
     name: Annotated[str, typer.Option(help="The silo's name in plans.")],
     data: Annotated[Path, typer.Option(help="The silo's records: a CSV file, which stays where it is.")],
     schema: SchemaFile,
-    target: Target,
     epsilon: Epsilon,
     delta: Delta,
     alone: Alone = None,
+    same_data_as: Annotated[
+        Path | None, typer.Option(metavar="LEDGER", help="The ledger that these records have already; it goes on.")
+    ] = None,
+    new_beginning: NewBeginning = "",
     port: Port = None,
     courier_group: Annotated[
         str | None,
@@ -58,10 +61,17 @@ def init(
     from ringfence.silo.ledger import Budget
 
     settings = make_settings(
-        name=name, data_file=str(data), schema_file=str(schema), target=target, port=port, courier_group=courier_group
+        name=name,
+        data_file=str(data),
+        schema_file=str(schema),
+        ledger_file=None if same_data_as is None else str(same_data_as),
+        port=port,
+        courier_group=courier_group,
     )
     granted = Budget(epsilon, delta, anyone=alone)
-    silo_folder = SiloFolder.create(folder, settings, granted, note=note, unusual_budget=unusual_budget)
+    silo_folder = SiloFolder.create(
+        folder, settings, granted, note=note, unusual_budget=unusual_budget, new_beginning=new_beginning
+    )
     print_result(
         f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
         f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`.",

@@ -7,6 +7,7 @@ import typer
 
 from ringfence.cli.options import (
     ModelFile,
+    NewBeginning,
     SchemaFile,
     Target,
     UnusualBudget,
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 SiloFiles = Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")]
 Ledgers = Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")]
+SameDataAs = Annotated[
+    list[Path],
+    typer.Option(metavar="LEDGER", help="The ledger that a silo's records have already; once for each such silo."),
+]
 
 
 def survey(
@@ -36,6 +41,8 @@ def survey(
     epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
     delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
     ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
@@ -47,7 +54,15 @@ def survey(
     from ringfence.workflow import survey_files
 
     result, found = survey_files(
-        files, schema, target, epsilon=epsilon, delta=delta, ledgers=ledgers, unusual_budget=unusual_budget
+        files,
+        schema,
+        target,
+        epsilon=epsilon,
+        delta=delta,
+        ledgers=ledgers,
+        same_data_as=same_data_as,
+        new_beginning=new_beginning,
+        unusual_budget=unusual_budget,
     )
     (moments,) = result.findings.values()
     noise = moments.noise * result.model.plan.data.feature_norm
@@ -76,6 +91,8 @@ def train(
     evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
     seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
     ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
     cap: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +125,8 @@ def train(
         tests=parse_files(test),
         seed=seed,
         ledgers=ledgers,
+        same_data_as=same_data_as,
+        new_beginning=new_beginning,
         cap=parse_cap(cap),
         unusual_budget=unusual_budget,
         peer_to_peer=peer_to_peer,

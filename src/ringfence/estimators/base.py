@@ -27,6 +27,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 from ringfence.silo.ledger import Budget
+from ringfence.silo.marks import RowMarks
 from ringfence.silo.records import Records
 from ringfence.statement import Statement
 from ringfence.training import Silo, TrainingResult, train
@@ -49,6 +50,12 @@ class _FitData:
         features = encode_features(schema, table, source=SOURCE)
         records = Records(schema, features, encode_target(schema, table, source="y"))
         return cls(records, identity, labels.by_silo(len(records)))
+
+    def part(self, rows: NDArray[np.int64], *, marked: bool) -> Records:
+        """Return one silo's records; marked, they are a data set that has one ledger, whatever is to be predicted."""
+        part = self.records.take(rows)
+        marks = RowMarks(self.identity[row] for row in rows) if marked else None
+        return Records(part.schema, part.features, part.targets, marks)
 
 
 class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
@@ -250,7 +257,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             else:
                 folder = Path(self.ledgers)
             silos = {
-                name: Silo(problem.records.take(rows), folder / f"{name}.ledger", cap)
+                name: Silo(problem.part(rows, marked=self.ledgers is not None), folder / f"{name}.ledger", cap)
                 for name, rows in problem.silos.items()
             }
             return train(plan, silos)

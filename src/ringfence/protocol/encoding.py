@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,34 @@ Table = Mapping[str, Sequence[str]]
 """Columns of text cells by name."""
 
 
+Readings = Mapping[str, NDArray[Any]]
+"""Columns by name: of numbers, clamped and scaled; of categories, each category's place in the public list."""
+
+
 def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
     """Return one feature vector per row: scaled, one-hot encoded, cut to the radius, intercept last."""
-    blocks = [
-        _numbers(column, name, table, source)[:, None]
+    return features_of(schema, read_cells(schema.features, table, source=source))
+
+
+def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
+    """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
+    return target_of(schema, read_cells({schema.target: schema.target_column}, table, source=source))
+
+
+def read_cells(columns: Mapping[str, Numeric | Categorical], table: Table, *, source: str) -> Readings:
+    """Read columns' cells: all that the public schema lets a model know of them."""
+    return {
+        name: _numbers(column, name, table, source)
         if isinstance(column, Numeric)
-        else _category_columns(column, name, table, source)
+        else _indices(column, name, table, source)
+        for name, column in columns.items()
+    }
+
+
+def features_of(schema: Schema, readings: Readings) -> FloatArray:
+    """Put feature vectors together from columns that were read."""
+    blocks = [
+        readings[name][:, None] if isinstance(column, Numeric) else _category_columns(column, readings[name])
         for name, column in schema.features.items()
     ]
     features = np.concatenate(blocks, axis=1)
@@ -38,12 +60,12 @@ def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
     return features
 
 
-def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
-    """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
-    column = schema.target_column
+def target_of(schema: Schema, readings: Readings) -> FloatArray:
+    """Return the target from a column that was read."""
+    column, reading = schema.target_column, readings[schema.target]
     if isinstance(column, Numeric):
-        return _numbers(column, schema.target, table, source)
-    indices = _indices(column, schema.target, table, source).astype(np.float64)
+        return reading
+    indices = reading.astype(np.float64)
     return 2.0 * indices - 1.0 if len(column.categories) == 2 else indices
 
 
@@ -145,8 +167,7 @@ def _indices(column: Categorical, name: str, table: Table, source: str) -> NDArr
     return indices
 
 
-def _category_columns(column: Categorical, name: str, table: Table, source: str) -> FloatArray:
-    indices = _indices(column, name, table, source)
+def _category_columns(column: Categorical, indices: NDArray[np.int64]) -> FloatArray:
     if column.ordered:
         return 2.0 * column.scale * (indices[:, None] / (len(column.categories) - 1) - column.center)
     return column.scale * np.eye(len(column.categories))[indices]

@@ -34,13 +34,15 @@ class _Rule(Public):
 
     `takes_all`: every record takes part in every round. `is_secret`: who takes part is drawn afresh and told to nobody.
     `is_fresh`: a record takes part in one round, or one phase, at most, so that answers speak for the population.
-    `is_phased`: it is the phases of an algorithm that divide the records.
+    `is_phased`: it is the phases of an algorithm that divide the records. `goes_by_place`: who takes part goes by the
+    records' places in the data set, so that these must stay as they are while a plan runs.
     """
 
     takes_all: ClassVar[bool] = False
     is_secret: ClassVar[bool] = False
     is_fresh: ClassVar[bool] = False
     is_phased: ClassVar[bool] = False
+    goes_by_place: ClassVar[bool] = False
     brief: ClassVar[str]
     """Whose turn it is, in a few words."""
 
@@ -150,6 +152,7 @@ class OnePass(_Rule):
     """The next `batch` records of a fixed partition: each record once."""
 
     is_fresh: ClassVar[bool] = True
+    goes_by_place: ClassVar[bool] = True
     brief: ClassVar[str] = "the next ones: each record takes part once at most"
     name: Literal["one-pass"] = "one-pass"
 
@@ -201,6 +204,7 @@ class Phased(_Rule):
 
     is_fresh: ClassVar[bool] = True
     is_phased: ClassVar[bool] = True
+    goes_by_place: ClassVar[bool] = True
     brief: ClassVar[str] = "all of the phase's part: each record takes part in one phase"
     name: Literal["phased"] = "phased"
     phase: int = Field(default=0, ge=0, lt=60)

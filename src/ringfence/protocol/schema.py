@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -108,6 +108,7 @@ class Ignored(Public):
 
 
 Column: TypeAlias = Annotated[Numeric | Categorical | Ignored, Field(discriminator="type")]
+Table = TypeVar("Table", bound="TableColumns")
 
 
 class Geometry(NamedTuple):
@@ -118,7 +119,38 @@ class Geometry(NamedTuple):
     target_bound: float
 
 
-class Schema(Public):
+class TableColumns(Public):
+    """What is public of a table, whichever of its columns a plan asks about: its columns, by name, and its scales."""
+
+    columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
+    intercept: float = Field(default=1.0, ge=0, le=1e6)
+    radius: float | None = Field(default=None, gt=0)
+
+    @cached_property
+    def used(self) -> dict[str, Numeric | Categorical]:
+        """The columns whose cells are read, sorted by name so that a file's column order is free."""
+        return {name: column for name, column in sorted(self.columns.items()) if not isinstance(column, Ignored)}
+
+    def difference(self, schema: "Schema") -> str:
+        """Say why a plan with this schema cannot be answered from the table, or nothing if it can.
+
+        A plan may leave columns out. Those that it reads must be the table's, with the same values and scales.
+        """
+        for name, column in schema.used.items():
+            if name not in self.columns:
+                return f"the plan reads the column '{name}', which is not in the silo's schema"
+            if name not in self.used:
+                return f"the plan reads the column '{name}', which the silo's schema ignores"
+            for field in type(column).model_fields:
+                if getattr(column, field) != getattr(self.used[name], field, None):
+                    return f"the column '{name}' has another `{field}` in the plan than in the silo's schema"
+        for field in ("intercept", "radius"):
+            if getattr(schema, field) != getattr(self, field):
+                return f"the plan has another `{field}` than the silo's schema"
+        return ""
+
+
+class Schema(TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
     The feature vector has one entry per numeric or ordered column and one per category of the others, in the
@@ -127,10 +159,7 @@ class Schema(Public):
     `radius` the bounds alone limit it.
     """
 
-    columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
     target: str
-    intercept: float = Field(default=1.0, ge=0, le=1e6)
-    radius: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:
@@ -144,12 +173,8 @@ class Schema(Public):
 
     @cached_property
     def features(self) -> dict[str, Numeric | Categorical]:
-        """The columns that enter the feature vector, sorted by name so that a file's column order is free."""
-        return {
-            name: column
-            for name, column in sorted(self.columns.items())
-            if name != self.target and not isinstance(column, Ignored)
-        }
+        """The columns that enter the feature vector, sorted by name."""
+        return {name: column for name, column in self.used.items() if name != self.target}
 
     @property
     def target_column(self) -> Numeric | Categorical:
@@ -199,17 +224,29 @@ class Schema(Public):
 
 def load_schema(path: Path, target: str) -> Schema:
     """Read a schema file (TOML) for the given target column."""
+    return parse_schema(_read(path), target=target, source=str(path))
+
+
+def load_columns(path: Path) -> TableColumns:
+    """Read a schema file (TOML) for whatever target a plan will name."""
+    return _validated(TableColumns, _read(path), source=str(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        content = read_toml(path)
+        return read_toml(path)
     except OSError as problem:
         raise SchemaError(f"The schema file {path} could not be read: {problem.strerror}.") from None
     except ValueError as problem:
         raise SchemaError(f"The schema file {path} is not valid TOML: {problem}.") from None
-    return parse_schema(content, target=target, source=str(path))
 
 
 def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the schema") -> Schema:
     """Validate a schema as it stands in a TOML file or a dictionary."""
+    return _validated(Schema, {**content, "target": target}, source=source)
+
+
+def _validated(kind: type[Table], content: Mapping[str, Any], *, source: str) -> Table:
     columns = content.get("columns")
     if isinstance(columns, Mapping):
         for name, column in columns.items():
@@ -220,7 +257,7 @@ def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the 
                         'known about the column (not what this file happens to contain), or type = "ignore".'
                     )
     try:
-        return Schema.model_validate({**content, "target": target}, strict=False)
+        return kind.model_validate(content, strict=False)
     except ValidationError as refused:
         raise SchemaError(f"In {source}, {explain(refused)}.") from None
 

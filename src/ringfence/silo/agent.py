@@ -151,7 +151,7 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
     with folder.alone(), folder.ledger() as ledger, closing(DecisionLog(folder.path)) as log:
         folder.require_closed(Path(folder.settings.data_file), folder.ledger_path, folder.key_path)
         monitor = Monitor(ledger, log)
-        gate = Gate(folder.records(), ledger, folder.key(), note=monitor.note)
+        gate = Gate(folder.current_records(ledger), ledger, folder.key(), note=monitor.note)
         token = None if port is None else folder.token()
         listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)
         with closing(listening):

@@ -110,13 +110,13 @@ def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Acc
     except LedgerError:  # lost or damaged, which is why it is restored
         pass
     else:
-        if present.ledger != account.ledger:
+        if present.identity != account.identity:
             raise LedgerError(
                 f"{backup} is a copy of another ledger than the one in {folder.path}: they do not begin with the same "
                 "entry. Nothing was changed; find a backup of this one."
             )
         known.append((present.number, present.head))
-    with watermark(account.ledger, account.number, account.head) as mark:
+    with watermark(account.identity, account.number, account.head) as mark:
         known.append(mark.read())
     with Ledger.open(staged, marked=False) as ledger:
         for number, hash in known:

@@ -14,11 +14,15 @@ def decided(note: str) -> dict[str, str]:
     """Return what a decision's entry says of who made it: the account's name, and what they added in words, if any."""
     if len(note) > LONGEST_NOTE:
         raise LedgerError(f"A note has at most {LONGEST_NOTE} characters, but this one has {len(note)}: shorten it.")
+    return {"by": account_name(), "note": note} if note else {"by": account_name()}
+
+
+def account_name() -> str:
+    """Return the name of the account under which this process decides."""
     try:
-        account = pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # as in a container whose user was given by number
-        account = f"uid {os.getuid()}"
-    return {"by": account, "note": note} if note else {"by": account}
+        return f"uid {os.getuid()}"
 
 
 LARGE_EPSILON = 20.0

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.errors import ApprovalError
+from ringfence.protocol.custody import DataChange, Registration
 from ringfence.protocol.plan import Plan, load_plan
+from ringfence.silo import custody
 from ringfence.silo.consent import require_usual
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
@@ -20,7 +22,7 @@ _REVIEWED = 12
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with folder.ledger() as ledger:
-        gate = Gate(folder.records(), ledger, folder.key(), limits=folder.limits)
+        gate = Gate(folder.current_records(ledger), ledger, folder.key(), limits=folder.limits)
         try:
             gate.check(plan)
             objection = ""
@@ -49,7 +51,7 @@ def require_reviewed(plan: Plan, digest: str) -> None:
 def approve_plan(folder: SiloFolder, plan: Plan, *, note: str = "") -> Review:
     """Let the plan's rounds be answered, and reserve their cost."""
     with folder.ledger() as ledger:
-        Gate(folder.records(), ledger, folder.key(), limits=folder.limits).approve(plan, note=note)
+        Gate(folder.current_records(ledger), ledger, folder.key(), limits=folder.limits).approve(plan, note=note)
         return review(plan, ledger.account(), "")
 
 
@@ -86,6 +88,18 @@ def allow_same_user(folder: SiloFolder) -> None:
     """Let the courier run as a user who can read what the silo keeps; it stands in the ledger for good."""
     with folder.ledger() as ledger:
         ledger.allow_same_user()
+
+
+def update_data(folder: SiloFolder, reason: str) -> DataChange:
+    """Let the ledger go on for the silo's data as it is now."""
+    with folder.ledger() as ledger:
+        return custody.update(ledger, folder.records().marks, reason)
+
+
+def register(folder: SiloFolder, reason: str) -> Registration:
+    """Say that the silo's ledger is that of its data, where the registry does not know."""
+    with folder.ledger() as ledger:
+        return custody.register(ledger, folder.records().marks, reason)
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A silo's folder: where its settings, ledger, keys and door are, and who may read them.
 
-    silo.toml      name, data file, schema file, target, and the port if the door is one
+    silo.toml      name, data file, schema file, the port if the door is one, and the ledger if it is elsewhere
     NAME.ledger    everything that was ever allowed and released
     signing.key    Ed25519 private key that signs the silo's certificates
     operator.token what the operator must enter at the page, made when that is first served
@@ -22,18 +22,19 @@ import stat
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from ringfence.errors import LedgerError, SiloError
+from ringfence.errors import SiloError
 from ringfence.protocol.demands import name_problem
 from ringfence.protocol.public import Public, SiloName, explain
-from ringfence.protocol.schema import load_schema
+from ringfence.protocol.schema import load_columns
+from ringfence.silo import custody
 from ringfence.silo.consent import require_usual
+from ringfence.silo.dataset import DataSet, load_data_set
 from ringfence.silo.ledger import Budget, Ledger
 from ringfence.silo.limits import Limits
-from ringfence.silo.records import Records, load_records
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
 from ringfence.storage.toml_files import read_toml, toml_text
@@ -43,13 +44,19 @@ class SiloSettings(Public):
     """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder.
 
     `round_seconds` and `round_memory`, in MB, are the most that a round may take of this machine (`silo.limits`).
+
+    `ledger_file` names a ledger outside of the folder: that of data which had one before. A `target`, as format 1 has
+    one, means nothing any more: plans name theirs.
     """
 
-    format: Literal[1] = 1
+    newest_format: ClassVar[int] = 2
+
+    format: Literal[1, 2] = 2
     name: SiloName
     data_file: str = Field(min_length=1)
     schema_file: str = Field(min_length=1)
-    target: str = Field(min_length=1)
+    target: str | None = Field(default=None, min_length=1)
+    ledger_file: str | None = Field(default=None, min_length=1)
     port: int | None = Field(default=None, ge=0, le=65535)
     courier_group: str | None = Field(default=None, min_length=1)
     round_seconds: float | None = Field(default=None, gt=0)
@@ -76,16 +83,25 @@ class SiloFolder:
 
     @classmethod
     def create(
-        cls, folder: Path, settings: SiloSettings, budget: Budget, *, note: str = "", unusual_budget: bool = False
+        cls,
+        folder: Path,
+        settings: SiloSettings,
+        budget: Budget,
+        *,
+        note: str = "",
+        unusual_budget: bool = False,
+        new_beginning: str = "",
     ) -> Self:
         """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
 
-        Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`).
+        Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`). Data that has
+        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there is to be another.
         """
         settings = settings.model_copy(
             update={
                 "data_file": str(Path(settings.data_file).absolute()),
                 "schema_file": str(Path(settings.schema_file).absolute()),
+                "ledger_file": settings.ledger_file and str(Path(settings.ledger_file).resolve()),
             }
         )
         made = cls(folder.absolute(), settings)
@@ -100,7 +116,7 @@ class SiloFolder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
             made.open_to_couriers(folder, 0o710)
-            Ledger.create(made.ledger_path, silo=settings.name, budget=budget, note=note).close()
+            made._begin_ledger(records, budget, note, new_beginning)
             # Any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5).
             write_private(made.key_path, secrets.token_hex(32).encode())
             write_token(made.token_path)
@@ -118,8 +134,9 @@ class SiloFolder:
         path = folder / "silo.toml"
         try:
             content = read_toml(path)
-            require_known_format(f"silo's folder ({path})", content.get("format"), 1, SiloError)
-            settings = SiloSettings.model_validate(content)
+            newest = SiloSettings.newest_format
+            require_known_format(f"silo's folder ({path})", content.get("format"), newest, SiloError)
+            settings = SiloSettings.model_validate({"format": 1, **content})
         except OSError as problem:
             raise SiloError(
                 f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
@@ -139,7 +156,8 @@ class SiloFolder:
     @property
     def ledger_path(self) -> Path:
         """The ledger's file."""
-        return self.path / f"{self.name}.ledger"
+        elsewhere = self.settings.ledger_file
+        return self.path / f"{self.name}.ledger" if elsewhere is None else Path(elsewhere)
 
     @property
     def key_path(self) -> Path:
@@ -156,19 +174,42 @@ class SiloFolder:
         """The door, where it is a socket."""
         return self.path / "door.sock"
 
-    def records(self) -> Records:
+    def records(self) -> DataSet:
         """Read the silo's records."""
-        return load_records(
-            Path(self.settings.data_file), load_schema(Path(self.settings.schema_file), self.settings.target)
-        )
+        return load_data_set(Path(self.settings.data_file), load_columns(Path(self.settings.schema_file)))
+
+    def current_records(self, ledger: Ledger) -> DataSet:
+        """Read the silo's records, which must be those that its ledger is kept for (`custody.were_moved`)."""
+        version = ledger.account().version
+        records = self.records()
+        records.were_moved = custody.were_moved(ledger, records.marks)
+        records.version = version
+        return records
+
+    def _begin_ledger(self, records: DataSet, budget: Budget, note: str, new_beginning: str) -> None:
+        if self.settings.ledger_file is None:
+            custody.create_ledger(
+                self.ledger_path,
+                records.marks,
+                silo=self.name,
+                budget=budget,
+                note=note,
+                reason=new_beginning,
+                settled=True,
+            ).close()
+            return
+        with custody.join_ledger(self.ledger_path, records.marks, silo=self.name) as ledger:
+            if ledger.account().budget != budget:
+                ledger.grant(budget, note=note)
 
     def ledger(self) -> Ledger:
         """Open and verify the silo's ledger, which must be this silo's."""
         ledger = Ledger.open(self.ledger_path)
-        owner = ledger.account().silo
-        if owner != self.name:
+        try:
+            custody.require_owner(ledger, self.name)
+        except BaseException:
             ledger.close()
-            raise LedgerError(f"The ledger {self.ledger_path} belongs to silo '{owner}', not to '{self.name}'.")
+            raise
         return ledger
 
     def token(self) -> str:

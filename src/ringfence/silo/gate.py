@@ -30,6 +30,7 @@ from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
 from ringfence.silo.channels import sending
 from ringfence.silo.consent import decided
+from ringfence.silo.dataset import DataSet
 from ringfence.silo.heads import Heads
 from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger, StoredAnswer
 from ringfence.silo.limits import Limits, largest_round
@@ -43,12 +44,13 @@ class Gate:
 
     `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
     private key. `limits` is what a round may take of this machine; without them any plan's may, as where plans come
-    from nobody else. `note` is told what was decided about every request.
+    from nobody else. `note` is told what was decided about every request. The records are those of the data set's
+    version that the ledger is at now; once that is another one, this gate answers nothing.
     """
 
     def __init__(
         self,
-        records: Records,
+        records: Records | DataSet,
         ledger: Ledger,
         key: bytes | None = None,
         *,
@@ -64,8 +66,9 @@ class Gate:
         self._memories: dict[tuple[str, int], object] = {}
         account = ledger.account()
         self.silo = account.silo
-        self._heads = Heads(account.ledger, key)
+        self._heads = Heads(account.identity, key)
         self._has_forgotten = False
+        self._version = account.version if records.version is None else records.version
 
     def approve(self, plan: Plan, *, note: str = "") -> None:
         """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
@@ -77,6 +80,7 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
+            self._check_places(plan, account)
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
             return None, [Draft("approved", body, plan.content)]
@@ -85,7 +89,9 @@ class Gate:
 
     def check(self, plan: Plan) -> None:
         """Raise ApprovalError if the plan would not be approved now; change nothing."""
-        self._check_budget(plan, self._claimed_events(plan), self._ledger.account())
+        events, account = self._claimed_events(plan), self._ledger.account()
+        self._check_places(plan, account)
+        self._check_budget(plan, events, account)
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
         terms = self._own_terms(plan)
@@ -162,7 +168,9 @@ class Gate:
         if approved is None:
             return RefusalReason.NOT_APPROVED
         plan = approved.plan
-        if self._mismatch(plan):  # the data file was changed after the approval
+        if account.version != self._version:  # these records are not the data set any more
+            return RefusalReason.UNAVAILABLE
+        if self._mismatch(plan) or _places_changed(approved, account):  # the data file was changed after the approval
             return RefusalReason.NOT_APPROVED
         if approved.ended == "revoked":
             return RefusalReason.REVOKED
@@ -197,7 +205,7 @@ class Gate:
         terms, way = self._own_terms(plan), sending(work.stage.channel)
         draws = randomness.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
-        numbers = mechanism.release(plan, work, weights, self._records, draws, memory)
+        numbers = mechanism.release(plan, work, weights, self._records.encoded(plan.data), draws, memory)
         message = way.message(channel, plan, terms, request.round, self._key, numbers)
         update = message.model_copy(update={"head": self._heads.sign(charge.number, charge.hash)})
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
@@ -240,11 +248,25 @@ class Gate:
             return "it has no part in it"
         if terms.records != len(self._records):
             return f"the plan counts {terms.records} records where there are {len(self._records)}"
-        if plan.data != self._records.schema:
-            return "its records were read with another schema"
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
-        return ""
+        if self._records.were_moved and _goes_by_place(plan):
+            return (
+                "its rows are in another order than they were registered in, and the plan divides them by their "
+                "places. Restore their order, or say what happened with `ringfence silo update`"
+            )
+        return self._records.difference(plan.data)
+
+    def _check_places(self, plan: Plan, account: Account) -> None:
+        """Refuse to go on with a plan that divided the records before they changed their places."""
+        if account.version != self._version:
+            raise ApprovalError(f"The data of silo '{self.silo}' was updated just now: do this again.")
+        before = account.plans.get(plan.digest())
+        if before is not None and before.rounds and _places_changed(before, account):
+            raise ApprovalError(
+                f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "
+                "records by their places: one that was moved might take part twice. Ask for a new plan."
+            )
 
     def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
         """Refuse a plan that claims more than its noise gives, to any observer."""
@@ -282,6 +304,15 @@ def _withdrawn(approved: Approved) -> RefusalReason | None:
     if approved.ended:
         return RefusalReason.REVOKED
     return None if approved.covered else RefusalReason.BUDGET
+
+
+def _goes_by_place(plan: Plan) -> bool:
+    return any(stage.sampling.goes_by_place for stage in plan.stages)
+
+
+def _places_changed(approved: Approved, account: Account) -> bool:
+    """Tell whether records may have changed their places since a plan that divides them by these was approved."""
+    return approved.version != account.version and _goes_by_place(approved.plan)
 
 
 def _named(guarantee: Guarantee, among: Sequence[object]) -> str:

@@ -2,7 +2,7 @@
 
 Its entries, in the order they were made:
 
-    opened     whose ledger it is, and under which adjacency it counts
+    opened     whose ledger it is, under which adjacency it counts, and why it began if its data had another before
     budget     the total (epsilon, delta) that all releases together may reach, against each kind of observer
     approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
     charged    a round of a plan, the weights it was asked for, and its event: written before the release
@@ -10,6 +10,8 @@ Its entries, in the order they were made:
     refused    what was asked in vain, and why
     ended      no further round of that plan is answered; gives back what it reserved and did not use
     courier    from here on the courier may run as a user who can read what the silo keeps to itself
+    registered the operator's word that this is its data's ledger, where no registry could tell
+    data       the data set changed; the ledger goes on for its new version
 
 The entries of decisions (`opened`, `budget`, `approved`, `ended`) also say who made them: `by`, the account's name, and
 `note`, what they added in words.
@@ -44,6 +46,7 @@ from ringfence.errors import (
     LedgerWriteError,
     PlanError,
 )
+from ringfence.protocol.custody import NewBeginning, remarks
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
@@ -77,7 +80,10 @@ LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
 
 
-FORMATS = {"opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1}
+FORMATS = {
+    "opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1,
+    "registered": 1, "data": 1,
+}  # fmt: skip
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
 
 
@@ -181,6 +187,8 @@ class Approved:
     covered: bool = True
     """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
+    version: int = 1
+    """The version of the data set that its rounds are about: the one of the approval before the first round."""
     rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
@@ -197,8 +205,14 @@ class Account:
     """What the entries say, read in order."""
 
     silo: str = ""
-    ledger: str = ""
-    """The first entry's hash, by which the ledger is known."""
+    identity: str = ""
+    """The first entry's hash: a ledger's name, whatever its file is called."""
+    registered: bool = False
+    """Whether a registry knew it, once: one that does not know it any more has been lost."""
+    version: int = 1
+    """Which version of the data set the ledger goes on for."""
+    remarks: list[str] = field(default_factory=list)
+    """What whoever reads of its costs must be told of its beginning and its data."""
     granted: Budget | None = None
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
@@ -244,7 +258,8 @@ class Account:
             f"ledger's entry {entry.number}", _typed(int, body.get("format", 1)), FORMATS[entry.kind], LedgerError
         )
         if entry.kind == "opened":
-            self.silo, self.ledger = _typed(str, body["silo"]), entry.hash
+            self.silo, self.identity = _typed(str, body["silo"]), entry.hash
+            self.registered = _typed(bool, body.get("registered", False))
         elif entry.kind == "budget":
             self._set_budget(read_budget(body))
         elif entry.kind == "approved":
@@ -262,8 +277,13 @@ class Account:
             self.plans[body["plan"]].ended = _ENDS[body["why"]]
         elif entry.kind == "courier":
             self.same_user = self.same_user or _typed(bool, body["same_user"])
+        elif entry.kind == "registered":
+            self.registered = True
+        elif entry.kind == "data":
+            self.version += 1
         else:
             raise KeyError(entry.kind)
+        self.remarks += remarks(entry.kind, body)
         self.number, self.head = entry.number, entry.hash
 
     def _set_budget(self, budget: Budget) -> None:
@@ -282,6 +302,7 @@ class Account:
             plan,
             [(event_from_dict(event), int(count)) for event, count in entry.body["events"]],
             entry.time,
+            version=before.version if before and before.rounds else self.version,
             rounds=before.rounds if before else {},
         )
 
@@ -300,14 +321,30 @@ class Ledger(Closing):
         self._lock = threading.RLock()
 
     @classmethod
-    def create(cls, path: Path, *, silo: str, budget: Budget, note: str = "", marked: bool = True) -> Self:
+    def create(
+        cls,
+        path: Path,
+        *,
+        silo: str,
+        budget: Budget,
+        note: str = "",
+        registered: bool = False,
+        beginning: NewBeginning | None = None,
+        marked: bool = True,
+    ) -> Self:
         """Start a data set's ledger with a total budget. Fails if there is a file at `path` already.
 
-        It is `marked` how far the ledger has come, unless nobody will ever open it again.
+        `registered` says that the user's registry will know it, `beginning` why it is not the first of its data. It is
+        `marked` how far the ledger has come, unless nobody will ever open it again.
         """
-        body = {"format": 1, "silo": silo, "adjacency": "replace-one", **decided(note)}
         # The nonce: no two ledgers are known by the same hash, also if they are begun in the same millisecond.
-        drafts = [Draft("opened", {**body, "nonce": secrets.token_hex(16)}), _granted(budget, note)]
+        nonce = secrets.token_hex(16)
+        body: dict[str, Any] = {"format": 1, "silo": silo, "adjacency": "replace-one", "nonce": nonce, **decided(note)}
+        if registered:
+            body["registered"] = True
+        if beginning is not None:
+            body["new_beginning"] = beginning.model_dump()
+        drafts = [Draft("opened", body), _granted(budget, note)]
         ledger = cls(Chain(path, _KIND, create=True))
         try:
             ledger.update(lambda _: (None, drafts))
@@ -342,7 +379,7 @@ class Ledger(Closing):
     def _watch(self) -> None:
         """Compare the ledger with how far it had come, and keep that up from now on."""
         account = self.account()
-        self._mark = watermark(account.ledger, account.number, account.head)
+        self._mark = watermark(account.identity, account.number, account.head)
         number, head = self._mark.read()
         if not self.holds(number, head):
             raise LedgerDamagedError(

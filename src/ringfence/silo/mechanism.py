@@ -20,7 +20,8 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import Task
 from ringfence.silo.channels import sending
 from ringfence.silo.questions import computing
-from ringfence.silo.records import Records, Unpicklable
+from ringfence.silo.records import Records
+from ringfence.silo.unpicklable import Unpicklable
 
 
 @dataclass(frozen=True, repr=False)

@@ -45,7 +45,7 @@ def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
 
     The privacy of one pass, and of phases, rests on the parts being disjoint, not on their being secret, so a fixed
     public order is enough, and a restarted silo finds the same one without having stored it. The rows must keep
-    their order while the plan runs: the operator must not sort the data file in between.
+    their order while the plan runs: the gate refuses a plan that goes by places once they have changed.
     """
     keys = [hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest() for row in range(records)]
     return np.array(sorted(range(records), key=keys.__getitem__), dtype=np.int64)

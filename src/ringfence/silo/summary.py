@@ -6,6 +6,7 @@ from typing import Any
 
 from ringfence.accounting.charges import costs
 from ringfence.foreign_text import visible
+from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import against
 from ringfence.silo.ledger import Account, Approved, Ledger, read_budget
 
@@ -42,6 +43,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()
         ],
+        "remarks": account.remarks,
         "same_user": account.same_user,
         "refusals": dict(Counter(entry.body["reason"] for entry in entries if entry.kind == "refused")),
     }
@@ -66,8 +68,9 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
 
 def describe_entry(entry: dict[str, Any]) -> str:
     """Return what an entry of `decisions.list_entries` is about, and who decided it, in a few words of one line."""
-    about = _about(entry)
-    if "by" in entry:
+    said = remarks(entry["kind"], {name: entry[name] for name in entry.keys() - {"number", "time", "kind"}})
+    about = " ".join([_about(entry), *said]).strip()
+    if "by" in entry and not said:  # else the remark says it
         about += f", by {entry['by']}"
     if "note" in entry:
         about += f": “{entry['note']}”"
@@ -79,6 +82,8 @@ def _about(entry: dict[str, Any]) -> str:
     match entry["kind"]:
         case "opened":
             return f"silo '{entry['silo']}', {entry['adjacency']}"
+        case "registered" | "data":
+            return ""
         case "budget":
             return str(read_budget(entry))
         case "ended":

@@ -207,7 +207,7 @@ def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
 def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begin_on_it(
     window: Window, tmp_path: Path
 ) -> None:
-    silo_folder = make_silo_folder(tmp_path)
+    silo_folder = make_silo_folder(tmp_path, seed=8)
     with desk_of(silo_folder) as desk:
         visit = entered(window, desk)
         with closing(sqlite3.connect(silo_folder.ledger_path)) as file:

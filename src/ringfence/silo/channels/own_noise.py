@@ -15,7 +15,7 @@ from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.messages import NoisyUpdate, pack
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
-from ringfence.silo.records import Unpicklable
+from ringfence.silo.unpicklable import Unpicklable
 
 GRID_BITS = 30
 """Released numbers are multiples of a power of two between sigma·2⁻³¹ and sigma·2⁻³⁰."""

@@ -12,7 +12,7 @@ from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
 from ringfence.sealed_sums import sealing, shares, vector_sum
-from ringfence.silo.records import Unpicklable
+from ringfence.silo.unpicklable import Unpicklable
 
 
 @dataclass(frozen=True, repr=False)

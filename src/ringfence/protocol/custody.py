@@ -1,0 +1,100 @@
+"""What a ledger says of the data that it is kept for: why it began, and when that data changed.
+
+These are parts of ledger entries, and so of certificates: no fingerprint, no path and no record is in them.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
+
+from pydantic import AfterValidator, Field
+
+from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.protocol.public import Digest, Public
+
+
+def _is_one_line(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError("a reason is one line of plain text, without white space around it")
+    return text
+
+
+Line: TypeAlias = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_is_one_line)]
+"""What a person wrote, for others to read: one line."""
+
+
+Remark: TypeAlias = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_is_one_line)]
+"""Such a line together with the facts, as a statement tells them."""
+
+
+class FormerLedger(Public):
+    """Another ledger of the same data: its first entry's hash; and its last number, hash and costs, if readable."""
+
+    ledger: Digest
+    number: int | None = None
+    head: Digest | None = None
+    spent: tuple[Guarantee, ...] = Field(default=(), strict=False)
+
+    def words(self) -> str:
+        """Say what that ledger had spent."""
+        name = f"ledger {self.ledger[:12]}"
+        if not self.spent:
+            return f"{name}, which could not be read any more, so that nobody can say what it had spent"
+        costs = "; ".join(f"epsilon {cost.epsilon:.4g} {AGAINST[cost.against]}" for cost in self.spent)
+        return f"{name}, which after {self.number} entries had spent {costs}, at delta {self.spent[0].delta:.2g}"
+
+
+class NewBeginning(Public):
+    """Why there is a second ledger for data that has one: what the former ones spent is not counted in it."""
+
+    reason: Line
+    by: Line
+    former: tuple[FormerLedger, ...] = Field(min_length=1, strict=False)
+
+    def words(self) -> str:
+        """Say so."""
+        former = " and by ".join(ledger.words() for ledger in self.former)
+        return (
+            f"This ledger is a new beginning, by {self.by}, for the reason “{self.reason}”. It does not count what "
+            f"was released from the same records before, by {former}."
+        )
+
+
+class Registration(Public):
+    """An operator's word that the ledger is that of the data, where no registry could tell."""
+
+    by: Line
+    beginning: NewBeginning | None = Field(default=None, strict=False)
+
+    def words(self) -> str:
+        """Say so."""
+        if self.beginning is not None:
+            return self.beginning.words()
+        return f"That this is the ledger of its data was said by {self.by}: no registry knew it."
+
+
+class DataChange(Public):
+    """The data set changed, and the ledger goes on for its new version."""
+
+    before: int = Field(ge=0)
+    after: int = Field(ge=0)
+    reason: Line
+    by: Line
+
+    def words(self) -> str:
+        """Say so."""
+        return (
+            f"The data was changed, from {self.before} records to {self.after}, as {self.by} says, for the reason "
+            f"“{self.reason}”; all that was released before stays counted, for all records."
+        )
+
+
+def remarks(kind: str, body: Mapping[str, Any]) -> list[str]:
+    """Return what an entry of that kind says of the ledger's beginning and of its data: nothing, or one sentence."""
+    match kind:
+        case "opened" if "new_beginning" in body:
+            return [NewBeginning.model_validate(body["new_beginning"]).words()]
+        case "registered":
+            return [Registration.model_validate(body).words()]
+        case "data":
+            return [DataChange.model_validate(body).words()]
+    return []

@@ -1,0 +1,329 @@
+"""One data set, one ledger: which ledger may be charged for which data.
+
+Whoever opens or begins a ledger for data that was read from somewhere asks here. Guarantee, for one user of one
+machine: two ledgers are never charged for the same data unless somebody said why, and what they said stands in the
+ledger. The same data is what has the same rows, in any order and any file, or most of them (`silo.marks`).
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from ringfence.errors import LedgerError, RegistryError
+from ringfence.protocol.custody import DataChange, FormerLedger, NewBeginning, Registration
+from ringfence.protocol.public import explain
+from ringfence.silo.consent import account_name
+from ringfence.silo.ledger import Account, Budget, Ledger
+from ringfence.silo.marks import Fingerprint, RowMarks
+from ringfence.silo.registry import Known, Registry
+from ringfence.storage.chain import Draft
+
+Said = TypeVar("Said", NewBeginning, DataChange)
+
+
+def open_ledger(
+    path: Path, marks: RowMarks, *, silo: str, budget: Budget, reason: str = "", named: bool = False
+) -> Ledger:
+    """Open the ledger at `path` for the data, or begin it; RegistryError if the data has another one.
+
+    `reason` says why the data has a new ledger all the same; `named` that this one was named as the data's own, where
+    no registry can tell. Data that changed is noted as a new version of what the ledger is kept for.
+    """
+    if not path.exists():
+        return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
+    ledger = Ledger.open(path)
+    try:
+        require_owner(ledger, silo)
+        with Registry() as registry:
+            found = registry.fingerprint(marks)
+            if not _is_settled_matter(registry, ledger, found) or reason or named:
+                with registry.deciding():
+                    _admit(registry, ledger, found, reason=reason, named=named)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def create_ledger(
+    path: Path,
+    marks: RowMarks,
+    *,
+    silo: str,
+    budget: Budget,
+    note: str = "",
+    reason: str = "",
+    settled: bool = False,
+) -> Ledger:
+    """Begin a ledger for data that has none, or, with a `reason`, for data that has one.
+
+    `settled` says that a silo's operator stands for the data as it is.
+    """
+    with Registry() as registry:
+        found = registry.fingerprint(marks)
+        with registry.deciding():
+            former = [*registry.holders(found), *_unknown_beside(registry, marks.source)]
+            beginning = _new_beginning(former, reason) if former else None
+            ledger = Ledger.create(path, silo=silo, budget=budget, note=note, registered=True, beginning=beginning)
+            try:
+                _hold(registry, ledger, found, former, settled=settled)
+            except BaseException:
+                ledger.close()
+                raise
+        return ledger
+
+
+def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
+    """Open a ledger that its operator names as that of a silo's data."""
+    ledger = Ledger.open(path)
+    try:
+        require_owner(ledger, silo)
+        with Registry() as registry:
+            found = registry.fingerprint(marks)
+            with registry.deciding():
+                known = registry.ledgers.get(ledger.account().identity)
+                if known is not None and known.settled is not None and known.settled.ordered != found.ordered:
+                    raise RegistryError(
+                        f"The ledger {path} is that of a silo whose records are not these, or are in another order. "
+                        "Update that silo (`ringfence silo update`), or give this one the same records."
+                    )
+                _admit(registry, ledger, found, named=True, settled=True)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
+    """Tell whether a silo's rows are in another order than its operator stands for.
+
+    Raises RegistryError if they are other rows, if the ledger is a copy, or if no registry knows it any more; a ledger
+    of a version that had no registry is registered.
+    """
+    with Registry() as registry:
+        found = registry.fingerprint(marks)
+        known = registry.ledgers.get(ledger.account().identity)
+        if known is None or known.settled is None or not _is_settled_matter(registry, ledger, found):
+            with registry.deciding():
+                known = registry.ledgers.get(ledger.account().identity)
+                if known is None or known.settled is None:
+                    _admit(registry, ledger, found, settled=True)
+                    return False
+                _require_own_place(registry, ledger, known)
+                _require_free(_others(registry, ledger, found), "")
+        if known.settled.rows != found.rows:
+            raise RegistryError(
+                f"The records of silo '{known.silo}' are not those that it was set up with: there were "
+                f"{known.settled.records}, there are {found.records} now, and not only their order has changed. "
+                'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
+                "these are another data set's records, correct `data_file` in silo.toml instead."
+            )
+        return known.settled.ordered != found.ordered
+
+
+def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
+    """Let the ledger go on for what the data set is now; an entry in it says since when and why."""
+    with Registry() as registry:
+        found = registry.fingerprint(marks)
+        with registry.deciding():
+            known = registry.ledgers.get(ledger.account().identity)
+            if known is None or known.settled is None:
+                _admit(registry, ledger, found, settled=True)
+                known = registry.ledgers[ledger.account().identity]
+            _require_own_place(registry, ledger, known)
+            _require_free(_others(registry, ledger, found), "")
+            assert known.settled is not None  # noqa: S101 (admitted above)
+            if known.settled.ordered == found.ordered:
+                raise RegistryError(
+                    f"The records of silo '{known.silo}' are those that are registered, in the same order: there is "
+                    "nothing to update."
+                )
+            change = _checked(DataChange, before=known.settled.records, after=found.records, reason=reason)
+            ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
+            _hold(registry, ledger, found, [], settled=True)
+            return change
+
+
+def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
+    """Enter a silo's ledger into the registry, by its operator's word; an entry in the ledger says so."""
+    with Registry() as registry:
+        found = registry.fingerprint(marks)
+        with registry.deciding():
+            known = registry.ledgers.get(ledger.account().identity)
+            others = _others(registry, ledger, found)
+            if known is not None and known.settled is not None and not others:
+                _require_own_place(registry, ledger, known)
+                raise RegistryError(
+                    f"The ledger {ledger.path} is registered already. If its data has changed: `ringfence silo update`."
+                )
+            return _admit(registry, ledger, found, reason=reason, named=True, settled=True)
+
+
+def require_owner(ledger: Ledger, silo: str) -> None:
+    """Refuse another silo's ledger."""
+    owner = ledger.account().silo
+    if owner != silo:
+        raise RegistryError(
+            f"The ledger {ledger.path} belongs to silo '{owner}', not to '{silo}': a silo keeps its name."
+        )
+
+
+def _is_settled_matter(registry: Registry, ledger: Ledger, found: Fingerprint) -> bool:
+    """Tell whether ledger and data are as they were before, so that nothing is to be decided or written."""
+    known = registry.ledgers.get(ledger.account().identity)
+    return (
+        known is not None
+        and not known.successor
+        and known.path == _place(ledger.path)
+        and any(version.ordered == found.ordered for version in known.versions)
+        and not _others(registry, ledger, found)
+    )
+
+
+def _admit(
+    registry: Registry,
+    ledger: Ledger,
+    found: Fingerprint,
+    *,
+    reason: str = "",
+    named: bool = False,
+    settled: bool = False,
+) -> Registration:
+    """Let an existing ledger be charged for the data, and note what is new about them, or refuse."""
+    account = ledger.account()
+    known = registry.ledgers.get(account.identity)
+    _place(ledger.path)
+    if known is not None:
+        _require_own_place(registry, ledger, known)
+    others = _others(registry, ledger, found)
+    _require_free(others, reason)
+    if known is None and account.registered and account.plans and not named:
+        raise RegistryError(
+            f"The ledger {ledger.path} was registered once, and this user's registry does not know it: the registry "
+            "was lost, or the ledger comes from another user or machine. Nothing was released. Make sure that it is "
+            "the latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), or name it: "
+            f"`--same-data-as {ledger.path}`."
+        )
+    said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
+    drafts = [Draft("registered", said.model_dump(exclude_none=True))] if others or (known is None and named) else []
+    versions = known.versions if known is not None else []
+    if settled and any(version.ordered != found.ordered for version in versions):
+        change = _checked(
+            DataChange, before=versions[-1].records, after=found.records, reason="a silo was set up for it"
+        )
+        drafts.append(Draft("data", change.model_dump()))
+    if drafts:
+        ledger.update(lambda _: (None, drafts))
+    if others or settled or all(version.ordered != found.ordered for version in versions):
+        _hold(registry, ledger, found, others, settled=settled)
+    return said
+
+
+def _hold(registry: Registry, ledger: Ledger, found: Fingerprint, former: Sequence[Known], *, settled: bool) -> None:
+    account = ledger.account()
+    registry.hold(account.identity, _place(ledger.path), account.silo, found, settled=settled)
+    registry.succeed([known for known in former if known.identity in registry.ledgers], account.identity)
+
+
+def _others(registry: Registry, ledger: Ledger, found: Fingerprint) -> list[Known]:
+    """Return the ledgers in force, besides this one, for the data, or for what this one was kept for before them."""
+    identity = ledger.account().identity
+    known = registry.ledgers.get(identity)
+    former = [registry.in_force(known)] if known is not None and known.successor else []
+    others = {other.identity: other for other in (*former, *registry.holders(found)) if other.identity != identity}
+    return list(others.values())
+
+
+def _place(path: Path) -> Path:
+    """Return a ledger's one file, whatever links lead to it; a second name of it is refused."""
+    place = path.resolve()
+    try:
+        names = place.stat().st_nlink
+    except OSError as problem:
+        raise RegistryError(f"The ledger {path} could not be read: {problem.strerror}.") from None
+    if names > 1:
+        raise RegistryError(
+            f"The ledger {place} has {names} names on this disk (hard links), and what is written under one of them "
+            "may be undone under another. Nothing was released: remove all names but one."
+        )
+    return place
+
+
+def _require_own_place(registry: Registry, ledger: Ledger, known: Known) -> None:
+    """Refuse a copy, and take note of a ledger that was moved."""
+    place = _place(ledger.path)
+    if known.path == place:
+        return
+    if _is_there(known):
+        raise RegistryError(
+            f"The ledger {ledger.path} is a copy: the ledger of these records is {known.path}. Two copies would each "
+            "forget what the other released. Nothing was released: use that one, or delete it if this is the latest."
+        )
+    registry.move(known.identity, place)
+
+
+def _is_there(known: Known) -> bool:
+    """Tell whether a known ledger is where it was; what cannot be read there may be it."""
+    if not known.path.exists():
+        return False
+    try:
+        with Ledger.open(known.path) as ledger:
+            return ledger.account().identity == known.identity
+    except LedgerError:
+        return True
+
+
+def _unknown_beside(registry: Registry, source: Path | None) -> list[Known]:
+    """Return the ledger beside a data file, where `ringfence train` keeps it, if no registry knows it yet."""
+    found: dict[str, Known] = {}
+    for file in () if source is None else (source, source.resolve()):
+        path = file.with_suffix(".ledger").resolve()
+        if path.is_file():
+            with Ledger.open(path) as ledger:
+                account = ledger.account()
+            if account.identity not in registry.ledgers:
+                found[account.identity] = Known(account.identity, path, account.silo)
+    return list(found.values())
+
+
+def _require_free(others: Sequence[Known], reason: str) -> None:
+    """Refuse to charge one ledger for data that has another, unless somebody says why."""
+    if not others or reason:
+        return
+    first = others[0]
+    there = first.path.exists()
+    raise RegistryError(
+        f"These records, or most of them, have a ledger already: {first.path}, of silo '{first.silo}'"
+        f"{'' if there else ', which is not there any more'}. Another one would forget what was released from them. "
+        f"Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as {first.path}`); or, "
+        'if it may not count, say why (`--new-beginning "REASON"`, for a silo\'s folder `ringfence silo register '
+        'FOLDER --reason "REASON"`): that will stand in the ledger and in every certificate of it.'
+    )
+
+
+def _new_beginning(former: Sequence[Known], reason: str) -> NewBeginning:
+    _require_free(former, reason)
+    return _checked(NewBeginning, reason=reason, former=tuple(_facts(known) for known in former))
+
+
+def _facts(known: Known) -> FormerLedger:
+    """Return what can be said of a former ledger."""
+    try:
+        with Ledger.open(known.path) as ledger:
+            account: Account = ledger.account()
+            spent = account.spent()
+    except LedgerError:
+        return FormerLedger(ledger=known.identity)
+    if account.identity != known.identity or not all(math.isfinite(cost.epsilon) for cost in spent):
+        return FormerLedger(ledger=known.identity)
+    return FormerLedger(ledger=known.identity, number=account.number, head=account.head, spent=spent)
+
+
+def _checked(kind: type[Said], **facts: object) -> Said:
+    try:
+        return kind.model_validate({"by": account_name(), **facts})
+    except ValidationError as refused:
+        raise RegistryError(f"This cannot stand in a ledger: {explain(refused)}.") from None

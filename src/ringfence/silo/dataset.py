@@ -1,0 +1,58 @@
+"""A silo's whole data set, for plans about any of its columns."""
+
+from pathlib import Path
+
+from ringfence.protocol.encoding import Readings, features_of, read_cells, target_of
+from ringfence.protocol.schema import Schema, TableColumns
+from ringfence.silo.marks import RowMarks
+from ringfence.silo.records import Records, read_records
+from ringfence.silo.unpicklable import Unpicklable
+
+_KEPT = 4
+"""How many encodings are kept: one for each target that plans ask about side by side."""
+
+
+class DataSet(Unpicklable):
+    """All columns of a silo's file, as its public schema lets them be known; a plan names target and features.
+
+    Every cell was read, so that one that does not fit is found before any plan is. What a plan's schema says of a
+    column must be what the silo's own says: bounds are the operator's to set. `were_moved` tells that the rows are
+    not in the order in which they were registered, `version` which version of the data set the ledger was at when they
+    were compared.
+    """
+
+    __slots__ = ("_columns", "_encoded", "_readings", "marks", "version", "were_moved")
+
+    def __init__(self, columns: TableColumns, readings: Readings, marks: RowMarks) -> None:
+        self._columns = columns
+        self._readings = readings
+        self._encoded: dict[str, Records] = {}
+        self.marks = marks
+        self.were_moved = False
+        self.version: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.marks)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} records of {len(self._columns.used)} columns, values hidden>"
+
+    def difference(self, schema: Schema) -> str:
+        """Say why a plan with that schema is not about this data, or nothing if it is."""
+        return self._columns.difference(schema)
+
+    def encoded(self, schema: Schema) -> Records:
+        """Return the records as that schema, from which nothing differs, encodes them."""
+        name = schema.canonical().decode()
+        if name not in self._encoded:
+            while len(self._encoded) >= _KEPT:
+                del self._encoded[next(iter(self._encoded))]
+            features, targets = features_of(schema, self._readings), target_of(schema, self._readings)
+            self._encoded[name] = Records(schema, features, targets, self.marks)
+        return self._encoded[name]
+
+
+def load_data_set(path: Path, columns: TableColumns) -> DataSet:
+    """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
+    table = read_records(path)
+    return DataSet(columns, read_cells(columns.used, table, source=path.name), RowMarks.of_table(table, path))

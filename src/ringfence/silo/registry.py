@@ -1,0 +1,175 @@
+"""The registry: which of a user's data sets has which ledger. One data set has one.
+
+It is a file in the user's state folder, beside the key that fingerprints are made with; neither is ever in what a silo
+exports. A ledger is named by its first entry's hash, so that a copy, a moved file and another ledger can be told apart.
+Its entries, in the order they were made:
+
+    holds      a ledger (its identity, file and silo) and the data that it is kept for; said again, a new version of it
+    moved      the same ledger is another file now
+    succeeded  the data has another ledger from now on
+
+The entries are chained from a hash that only the key gives: an edited registry shows, and so does another key.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringfence.errors import RegistryError
+from ringfence.silo.marks import Fingerprint, RowMarks, Sketch
+from ringfence.storage.chain import Chain, Draft, Entry
+from ringfence.storage.closing import Closing
+from ringfence.storage.kind import Kind
+from ringfence.storage.private_files import read_key, served_alone, write_private
+from ringfence.storage.state_folder import state_folder
+
+_KIND = Kind(
+    "registry of data sets",
+    RegistryError,
+    if_damaged="Nothing is released until it is restored from a backup, or, together with fingerprint.key, moved away: "
+    "then every silo and ledger must be registered again (`ringfence silo register`, or `--same-data-as LEDGER`).",
+)
+_PATIENCE = 60.0
+
+
+@dataclass
+class Known:
+    """A ledger that the registry knows, and the versions of the data that it is kept for."""
+
+    identity: str
+    path: Path
+    silo: str
+    versions: list[Sketch] = field(default_factory=list)
+    settled: Sketch | None = None
+    """The version that the silo's operator stands for: that of `silo init`, `update` or `register`."""
+    successor: str = ""
+
+    def holds(self, found: Fingerprint) -> bool:
+        """Tell whether it was ever kept for this data, or for data that has most of its rows."""
+        return any(found.is_mostly(version) for version in self.versions)
+
+
+class Registry(Closing):
+    """The user's registry, open. What is decided by looking at it is decided inside of `deciding`."""
+
+    def __init__(self) -> None:
+        folder = state_folder()
+        self._key_path, path = folder / "fingerprint.key", folder / "registry.sqlite"
+        if not path.exists() or not self._key_path.exists():
+            self._begin(path)
+        self._key = read_key(self._key_path, RegistryError)
+        self._chain = Chain(path, _KIND)
+        self.ledgers: dict[str, Known] = {}
+        self._number, self._head = 0, hmac.new(self._key, b"ringfence registry 1", hashlib.sha256).hexdigest()
+        try:
+            self._read()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, path: Path) -> None:
+        """Make key and registry, where there is neither; one without the other has been lost."""
+        with served_alone(path.parent / "registry.lock", RegistryError, patience=_PATIENCE):
+            if path.exists() and self._key_path.exists():  # another process was first
+                return
+            if path.exists() or self._key_path.exists():
+                lost, left = (self._key_path, path) if path.exists() else (path, self._key_path)
+                raise RegistryError(
+                    f"{lost} is gone, and without it nothing tells which data has which ledger. Nothing was released. "
+                    f"Restore it from a backup; or, if it is lost for good, move {left} away, and register every silo "
+                    "and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
+                )
+            unfinished = path.with_suffix(".new")
+            for rest in path.parent.glob(f"{unfinished.name}*"):
+                rest.unlink()
+            Chain(unfinished, _KIND, create=True).close()
+            write_private(self._key_path, secrets.token_hex(32).encode())
+            unfinished.rename(path)
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        self._chain.close()
+
+    def fingerprint(self, marks: RowMarks) -> Fingerprint:
+        """Return what the registry recognises data by."""
+        return marks.fingerprint(self._key)
+
+    @contextmanager
+    def deciding(self) -> Iterator[None]:
+        """See the registry as it is, and let no other process change it until the block ends."""
+        with self._chain.writing():
+            self._read()
+            yield
+
+    def holders(self, found: Fingerprint) -> list[Known]:
+        """Return the ledgers in force that this data, or data that has most of its rows, was ever registered with."""
+        held = [known for known in self.ledgers.values() if known.holds(found)]
+        in_force = {last.identity: last for last in map(self.in_force, held)}
+        return list(in_force.values())
+
+    def in_force(self, known: Known) -> Known:
+        """Return the ledger that the data of a ledger has now."""
+        while known.successor:
+            known = self.ledgers[known.successor]
+        return known
+
+    # What is written: only inside of `deciding`.
+
+    def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
+        """Note that the ledger is kept for this data; `settled` if a silo's operator stands for that."""
+        sketch = found.sketch()
+        body = {
+            "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,
+            "ordered": sketch.ordered, "rows": sketch.rows, "settled": settled,
+        }  # fmt: skip
+        self._write(Draft("holds", body, sketch.to_bytes()))
+
+    def move(self, identity: str, path: Path) -> None:
+        """Note that the ledger's file is another one now."""
+        self._write(Draft("moved", {"ledger": identity, "path": os.fspath(path)}))
+
+    def succeed(self, former: Sequence[Known], by: str) -> None:
+        """Note that data of the former ledgers has another one from now on."""
+        for known in former:
+            self._write(Draft("succeeded", {"ledger": known.identity, "by": by}))
+
+    def _write(self, draft: Draft) -> None:
+        self._apply(self._chain.append(draft, self._number, self._head))
+
+    def _read(self) -> None:
+        for entry in self._chain.read(self._number, self._head):
+            try:
+                self._apply(entry)
+            except (KeyError, TypeError, ValueError):
+                raise RegistryError(
+                    f"The registry of data sets {self._chain.path} holds an entry that this version cannot read; "
+                    "nothing is released. Install a newer version of Ringfence."
+                ) from None
+
+    def _apply(self, entry: Entry) -> None:
+        body: Any = entry.body
+        if entry.kind == "holds":
+            path, silo = Path(body["path"]), str(body["silo"])
+            known = self.ledgers.setdefault(body["ledger"], Known(body["ledger"], path, silo))
+            least = np.frombuffer(entry.payload, dtype="<u8")
+            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least)
+            known.path = path
+            known.versions.append(version)
+            known.successor = ""
+            if body["settled"]:
+                known.settled = version
+        elif entry.kind == "moved":
+            self.ledgers[body["ledger"]].path = Path(body["path"])
+        elif entry.kind == "succeeded":
+            self.ledgers[body["ledger"]].successor = body["by"]
+        else:
+            raise KeyError(entry.kind)
+        self._number, self._head = entry.number, entry.hash

@@ -1,0 +1,350 @@
+"""One data set, one ledger: what a person might do to begin at zero, by the real command line.
+
+Two ledgers for the same records would give two vectors for one round. Each attack here is refused before there is a
+second one, in a sentence that names the first.
+"""
+
+import csv
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringfence.protocol.messages import NoisyUpdate
+from ringfence.protocol.plan import Plan
+from ringfence.silo.folder import SiloFolder
+from tests.silo.agents import ROOT, SCHEMA, approved, make_silo_folder, serving
+from tests.support import MakePlan
+
+RINGFENCE = [sys.executable, "-m", "ringfence"]
+GIVEN = ["--name", "clinic", "--schema", "schema.toml", "--epsilon", "2", "--delta", "1e-6"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run the command in a process of its own, in the test's folder."""
+
+    def finish(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        command = [*RINGFENCE, *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+    return finish
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> SiloFolder:
+    """Silo 'clinic' with forty records, and its ledger in the folder `clinic`."""
+    return make_silo_folder(tmp_path)
+
+
+def check_refused(done: "subprocess.CompletedProcess[str]", *says: object) -> None:
+    """Refused in one sentence, without a record's value."""
+    assert done.returncode == 1, done.stdout
+    assert done.stderr.startswith("ringfence: ")
+    assert len(done.stderr.splitlines()) == 1
+    for words in says:
+        assert str(words) in done.stderr
+    assert "0." not in done.stderr, "no cell is shown"
+
+
+def init(run: Run, folder: object, data: object, *more: object) -> "subprocess.CompletedProcess[str]":
+    return run("silo", "init", folder, "--data", data, *GIVEN, *more)
+
+
+def train(run: Run, data: object, *more: object) -> "subprocess.CompletedProcess[str]":
+    given = ["--schema", "schema.toml", "--target", "ill", "--epsilon", "1", "--rounds", "2", "--no-report"]
+    return run("train", data, *given, *more)
+
+
+def table(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def written(path: Path, rows: list[list[str]]) -> Path:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return path
+
+
+def copied(path: Path, to: Path) -> Path:
+    shutil.copyfile(path, to)
+    return to
+
+
+def hard_linked(path: Path, to: Path) -> Path:
+    os.link(path, to)
+    return to
+
+
+def linked(path: Path, to: Path) -> Path:
+    to.symlink_to(path)
+    return to
+
+
+def renamed(path: Path, to: Path) -> Path:
+    return path.rename(to)
+
+
+def sorted_rows(path: Path, to: Path) -> Path:
+    head, *rows = table(path)
+    return written(to, [head, *sorted(rows)])
+
+
+def other_columns(path: Path, to: Path) -> Path:
+    return written(to, [row[::-1] for row in table(path)])
+
+
+def grown(path: Path, to: Path) -> Path:
+    return written(to, [*table(path), *([f"0.{number}", "0.5", "-0.5", "no"] for number in range(10, 50))])
+
+
+def edited(path: Path, to: Path) -> Path:
+    head, *rows = table(path)
+    return written(to, [head, *([*row[:3], "no"] if number < 5 else row for number, row in enumerate(rows))])
+
+
+def shortened(path: Path, to: Path) -> Path:
+    return written(to, table(path)[:31])
+
+
+def itself(path: Path, to: Path) -> Path:
+    del to
+    return path
+
+
+WAYS = [itself, copied, hard_linked, linked, renamed, sorted_rows, other_columns, grown, edited, shortened]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_a_second_silo_of_the_same_records_is_refused_however_their_file_was_made(
+    run: Run, first: SiloFolder, tmp_path: Path, way: Callable[[Path, Path], Path]
+) -> None:
+    data = way(tmp_path / "records.csv", tmp_path / "other.csv")
+    check_refused(init(run, "second", data), first.ledger_path, "--same-data-as", "--new-beginning")
+    assert not (tmp_path / "second" / "clinic.ledger").exists()
+    check_refused(train(run, data, "--ledgers", tmp_path), first.ledger_path)
+    assert not list(tmp_path.glob("*.ledger"))
+
+
+def test_records_that_are_others_get_a_ledger_of_their_own(run: Run, first: SiloFolder, tmp_path: Path) -> None:
+    del first
+    (tmp_path / "elsewhere").mkdir()
+    make_silo_folder(tmp_path / "elsewhere", seed=8)
+    data = copied(tmp_path / "records.csv", tmp_path / "third.csv")
+    written(data, [["a", "b", "c", "ill"], *([f"0.{row}", "0.1", "0.2", "no"] for row in range(100, 140))])
+    assert train(run, data).returncode == 0
+
+
+def test_training_elsewhere_or_after_the_ledger_was_deleted_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    data = tmp_path / "north.csv"
+    written(data, [["a", "b", "c", "ill"], *([f"0.{row}", "0.1", "0.2", "no"] for row in range(100, 140))])
+    assert train(run, data).returncode == 0
+    (tmp_path / "elsewhere").mkdir()
+    ledger = tmp_path / "north.ledger"
+    check_refused(train(run, data, "--ledgers", "elsewhere"), ledger)
+    again = train(run, data, "--ledgers", "elsewhere", "--same-data-as", "north.ledger")
+    assert again.returncode == 0, again.stderr
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert "all runs on this data so far" in again.stdout
+    check_refused(init(run, "silo", data), ledger)
+    ledger.rename(tmp_path / "hidden")
+    check_refused(train(run, data), ledger, "which is not there any more")
+    anew = train(run, data, "--new-beginning", "these records are invented")
+    assert anew.returncode == 0, anew.stderr
+    assert "“these records are invented”" in " ".join(anew.stdout.split())
+    assert "nobody can say what it had spent" in " ".join(anew.stdout.split())
+    (tmp_path / "hidden").rename(tmp_path / "former.ledger")
+    check_refused(train(run, data, "--same-data-as", "former.ledger"), ledger)
+
+
+def test_an_unknown_ledger_of_an_earlier_version_beside_the_data_is_found(
+    run: Run, first: SiloFolder, tmp_path: Path, own_state: Path
+) -> None:
+    first.ledger_path.rename(tmp_path / "records.ledger")
+    shutil.rmtree(own_state / "ringfence")
+    check_refused(init(run, "second", "records.csv"), tmp_path / "records.ledger")
+
+
+def test_a_copied_folder_answers_nothing_and_a_moved_one_goes_on(
+    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+) -> None:
+    plan = approved(first, plan_of(rounds=3))
+    file = tmp_path / "plan.json"
+    file.write_bytes(plan.content)
+    shutil.copytree(first.path, tmp_path / "copy")
+    for command in (["serve", "copy"], ["approve", "copy", file], ["review", "copy", file]):
+        check_refused(run("silo", *command), "is a copy", first.ledger_path)
+    with serving(first) as agent:
+        assert isinstance(agent.ask(plan, 0), NoisyUpdate)
+    shutil.rmtree(tmp_path / "copy")
+    moved = SiloFolder.open(first.path.rename(tmp_path / "moved"))
+    with serving(moved) as agent:
+        assert isinstance(agent.ask(plan, 1), NoisyUpdate)
+    shutil.copytree(moved.path, first.path, ignore=shutil.ignore_patterns("door.sock"))
+    check_refused(run("silo", "serve", first.path), "is a copy", moved.ledger_path)
+
+
+def test_a_folder_behind_a_link_is_the_same_folder(
+    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+) -> None:
+    file = tmp_path / "plan.json"
+    file.write_bytes(plan_of().content)
+    (tmp_path / "link").symlink_to(first.path)
+    assert run("silo", "approve", "link", file).returncode == 0
+
+
+def test_a_ledger_with_two_names_is_refused(run: Run, first: SiloFolder, tmp_path: Path) -> None:
+    os.link(first.ledger_path, tmp_path / "second-name")
+    check_refused(run("silo", "serve", "clinic"), "2 names", "hard links")
+    (tmp_path / "second-name").unlink()
+    with serving(first):
+        pass
+
+
+def test_two_folders_that_share_a_ledger_give_one_vector(
+    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+) -> None:
+    data = copied(tmp_path / "records.csv", tmp_path / "other.csv")
+    joined = init(run, "second", data, "--same-data-as", first.ledger_path)
+    assert joined.returncode == 0, joined.stderr
+    second = SiloFolder.open(tmp_path / "second")
+    assert second.ledger_path == first.ledger_path
+    plan = approved(first, plan_of(rounds=3))
+    with serving(first) as one, serving(second) as other:
+        answers = {agent.ask(plan, 0).to_bytes() for agent in (one, other, one)}
+        assert len(answers) == 1
+        assert isinstance(one.ask(plan, 0), NoisyUpdate)
+        assert not isinstance(other.ask(plan, 0, weights=0.2), NoisyUpdate)
+
+
+def test_of_many_that_begin_at_once_one_does(first: SiloFolder, tmp_path: Path, own_state: Path) -> None:
+    shutil.rmtree(first.path)
+    shutil.rmtree(own_state / "ringfence")
+    given = [
+        "--name",
+        "clinic",
+        "--data",
+        "records.csv",
+        "--schema",
+        "schema.toml",
+        "--epsilon",
+        "2",
+        "--delta",
+        "1e-6",
+    ]
+    started = [
+        subprocess.Popen([*RINGFENCE, "silo", "init", f"silo-{number}", *given], cwd=tmp_path, stderr=subprocess.PIPE)
+        for number in range(6)
+    ]
+    said = [process.communicate()[1].decode() for process in started]
+    assert sorted(process.returncode for process in started) == [0, 1, 1, 1, 1, 1], said
+    assert sum("have a ledger already" in text for text in said) == 5
+    assert len(list(tmp_path.glob("silo-*/clinic.ledger"))) == 1
+
+
+def test_a_new_beginning_stands_in_the_ledger_the_status_and_every_certificate(
+    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+) -> None:
+    plan = approved(first, plan_of(rounds=3))
+    with serving(first) as agent:
+        agent.ask(plan, 0)
+    assert init(run, "second", "records.csv", "--new-beginning", "the first was a rehearsal").returncode == 0
+    for command in (["silo", "status", "second"], ["silo", "ledger", "second"], ["ledger", "second/clinic.ledger"]):
+        assert "“the first was a rehearsal”" in run(*command).stdout
+    assert run("silo", "certificate", "second", "--out", "certificate.json").returncode == 0
+    proved = run("verify", "certificate.json").stdout
+    assert "“the first was a rehearsal”" in proved
+    with first.ledger() as ledger:
+        account = ledger.account()
+        assert f"after {account.number} entries had spent epsilon {account.spent()[0].epsilon:.4g}" in proved
+        assert account.identity[:12] in proved
+    check_refused(run("silo", "serve", "clinic"), tmp_path / "second" / "clinic.ledger")
+
+
+def registry_of(state: Path) -> Path:
+    return state / "ringfence" / "registry.sqlite"
+
+
+def lost(state: Path) -> None:
+    registry_of(state).unlink()
+
+
+def without_key(state: Path) -> None:
+    registry_of(state).with_name("fingerprint.key").unlink()
+
+
+def other_key(state: Path) -> None:
+    registry_of(state).with_name("fingerprint.key").write_text("00" * 32)
+
+
+def edited_registry(state: Path) -> None:
+    with closing(sqlite3.connect(registry_of(state))) as file:
+        file.executescript("DROP TRIGGER entries_rest; UPDATE entries SET body = replace(body, 'clinic', 'cynics')")
+
+
+def shortened_registry(state: Path) -> None:
+    with closing(sqlite3.connect(registry_of(state))) as file:
+        file.executescript("DROP TRIGGER entries_stay; DELETE FROM entries")
+
+
+def garbage(state: Path) -> None:
+    registry_of(state).write_bytes(b"x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("accident", "says"),
+    [
+        (lost, "registry.sqlite is gone"),
+        (without_key, "fingerprint.key is gone"),
+        (other_key, "cannot be trusted"),
+        (edited_registry, "cannot be trusted"),
+        (shortened_registry, "cannot be trusted"),
+        (garbage, "cannot be trusted"),
+    ],
+)
+def test_without_a_registry_that_can_be_trusted_nothing_is_answered(
+    run: Run, first: SiloFolder, own_state: Path, accident: Callable[[Path], Any], says: str
+) -> None:
+    accident(own_state)
+    check_refused(run("silo", "serve", "clinic"), says, "silo register")
+    check_refused(init(run, "second", "records.csv"), says)
+    with first.ledger() as ledger:
+        assert ledger.account().number == 2, "nothing was written"
+
+
+def test_a_silo_that_came_from_another_user_or_machine_is_registered_by_its_operator(
+    run: Run, first: SiloFolder, own_state: Path, plan_of: MakePlan
+) -> None:
+    plan = approved(first, plan_of(rounds=3))
+    shutil.rmtree(own_state / "ringfence")
+    check_refused(run("silo", "serve", "clinic"), "was registered once", "silo register")
+    assert run("silo", "register", "clinic").returncode == 0
+    check_refused(run("silo", "register", "clinic"), "registered already")
+    with serving(first) as agent:
+        assert isinstance(agent.ask(plan, 0), NoisyUpdate)
+    assert "no registry knew it" in run("silo", "status", "clinic").stdout
+
+
+def test_a_data_file_that_ends_half_way_is_neither_registered_nor_answered_from(
+    run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
+) -> None:
+    plan: Plan = approved(first, plan_of(rounds=3))
+    data = tmp_path / "records.csv"
+    whole = data.read_bytes()
+    for broken, says in ((whole[: len(whole) // 2], ""), (whole + b'"', "well-formed"), (whole + b"\xff,", "UTF-8")):
+        data.write_bytes(broken)
+        check_refused(run("silo", "serve", "clinic"), says)
+    data.write_bytes(whole)
+    with serving(first) as agent:
+        assert isinstance(agent.ask(plan, 0), NoisyUpdate)

@@ -1,0 +1,48 @@
+"""Estimators with ledgers: rows that have a ledger get no second one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence import FederatedLinearRegression, FederatedLogisticRegression
+from ringfence.errors import RegistryError
+
+RANDOM = np.random.default_rng(1)
+X = RANDOM.uniform(-1, 1, (200, 3))
+Y = np.where(X[:, 0] > 0, "yes", "no")
+
+
+def classifier(ledgers: Path | None, **more: Any) -> FederatedLogisticRegression:
+    return FederatedLogisticRegression(
+        epsilon=1.0, bounds=(-1, 1), classes=["no", "yes"], max_rounds=3, ledgers=ledgers, cap=(20, 1e-5), **more
+    )
+
+
+def test_rows_that_have_a_ledger_are_refused_one_elsewhere_whatever_is_to_be_predicted(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    classifier(tmp_path / "one").fit(X, Y)
+    ledger = str(tmp_path / "one" / "all.ledger")
+    with pytest.raises(RegistryError, match=ledger):
+        classifier(tmp_path / "two").fit(X[::-1], Y[::-1])
+    other = FederatedLinearRegression(
+        epsilon=1.0, bounds=(-1, 1), target_bounds=(-3, 3), max_rounds=3, ledgers=tmp_path / "two", cap=(20, 1e-5)
+    )
+    with pytest.raises(RegistryError, match=ledger):
+        other.fit(X, X[:, 1])
+    with pytest.raises(RegistryError, match=ledger):
+        classifier(tmp_path / "two").fit(X, Y, silos=["renamed"] * 200)
+    assert not list((tmp_path / "two").iterdir())
+
+
+def test_folds_and_further_fits_go_on_in_the_ledger_that_the_rows_have(tmp_path: Path) -> None:
+    first = classifier(tmp_path).fit(X[:150], Y[:150])
+    second = classifier(tmp_path).fit(X[50:], Y[50:])
+    assert second.privacy_.silos["all"].total.epsilon > first.privacy_.silos["all"].total.epsilon
+
+
+def test_without_ledgers_there_is_no_registry(own_state: Path) -> None:
+    classifier(None).fit(X, Y)
+    assert not list(own_state.rglob("registry.sqlite"))

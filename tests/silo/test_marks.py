@@ -1,0 +1,132 @@
+"""By what a data set is recognised again."""
+
+import copy
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import binom, hypergeom
+
+from ringfence.errors import RecordsError
+from ringfence.silo.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, _too_many_for_chance
+
+KEY = b"k" * 32
+Table = dict[str, list[str]]
+
+
+def table(rows: int, *, seed: int = 1, first: int = 0) -> Table:
+    """Rows of a number of their own and two values."""
+    random = np.random.default_rng(seed)
+    return {
+        "id": [str(first + row) for row in range(rows)],
+        "x": [f"{value:.6f}" for value in random.uniform(size=rows)],
+        "y": list(random.choice(["no", "yes"], rows)),
+    }
+
+
+def part(content: Table, rows: list[int]) -> Table:
+    return {name: [cells[row] for row in rows] for name, cells in content.items()}
+
+
+def joined(*tables: Table) -> Table:
+    return {name: [cell for one in tables for cell in one[name]] for name in tables[0]}
+
+
+def is_mostly(new: Table, known: Table) -> bool:
+    return print_of(new).is_mostly(print_of(known).sketch())
+
+
+def print_of(content: Table) -> Fingerprint:
+    return RowMarks.of_table(content).fingerprint(KEY)
+
+
+def test_marks_tell_order_and_rows_apart_and_do_not_see_the_order_of_columns() -> None:
+    known = table(50)
+    same = print_of({name: known[name] for name in reversed(known)})
+    assert (same.ordered, same.rows) == (print_of(known).ordered, print_of(known).rows)
+    turned = print_of(part(known, list(range(49, -1, -1))))
+    assert turned.ordered != same.ordered
+    assert turned.rows == same.rows
+    other = print_of({**known, "x": [*known["x"][:-1], "0.5"]})
+    assert other.rows != same.rows
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: {"id": t["id"], "x": [f"{x},{y}" for x, y in zip(t["x"], t["y"], strict=True)]},
+        lambda t: {"id": t["id"], "x": t["y"], "y": t["x"]},
+        lambda t: {"id": t["id"], "x": t["x"], "z": t["y"]},
+    ],
+)
+def test_cells_that_run_together_or_swap_columns_are_other_rows(change: Callable[[Table], Table]) -> None:
+    assert not is_mostly(change(table(300)), table(300))
+
+
+def test_without_the_key_a_fingerprint_says_nothing_about_rows() -> None:
+    marks = RowMarks.of_table(table(300))
+    one, other = marks.fingerprint(KEY), marks.fingerprint(b"o" * 32)
+    assert one.ordered != other.ordered
+    assert not set(one.once.tolist()) & set(other.once.tolist())
+
+
+@pytest.mark.parametrize("rows", [40, 256, 3000])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t, n: joined(t, table(5 * n, seed=2, first=n)),
+        lambda t, n: part(t, list(range(n // 5, n))),
+        lambda t, n: joined(part(t, list(range(n // 10, n))), table(n // 10, seed=2, first=n)),
+    ],
+    ids=["six times as large", "a fifth left out", "a tenth replaced"],
+)
+def test_data_that_kept_most_of_its_rows_is_recognised(change: Callable[[Table, int], Table], rows: int) -> None:
+    known = table(rows)
+    assert is_mostly(change(known, rows), known)
+
+
+def test_a_tenth_of_a_large_data_set_is_recognised_as_part_of_it() -> None:
+    known = table(20_000)
+    assert is_mostly(part(known, list(range(0, 20_000, 10))), known)
+
+
+@pytest.mark.parametrize("rows", [40, 300, 3000, 30_000])
+@pytest.mark.parametrize("values", [2, 30, 300, 3000, 10**9])
+def test_other_records_of_the_same_population_are_not(rows: int, values: int) -> None:
+    """However often rows are equal by chance: a false alarm has a probability of at most 10⁻⁶ in each case."""
+    one, other = (np.random.default_rng([rows, values, turn]).integers(0, values, rows) for turn in range(2))
+    assert not is_mostly({"x": list(map(str, one))}, {"x": list(map(str, other))})
+
+
+@pytest.mark.parametrize(("sample", "records"), [(20, 40), (40, 40), (256, 1000), (256, 10**9)])
+def test_what_counts_as_the_same_is_the_least_that_chance_does_not_explain(sample: int, records: int) -> None:
+    least = _too_many_for_chance(sample, records)
+
+    def chance(number: float) -> float:
+        return float(np.e * np.sqrt(records) * binom.sf(number - 1, sample, 1 / np.e))
+
+    assert chance(least) <= FALSE_ALARM < chance(least - 1)
+
+
+def test_data_with_three_quarters_of_its_rows_is_missed_less_than_once_in_ten_thousand_million_times() -> None:
+    for records in (1000, 10**6):
+        kept = hypergeom(records, 3 * records // 4, SKETCH)
+        assert kept.cdf(_too_many_for_chance(SKETCH, records) - 1) < 1e-10
+
+
+def test_few_rows_are_recognised_as_a_whole_or_not_at_all() -> None:
+    known = table(10)
+    assert is_mostly(part(known, list(range(9, -1, -1))), known)
+    assert not is_mostly(part(known, list(range(9))), known)
+
+
+def test_marks_and_fingerprints_stay_in_the_process_and_show_nothing() -> None:
+    marks = RowMarks.of_table(table(3))
+    for kept in (marks, marks.fingerprint(KEY)):
+        with pytest.raises(RecordsError, match="cannot be pickled"):
+            pickle.dumps(kept)
+        with pytest.raises(RecordsError, match="cannot be pickled"):
+            copy.copy(kept)
+    assert repr(marks) == "<marks of 3 rows, hidden>"
+    assert marks.fingerprint(KEY).ordered not in repr(marks.fingerprint(KEY))
