@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ringfence.errors import RingfenceError
+from ringfence.foreign_text import visible
 
 MARK = "7.0625318e-3"
 """A cell that a test can find again if a message quotes it; a number, so that a column of numbers takes it."""
@@ -133,5 +134,5 @@ def reads_or_refuses(read: Callable[[bytes], object], content: bytes) -> None:
 def check_sentence(sentence: str) -> None:
     """A refusal may be printed: it is short, has no control characters and no traceback."""
     assert len(sentence) < 1500, sentence
-    assert sentence.isprintable(), sentence
+    assert visible(sentence) == sentence
     assert "Traceback" not in sentence

@@ -27,7 +27,7 @@ class Effort:
 NUMBER = 8
 """Bytes of a number in an array."""
 
-# Rates, in seconds: each about twice what was measured on a core of a shared machine in 2026.
+# Rates, in seconds: twice to five times what was measured, once each, on a core of a shared machine in 2026.
 PRODUCT = 2e-9
 """A multiplication and addition of two matrices' product."""
 PASS = 5e-8

@@ -136,7 +136,8 @@ def _without_negative_zero(value: Any) -> Any:
 
 
 def _shortened(text: str, longest: int = 200) -> str:
-    return text if len(text) <= longest else text[:longest] + "..."
+    shown = visible(text)
+    return shown if len(shown) <= longest else shown[:longest] + "..."
 
 
 def explain(refused: ValidationError, *, quote: bool = True) -> str:
@@ -151,4 +152,4 @@ def explain(refused: ValidationError, *, quote: bool = True) -> str:
         message = "this is none of the kinds that are known here"
     place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return visible(f"{place}: {message}{more}" if place else f"{message}{more}")
+    return f"{place}: {message}{more}" if place else f"{message}{more}"
