@@ -84,7 +84,11 @@ def test_an_agent_does_not_start_on_an_older_ledger_and_says_what_to_do(
     shutil.copyfile(older, silo_folder.ledger_path)
     for command in ("serve", "status", "ledger"):
         ended = subprocess.run(
-            [*RINGFENCE, "silo", command, str(silo_folder.path)], capture_output=True, text=True, check=False
+            [*RINGFENCE, "silo", command, str(silo_folder.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=240,  # an agent that does start would serve for ever
         )
         assert ended.returncode == 1
         assert "it ends with entry 3, and once had entry 5" in ended.stderr

@@ -9,6 +9,7 @@ from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
 from ringfence.protocol.messages import NoisyUpdate
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Budget, Ledger
+from ringfence.storage.chain import body_text
 from tests.support import MakePlan, ask
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -125,8 +126,11 @@ def test_a_state_folder_that_cannot_be_made_is_told_with_what_to_do(
 
 
 def test_ledgers_that_are_begun_at_once_for_silos_of_one_name_are_told_apart(tmp_path: Path, own_state: Path) -> None:
+    bodies = set()
     for number in range(20):
-        Ledger.create(tmp_path / f"{number}.ledger", silo="clinic", budget=Budget(1.0, 1e-6)).close()
+        with Ledger.create(tmp_path / f"{number}.ledger", silo="clinic", budget=Budget(1.0, 1e-6)) as ledger:
+            bodies.add(body_text(ledger.entries()[0].body))
+    assert len(bodies) == 20  # so their hashes differ, also where their times are the same
     assert len(marks(own_state)) == 20
 
 
