@@ -5,6 +5,7 @@ are whole seconds, so that it tells nothing about how long anything took to comp
 alone, and it is no evidence: that is the ledger. What is older than the last megabytes is dropped.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -64,13 +65,15 @@ class _PrivateFiles(RotatingFileHandler):
         return open(self.baseFilename, "a", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, 0o600))
 
     def handleError(self, record: Any) -> None:  # noqa: N802 (logging's name)
-        if not self._complained:
-            problem = sys.exc_info()[1]
-            why = problem.strerror if isinstance(problem, OSError) else type(problem).__name__
+        if self._complained:
+            return
+        self._complained = True
+        problem = sys.exc_info()[1]
+        why = problem.strerror if isinstance(problem, OSError) else type(problem).__name__
+        with contextlib.suppress(OSError):  # what is printed may go to the same full disk
             print(  # noqa: T201 (to the operator)
                 f"ringfence: {self.baseFilename} cannot be written ({why}): decisions go on, and are not logged. Make "
                 "room, or let this user write there.",
                 file=sys.stderr,
                 flush=True,
             )
-        self._complained = True
