@@ -115,7 +115,7 @@ def status(folder: Folder, json: AsJson = False) -> None:
     if not found["plans"]:
         say(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
     for plan in found["plans"]:
-        ended = " It was ended." if plan["ended"] else ""
+        ended = " It was ended." if plan.get("ended") else ""
         say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.{ended}")
         if plan["rounds"]:
             rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]

@@ -315,8 +315,8 @@ class Shuffler(Closing):
             "run": plan.run,
             "silos": len(plan.silos),
             "quorum": max((channel.quorum for _, channel in _shuffled(plan)), default=0),
-            "ended": ended,
             "rounds": rounds,
+            **({"ended": True} if ended else {}),
         }
 
     def _plan(self, digest: str) -> Plan | None:
