@@ -35,7 +35,9 @@ def run(tmp_path: Path) -> Run:
     def finish(*arguments: object) -> "subprocess.CompletedProcess[str]":
         command = [*RINGFENCE, *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(  # one that is not refused may serve for ever
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+        )
 
     return finish
 

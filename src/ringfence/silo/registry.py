@@ -37,7 +37,8 @@ _KIND = Kind(
     if_damaged="Nothing is released until it is restored from a backup, or, together with fingerprint.key, moved away: "
     "then every silo and ledger must be registered again (`ringfence silo register`, or `--same-data-as LEDGER`).",
 )
-_PATIENCE = 60.0
+_PATIENCE = 600.0
+"""Seconds that a process waits for those before it; each is done in a few hundredths."""
 
 
 @dataclass
@@ -63,6 +64,7 @@ class Registry(Closing):
     def __init__(self) -> None:
         folder = state_folder()
         self._key_path, path = folder / "fingerprint.key", folder / "registry.sqlite"
+        self._lock = folder / "registry.lock"
         if not path.exists() or not self._key_path.exists():
             self._begin(path)
         self._key = read_key(self._key_path, RegistryError)
@@ -77,7 +79,7 @@ class Registry(Closing):
 
     def _begin(self, path: Path) -> None:
         """Make key and registry, where there is neither; one without the other has been lost."""
-        with served_alone(path.parent / "registry.lock", RegistryError, patience=_PATIENCE):
+        with served_alone(self._lock, RegistryError, patience=_PATIENCE):
             if path.exists() and self._key_path.exists():  # another process was first
                 return
             if path.exists() or self._key_path.exists():
@@ -105,7 +107,8 @@ class Registry(Closing):
     @contextmanager
     def deciding(self) -> Iterator[None]:
         """See the registry as it is, and let no other process change it until the block ends."""
-        with self._chain.writing():
+        # Many wait here when thousands of runs begin at once, and longer than SQLite would let them.
+        with served_alone(self._lock, RegistryError, patience=_PATIENCE), self._chain.writing():
             self._read()
             yield
 
