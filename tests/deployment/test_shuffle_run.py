@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import signal
 import subprocess
 import time
@@ -41,11 +42,12 @@ class ShufflerProcess:
         self.folder = folder
         self.address = ""
         self.process: subprocess.Popen[bytes] | None = None
+        self._environment = {**os.environ}  # a test that starts it again has another state, and so no witness
 
     def start(self) -> None:
         port = self.address.rpartition(":")[2] or "0"
         command = [*RINGFENCE, "shuffler", "serve", str(self.folder), "--port", port, "--seconds", "0.3"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=self._environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert "is served at" in line, line
