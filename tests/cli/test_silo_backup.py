@@ -14,7 +14,7 @@ def folder(federation: Federation, ringfence: Ringfence) -> Path:
     made = federation.folder / "north-silo"
     done = ringfence(
         "silo", "init", str(made), "--name", "north", "--data", str(federation.files[0]), "--schema",
-        str(federation.schema), "--target", "ill", "--epsilon", "3", "--delta", "1e-6",
+        str(federation.schema), "--epsilon", "3", "--delta", "1e-6",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return made
