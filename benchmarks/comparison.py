@@ -8,6 +8,7 @@ from Ringfence's accountant. Results and what they mean: docs/comparison.md.
 import json
 import logging
 import math
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -152,6 +153,7 @@ def same_task() -> dict[str, object]:
     found: dict[str, list[float]] = {"not private": [], "ringfence": []}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = name
         write_example(folder)
         schema = load_schema(folder / "schema.toml", target="ill")
         everybody = {silo: load_records(folder / f"{silo}.csv", schema) for silo in ("north", "south", "west")}
@@ -175,7 +177,7 @@ def same_task() -> dict[str, object]:
                 for silo, records in zip(everybody, silos, strict=True)
             ]
             ledgers = {
-                silo: Silo(records, folder / f"{repeat}-{silo}.ledger")
+                silo: Silo(records, folder / f"{repeat}-{silo}.ledger", new_beginning="the comparison is repeated")
                 for silo, records in zip(everybody, silos, strict=True)
             }
             model = train(make_plan(schema, members), ledgers).model

@@ -174,6 +174,7 @@ def main(records: int = 10_000, features: int = 100) -> dict[str, object]:
     """Measure everything in one folder on this disk."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = name  # the same records at every run
         made, first, second = silo_folders(folder, records, features)
         commands = [
             [sys.executable, "-m", "ringfence", "silo", "serve", str(silo_folder.path)] for silo_folder in made.values()

@@ -59,6 +59,7 @@ def main(rounds: int) -> None:
         tempfile.TemporaryDirectory(prefix="ringfence-", ignore_cleanup_errors=True) as place,
         Family(Path(place)) as family,
     ):
+        family.environment["XDG_STATE_HOME"] = place  # the same records at every run
         ground = Ground(Path(place), family)
         ground.prepare(rounds=rounds)
         prepare_server(ground.kits / "server")

@@ -23,7 +23,8 @@ columns.smoker = {type = "categorical", categories = ["no", "yes"]}
 columns.ill = {type = "categorical", categories = ["no", "yes"]}
 """
 SIZES = {"north": 500, "south": 800, "west": 300}
-COMMON = ("--schema", "schema.toml", "--target", "ill")
+SCHEMA_FILE = ("--schema", "schema.toml")
+COMMON = (*SCHEMA_FILE, "--target", "ill")
 
 
 def patients(folder: Path) -> None:
@@ -59,8 +60,8 @@ def operator_page(browser: Browser, folder: Path) -> None:
     """Take the operator's page with a plan that runs and one that waits, and the review of the latter."""
     sizes = [option for silo, size in SIZES.items() for option in ("--silo", f"{silo}={size}")]
     ringfence(
-        folder, "silo", "init", "clinic", "--name", "north", "--data", "north.csv", *COMMON, "--epsilon", "3",
-        "--delta", "1e-5",
+        folder, "silo", "init", "clinic", "--name", "north", "--data", "north.csv", *SCHEMA_FILE, "--epsilon", "3",
+        "--delta", "1e-5", "--new-beginning", "these records are invented",
     )  # fmt: skip
     for name, epsilon in (("first", "1"), ("second", "0.5")):
         ringfence(folder, "plan", *COMMON, *sizes, "--epsilon", epsilon, "--out", f"{name}.json")
@@ -94,6 +95,7 @@ def main() -> None:
     """Take all of them."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
         folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = name  # the same records at every run
         patients(folder)
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=sandbox)

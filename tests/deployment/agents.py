@@ -111,12 +111,12 @@ class Silo:
 class Federation:
     """Silos whose agents are processes."""
 
-    def __init__(self, folder: Path, names: Sequence[str], budget: float = 100.0) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], budget: float = 100.0, *, seed: int = 3) -> None:
         self.folder = folder
         schema = folder / "schema.toml"
         schema.write_text(SCHEMA)
         self.schema = load_schema(schema, "ill")
-        random = np.random.default_rng([3, len(names)])  # federations of one test module have other records
+        random = np.random.default_rng(seed)
         self.silos = {name: self._silo(name, schema, random, budget) for name in names}
 
     def _silo(self, name: str, schema: Path, random: np.random.Generator, budget: float) -> Silo:

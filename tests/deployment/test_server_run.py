@@ -290,7 +290,7 @@ def test_twenty_agents_on_one_machine_answer_fifty_rounds_in_little_memory(
     tmp_path_factory: pytest.TempPathFactory, record_property: Callable[[str, object], None]
 ) -> None:
     folder = tmp_path_factory.mktemp("twenty")
-    twenty = Federation(folder, [f"silo-{number:02}" for number in range(20)])
+    twenty = Federation(folder, [f"silo-{number:02}" for number in range(20)], seed=4)
     try:
         plan = twenty.plan(50)
         twenty.start()
