@@ -179,12 +179,12 @@ def test_the_name_of_a_file_is_text_in_an_error(silo_folder: SiloFolder) -> None
 
 def test_no_silo_and_no_plan_is_made_with_names_that_cannot_be_seen(silo_folder: SiloFolder) -> None:
     base = silo_folder.path.parent
-    given = ["--schema", base / "schema.toml", "--target", "ill"]
+    given = ["--schema", base / "schema.toml"]
     limits = ["--epsilon", "1", "--delta", "1e-6"]
     said = text_of(
         ringfence("silo", "init", base / "x", "--name", "a\u202e", "--data", base / "records.csv", *given, *limits,
                   fails=True)
     )  # fmt: skip
     assert "has characters that cannot be seen" in said
-    said = text_of(ringfence("plan", *given, "--silo", "a\u200b=40", *limits, "--rounds", "2", fails=True))
+    said = text_of(ringfence("plan", *given, "--target", "ill", "--silo", "a\u200b=40", *limits, "--rounds", "2", fails=True))
     assert r"its silo 'a\u200b' has characters that cannot be seen" in said

@@ -185,7 +185,7 @@ def test_a_copied_folder_answers_nothing_and_a_moved_one_goes_on(
     file = tmp_path / "plan.json"
     file.write_bytes(plan.content)
     shutil.copytree(first.path, tmp_path / "copy")
-    for command in (["serve", "copy"], ["approve", "copy", file], ["review", "copy", file]):
+    for command in (["serve", "copy"], ["approve", "copy", file, "--digest", plan.digest()], ["review", "copy", file]):
         check_refused(run("silo", *command), "is a copy", first.ledger_path)
     with serving(first) as agent:
         assert isinstance(agent.ask(plan, 0), NoisyUpdate)
@@ -201,9 +201,10 @@ def test_a_folder_behind_a_link_is_the_same_folder(
     run: Run, first: SiloFolder, tmp_path: Path, plan_of: MakePlan
 ) -> None:
     file = tmp_path / "plan.json"
-    file.write_bytes(plan_of().content)
+    plan = plan_of()
+    file.write_bytes(plan.content)
     (tmp_path / "link").symlink_to(first.path)
-    assert run("silo", "approve", "link", file).returncode == 0
+    assert run("silo", "approve", "link", file, "--digest", plan.digest()).returncode == 0
 
 
 def test_a_ledger_with_two_names_is_refused(run: Run, first: SiloFolder, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFo
     plan = approved(
         slow_silo,
         make_plan(
-            load_schema(Path(slow_silo.settings.schema_file), "ill"), members, PlanRequest(rounds=3, survey=False)
+            load_schema(Path(slow_silo.settings.schema_file), "kind"), members, PlanRequest(rounds=3, survey=False)
         ),
     )
     answers: list[Answer] = []

@@ -47,8 +47,12 @@ def another_file(older: Path, ledger: Path) -> None:
 
 
 def forget_state(state: Path) -> None:
-    """Roll the user's state folder back to nothing: watermarks, and what couriers of that user carried."""
-    shutil.rmtree(state / "ringfence", ignore_errors=True)
+    """Roll back to nothing what the user's state folder knows of heads: watermarks, and what couriers carried.
+
+    The registry stays: without it an agent would not start at all.
+    """
+    for part in ("heads", "couriers"):
+        shutil.rmtree(state / "ringfence" / part, ignore_errors=True)
 
 
 @pytest.mark.parametrize("put_back", [same_file, another_file])
@@ -198,7 +202,7 @@ def test_strangers_cannot_stop_a_silo_with_heads_that_it_did_not_sign(
     plan = approved(silo_folder, plan_of())
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    other = make_silo_folder(elsewhere)
+    other = make_silo_folder(elsewhere, seed=8)
     theirs = approved(other, plan)
     with serving(other) as served:
         signed = [served.ask(theirs, round).head for round in range(3)]
