@@ -78,7 +78,11 @@ def test_a_review_shows_hostile_names_as_escapes_in_their_own_lines(silo_folder:
     assert FORGED_LINE not in lines
     assert lines[-1].startswith("The gate would NOT approve it.")
     assert [line for line in lines if line in HEADINGS] == [line for line in expected if line in HEADINGS] == HEADINGS
-    assert sum("epsilon 0.001" in line for line in lines) == 1
+    claims = [
+        line for line in lines if "epsilon 0.001" in line
+    ]  # where the column is shown, and where it is objected to
+    assert claims
+    assert all(r"a\u000a\u000aAt what cost" in line for line in claims)
     assert r"a\u000a\u000aAt what cost" in "\n".join(lines)
     assert r"south\u009b2J\u202e]dloc[\u2028\u2029\u200b[bold red]:warning:" in "\n".join(lines)
 
@@ -186,5 +190,7 @@ def test_no_silo_and_no_plan_is_made_with_names_that_cannot_be_seen(silo_folder:
                   fails=True)
     )  # fmt: skip
     assert "has characters that cannot be seen" in said
-    said = text_of(ringfence("plan", *given, "--target", "ill", "--silo", "a\u200b=40", *limits, "--rounds", "2", fails=True))
+    said = text_of(
+        ringfence("plan", *given, "--target", "ill", "--silo", "a\u200b=40", *limits, "--rounds", "2", fails=True)
+    )
     assert r"its silo 'a\u200b' has characters that cannot be seen" in said
