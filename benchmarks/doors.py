@@ -1,8 +1,8 @@
 """What strangers can do at the doors of an agent, an operator's page and a shuffler: python -m benchmarks.doors
 
-Real processes on ports of this machine's loopback interface. Strangers hold idle connections, leave heads unfinished by
-the ten thousand, or never read an answer; one who may come in asks meanwhile. Every loop ends by its count, and every
-wait by its deadline.
+Real processes on ports of this machine's loopback interface. Strangers hold idle connections, and leave heads or TLS
+handshakes unfinished by the ten thousand; one who may come in asks meanwhile. Every loop ends by its count, and every
+wait by its deadline. (Who never reads an answer: `tests/attacks/test_doors.py`.)
 """
 
 import contextlib
@@ -13,6 +13,7 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from ringfence.silo.ledger import Budget
 IDLE = (31, 1000)
 CHURN = 41_000
 UNFINISHED = b"POST /answer HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 60_000
+HANDSHAKE = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 200
 PATIENCE = 20.0
 
 Ask = Callable[[], int]
@@ -47,9 +49,18 @@ def served(*command: str | Path) -> Iterator[tuple[int, int]]:
             process.send_signal(signal.SIGTERM)
 
 
-def asked(port: int, method: str, path: str, body: str = "", headers: dict[str, str] | None = None) -> int:
+def asked(
+    port: int,
+    method: str,
+    path: str,
+    body: str = "",
+    headers: dict[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+) -> int:
     """Ask once, and return the status; 0 if there is no answer in time."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    if tls is not None:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=tls)
     try:
         connection.request(method, path, body, headers or {})
         return connection.getresponse().status
@@ -75,13 +86,13 @@ def beside_idle(port: int, ask: Ask, strangers: int) -> dict[str, float]:
         return {"strangers": strangers, "status": ask(), "seconds": round(time.perf_counter() - begun, 3)}
 
 
-def churn(pid: int, port: int, ask: Ask, count: int) -> dict[str, float]:
-    """Begin so many requests, each left before its head is whole, and ask now and then."""
+def churn(pid: int, port: int, ask: Ask, count: int, begin: bytes = UNFINISHED) -> dict[str, float]:
+    """Begin so many requests, or handshakes, each left before it is whole, and ask now and then."""
     before, answered = resident(pid), []
     begun = time.perf_counter()
     for number in range(count):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as stranger:
-            stranger.sendall(UNFINISHED)
+            stranger.sendall(begin)
         if number % (count // 10) == 0:
             answered.append(ask())
     return {
@@ -171,6 +182,19 @@ def measure(folder: Path, connections: int) -> dict[str, object]:
             "idle": [beside_idle(port, client, strangers) for strangers in IDLE],
             "churn": churn(pid, port, client, connections // 10),
             "flood": flood(port, client, connections // 10),
+        }
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    made_for = ["-subj", "/CN=shuffler", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-nodes"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command = ["openssl", "req", "-x509", *curve, *made_for, "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    tls = ssl.create_default_context(cafile=certificate)
+    options = ("--port", "0", "--certificate", certificate, "--private-key", key)
+    with served("shuffler", "serve", folder / "shuffler", *options) as (pid, port):
+        secured: Ask = lambda: asked(port, "GET", "/health", headers=mixing, tls=tls)  # noqa: E731
+        results["shuffler with TLS"] = {
+            "idle": [beside_idle(port, secured, strangers) for strangers in IDLE],
+            "churn": churn(pid, port, secured, connections, HANDSHAKE),
         }
     return results
 

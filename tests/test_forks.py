@@ -89,7 +89,7 @@ def test_a_fork_is_proved_and_its_first_entry_named(
 
 def test_certificates_of_two_ledgers_are_not_compared(silo_folder: SiloFolder, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    other = make_silo_folder(tmp_path / "other")
+    other = make_silo_folder(tmp_path / "other", seed=8)
     with pytest.raises(CertificateError, match="are not of one ledger"):
         require_one_history([certificate(silo_folder, "one"), certificate(other, "two")])
 
@@ -124,7 +124,7 @@ def test_other_silos_heads_and_those_of_other_ledgers_are_told_and_prove_nothing
     silo_folder: SiloFolder, plan: Plan, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
-    other = make_silo_folder(tmp_path / "other")
+    other = make_silo_folder(tmp_path / "other", seed=8)
     approved(other, plan)
     mine = certificate(silo_folder, "mine")
     assert require_heads(mine, transcript(other, plan, 0, 1)).unsigned == 2

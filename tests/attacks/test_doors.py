@@ -185,7 +185,6 @@ def test_who_never_reads_an_answer_is_dropped(tmp_path: Path) -> None:
         name="clinic",
         data_file=str(tmp_path / "records.csv"),
         schema_file=str(tmp_path / "schema.toml"),
-        target="ill",
     )
     silo_folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
     schema = load_schema(tmp_path / "schema.toml", "ill")

@@ -33,7 +33,7 @@ def slow_silo(tmp_path: Path) -> SiloFolder:
         rows = csv.writer(file)
         rows.writerow([*names, "kind"])
         rows.writerows([[number, number + 1, number + 2, "xyz"[number % 3]] for number in range(RECORDS)])
-    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema), target="kind")
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema))
     return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
 
 

@@ -70,7 +70,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
         check_one_sentence(done, "The statement is not true of silo 'clinic'")
     model.save(path)
     (tmp_path / "another").mkdir()
-    export(make_silo_folder(tmp_path / "another"), other)
+    export(make_silo_folder(tmp_path / "another", seed=8), other)
     done = ringfence("model", "statement", str(path), "--certificate", str(other))
     check_one_sentence(done, "released nothing for this model")
     certificate.write_bytes(certificate.read_bytes().replace(b"charged", b"refused", 1))

@@ -116,7 +116,7 @@ class Federation:
         schema = folder / "schema.toml"
         schema.write_text(SCHEMA)
         self.schema = load_schema(schema, "ill")
-        random = np.random.default_rng(3)
+        random = np.random.default_rng([3, len(names)])  # federations of one test module have other records
         self.silos = {name: self._silo(name, schema, random, budget) for name in names}
 
     def _silo(self, name: str, schema: Path, random: np.random.Generator, budget: float) -> Silo:

@@ -61,9 +61,9 @@ class Caller:
 
 
 @contextmanager
-def surviving(folder: Path, *options: str) -> Iterator[Served]:
+def surviving(folder: Path, *options: str, seed: int = 7) -> Iterator[Served]:
     """Serve a silo that must be there at the end as it was in the beginning, and have complained about nothing."""
-    silo_folder = make_silo_folder(folder, epsilon=50.0)
+    silo_folder = make_silo_folder(folder, epsilon=50.0, seed=seed)
     with serving(silo_folder, "--port", "0", *options) as running:
         yield running
         assert running.process.poll() is None, "the agent did not survive"
@@ -180,7 +180,7 @@ def test_a_truncated_body_is_no_request_and_costs_nothing(caller: Caller, served
 
 def test_a_body_that_comes_drop_by_drop_is_given_up(plan_of: MakePlan, tmp_path: Path) -> None:
     """By an agent of its own, less patient than others: on a slow machine those must not be given up on."""
-    with surviving(tmp_path, "--seconds", "1.5") as impatient:
+    with surviving(tmp_path, "--seconds", "1.5", seed=8) as impatient:
         caller = Caller(impatient)
         body = request(approved(impatient.silo_folder, plan_of()), 0)
         begun = time.monotonic()

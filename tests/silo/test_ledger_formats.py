@@ -135,6 +135,7 @@ def later(kind: str, plan: str) -> Draft:
         "released": {"plan": plan, "round": 0},
         "refused": {"plan": plan, "round": 0, "reason": "budget"},
         "ended": {"plan": plan, "why": "finished"},
+        "courier": {"same_user": True},
         "registered": {"by": "somebody"},
         "data": {"before": 40, "after": 41, "reason": "one more", "by": "somebody"},
     }

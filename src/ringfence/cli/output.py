@@ -100,3 +100,8 @@ def progress() -> Progress:
         console=console,
         disable=not console.is_terminal,
     )
+
+
+def remark(bar: Progress, sentence: str) -> None:
+    """Print one sentence, in one line, on standard error, above a progress bar that may be there."""
+    bar.console.print(Text(visible(sentence)), soft_wrap=True)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say, warn
+from ringfence.cli.output import (
+    AsJson,
+    print_json,
+    print_result,
+    print_table,
+    progress,
+    remark,
+    require_folder,
+    say,
+    warn,
+)
 from ringfence.cli.reporting import Figures, Track, trackers
 from ringfence.errors import DoorError, OutputError, TrainingError
 from ringfence.storage.toml_files import read_toml
@@ -91,7 +101,7 @@ def run(
 
         def waiting(round: int, silos: Sequence[str]) -> None:
             whom = f"for {_named('silo' if len(silos) == 1 else 'silos', silos)}" if silos else "for the shuffler"
-            bar.console.print(f"Round {round} is waiting {whom}.", markup=False, highlight=False, soft_wrap=True)
+            remark(bar, f"Round {round} is waiting {whom}.")
 
         try:
             trained = conduct(
