@@ -100,6 +100,14 @@ def _lose_records(silo: Path) -> None:
     (silo.parent / "records.csv").unlink()
 
 
+def _change_records(silo: Path) -> None:
+    (silo.parent / "records.csv").write_text("age,ill\n61.25,yes\n48,no\n50,no\n")
+
+
+def _link_ledger(silo: Path) -> None:
+    (silo.parent / "second.ledger").hardlink_to(silo / "north.ledger")
+
+
 def _write_in_the_future(silo: Path) -> None:
     os.utime(silo / "silo.toml", (4e9, 4e9))
 
@@ -118,6 +126,8 @@ def _lose_group(silo: Path) -> None:
         (_lose_key, "signing key", "restore it"),
         (_spoil_records, "records", "row"),
         (_lose_records, "records", "records.csv"),
+        (_change_records, "records", "ringfence silo update"),
+        (_link_ledger, "records", "remove all names but one"),
         (_write_in_the_future, "clock", "The clock is behind"),
         (_lose_group, "couriers", "groupadd no-such-group"),
     ],

@@ -32,8 +32,8 @@ def require_one_history(files: Sequence[Path]) -> None:
                 raise CertificateError(
                     f"The certificates of silo '{longest.silo}' prove a fork: both are signed with its key, and they "
                     f"differ from entry {ours.number} on ({ours.kind} on {ours.time}, and {theirs.kind} on "
-                    f"{theirs.time}). Its ledger was put back or copied, and released from twice: its silo's true cost "
-                    "is that of both together."
+                    f"{theirs.time}). Its ledger was put back or copied, and went on twice: the silo's true cost is "
+                    "that of both together."
                 )
 
 
@@ -75,7 +75,7 @@ def require_heads(file: Path, folder: Path) -> Witnessed:
         elif entries[head.number - 1].hash != head.hash:
             raise CertificateError(
                 f"The silo signed another entry {head.number} than the one in this certificate: this proves a fork. "
-                "Its ledger was put back or copied, and released from twice."
+                "Its ledger was put back or copied, and went on twice."
             )
         else:
             on_it += 1

@@ -43,7 +43,7 @@ def restore(
     kept = f" The file that was in its place is now {made.replaced}." if made.replaced else ""
     print_result(
         f"The ledger of silo '{made.silo}' has {made.number} entries again, and the last one's hash is {made.hash}."
-        f"{kept} Before you serve it, compare both with the newest certificate that anybody holds.",
+        f"{kept} Before you serve it, compare number and hash with the newest certificate that anybody holds.",
         {
             "silo": made.silo,
             "entries": made.number,
