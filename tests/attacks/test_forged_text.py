@@ -78,9 +78,7 @@ def test_a_review_shows_hostile_names_as_escapes_in_their_own_lines(silo_folder:
     assert FORGED_LINE not in lines
     assert lines[-1].startswith("The gate would NOT approve it.")
     assert [line for line in lines if line in HEADINGS] == [line for line in expected if line in HEADINGS] == HEADINGS
-    claims = [
-        line for line in lines if "epsilon 0.001" in line
-    ]  # where the column is shown, and where it is objected to
+    claims = [line for line in lines if "epsilon 0.001" in line]  # where it is shown, and where objected to
     assert claims
     assert all(r"a\u000a\u000aAt what cost" in line for line in claims)
     assert r"a\u000a\u000aAt what cost" in "\n".join(lines)
