@@ -17,8 +17,9 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.schema import parse_schema
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 
 DELTA = 1 / 1238**2

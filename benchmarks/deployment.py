@@ -23,9 +23,9 @@ from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import load_schema
 from ringfence.server.conduct import conduct
+from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, SiloSettings
-from ringfence.silo.ledger import Budget
 from ringfence.transport.direct import DirectExchange
 
 NAMES = ("north", "south", "west")

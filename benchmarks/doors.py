@@ -23,8 +23,8 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from ringfence.shuffler.store import Store
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings
-from ringfence.silo.ledger import Budget
 
 IDLE = (31, 1000)
 CHURN = 41_000

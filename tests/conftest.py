@@ -16,8 +16,9 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from tests.browser import window  # noqa: F401 (a fixture)
 from tests.support import MakePlan

@@ -13,8 +13,9 @@ from ringfence.errors import PlanError
 from ringfence.peers import Peer
 from ringfence.protocol.messages import parse_answer
 from ringfence.protocol.plan import Plan
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import load_records
 
 

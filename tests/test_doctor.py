@@ -21,8 +21,8 @@ from ringfence.deployment.nvflare import policy
 from ringfence.doctor import Finding, examine
 from ringfence.errors import RingfenceError
 from ringfence.shuffler.store import Store
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget
 from tests.deployment.kits import make_kits
 from tests.shuffler.depositors import make_shuffler
 from tests.shuffler.test_witness import opened, two_of_three

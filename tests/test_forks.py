@@ -10,11 +10,11 @@ from ringfence.forks import require_heads, require_one_history
 from ringfence.protocol.messages import NoisyUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.server.transcript import NAME, Answered, RunHeader, to_line
+from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import export
 from ringfence.silo.decisions import set_budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget
 from tests.silo.agents import approved, make_silo_folder
 from tests.support import MakePlan, ask
 

@@ -23,8 +23,9 @@ from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import mean_of_totals
 from ringfence.server.conduct import conduct, replay
 from ringfence.server.rounds import RunResult
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.training import Silo, train
 from tests.sealed_sums.shuffled_federation import (
     DELTA,

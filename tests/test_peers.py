@@ -22,8 +22,9 @@ from ringfence.protocol.plan import Participation, Plan
 from ringfence.protocol.schema import Schema
 from ringfence.server import rounds
 from ringfence.server.rounds import RoundOutcome, RunResult
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 
 ROOT = Path(__file__).parents[1]

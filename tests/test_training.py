@@ -13,7 +13,8 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Participation, Plan
 from ringfence.protocol.schema import Schema
 from ringfence.server.rounds import RoundOutcome
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.budget import Budget
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.training import Silo, TrainingResult, split, train
 

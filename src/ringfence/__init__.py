@@ -24,15 +24,16 @@ if TYPE_CHECKING:
     from ringfence.protocol.guarantee import Guarantee
     from ringfence.protocol.plan import Plan, load_plan
     from ringfence.protocol.schema import Schema, load_schema
+    from ringfence.silo.budget import Budget
     from ringfence.silo.gate import Gate
-    from ringfence.silo.ledger import Budget, Ledger
+    from ringfence.silo.ledger import Ledger
     from ringfence.silo.records import Records, load_records
     from ringfence.training import Silo, train
 
 __version__ = version("ringfence")
 
 _HOMES = {
-    "Budget": "ringfence.silo.ledger",
+    "Budget": "ringfence.silo.budget",
     "FederatedHuberRegressor": "ringfence.estimators",
     "FederatedLinearRegression": "ringfence.estimators",
     "FederatedLinearSVC": "ringfence.estimators",

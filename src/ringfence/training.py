@@ -21,8 +21,9 @@ from ringfence.server import rounds
 from ringfence.server.channels import Collect
 from ringfence.server.learned import Findings
 from ringfence.silo import custody
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.statement import SiloGuarantee, Statement
 

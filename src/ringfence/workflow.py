@@ -20,8 +20,9 @@ from ringfence.protocol.questions import Moments
 from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.questions.moments import scales
 from ringfence.server.rounds import RoundOutcome
+from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
 from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train

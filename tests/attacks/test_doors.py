@@ -23,8 +23,8 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, parse_answer
 from ringfence.protocol.schema import load_schema
 from ringfence.shuffler.store import Store
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget
 from ringfence.transport.connections import CONNECTIONS, STRANGERS
 from tests.shuffler import serving as shufflers
 from tests.silo.agents import approved, make_silo_folder, request, serving

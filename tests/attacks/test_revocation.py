@@ -12,8 +12,9 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import Answer, RefusalReason
 from ringfence.protocol.schema import load_schema
 from ringfence.silo import decisions
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from tests.silo.agents import approved, serving
 from tests.support import refusal
 

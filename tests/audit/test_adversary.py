@@ -18,8 +18,9 @@ from ringfence.audit.mechanisms import MECHANISMS, SILO, Question
 from ringfence.errors import MessageError, TrainingError
 from ringfence.protocol.messages import RoundRequest
 from ringfence.silo import sampling
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from tests.hostile_server import forged_request, hostile_bodies, hostile_weights
 from tests.support import refusal
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.model import Model
+from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import export
-from ringfence.silo.ledger import Budget
 from ringfence.training import Silo, train
 from tests.cli.conftest import Federation, Ringfence, check_one_sentence
 from tests.silo.agents import make_silo_folder

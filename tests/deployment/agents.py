@@ -27,9 +27,10 @@ from ringfence.protocol.messages import NoisyUpdate, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import load_schema
+from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, SiloSettings
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 
 RINGFENCE = [sys.executable, "-m", "ringfence"]
 DELTA = 1e-6

@@ -12,7 +12,7 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
-from ringfence.silo.ledger import Budget
+from ringfence.silo.budget import Budget
 
 
 def plan_for(schema: Schema, records: int, epsilon: float, delta: float = 1e-6) -> Plan:

@@ -19,9 +19,10 @@ from ringfence.protocol.plan import Plan, load_plan
 from ringfence.protocol.public import Public
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import FORMATS, Budget
+from ringfence.silo.ledger import FORMATS
 from ringfence.simulation.table import SweepHeader
 from tests.deployment.kits import make_kits
 from tests.golden.reading import copy

@@ -20,8 +20,9 @@ from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
 from ringfence.research.page import write_single_page
 from ringfence.server.conduct import conduct
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.tracking import Recorder
 

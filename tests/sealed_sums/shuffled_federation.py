@@ -25,8 +25,9 @@ from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.sealed_sums import sealing, shares
 from ringfence.sealed_sums.vector_sum import Counts
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 
 NAMES = ("clinic", "north", "west")

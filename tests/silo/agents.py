@@ -13,9 +13,9 @@ from ringfence.deployment.door import Door
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Answer, RoundRequest, parse_answer
 from ringfence.protocol.plan import Plan
+from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget
 from tests.processes import start_and_wait
 
 ROOT = Path(__file__).parents[2]

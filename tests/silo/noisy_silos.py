@@ -22,8 +22,9 @@ from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RoundReque
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 
 SCHEMA = schema_of(3)

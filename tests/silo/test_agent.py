@@ -21,10 +21,10 @@ from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalRea
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.silo import agent
+from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import end_plan, set_budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget
 from ringfence.storage import chain
 from tests.silo.agents import approved, make_silo_folder, request, serving
 from tests.silo.crashing_agent import POINTS

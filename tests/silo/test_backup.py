@@ -13,9 +13,10 @@ import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, OutputError, SiloError
 from ringfence.silo.backup import back_up, restore
+from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import set_budget
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from tests.silo.agents import make_silo_folder, serving
 
 

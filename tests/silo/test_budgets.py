@@ -13,8 +13,9 @@ from ringfence.errors import ApprovalError
 from ringfence.protocol.algorithms import Localized, Phase
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
 from tests.support import (

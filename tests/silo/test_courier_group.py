@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import SiloError
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget
 from tests.silo.agents import ROOT, SCHEMA
 
 OWN = os.getgid()

@@ -21,8 +21,9 @@ from ringfence.protocol.sampling import Sampling, SamplingName
 from ringfence.protocol.schema import Schema
 from ringfence.silo import gate as gate_module
 from ringfence.silo import mechanism
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import LOGGED_REFUSALS, Budget, Ledger
+from ringfence.silo.ledger import LOGGED_REFUSALS, Ledger
 from ringfence.silo.records import Records
 from tests.support import (
     MakePlan,

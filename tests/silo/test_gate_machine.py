@@ -34,8 +34,9 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import task
 from ringfence.sealed_sums import sealing
 from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from tests.generated import examples
 from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of

@@ -19,8 +19,9 @@ from ringfence.errors import (
     LedgerWriteError,
 )
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
 from ringfence.storage import database as database_module

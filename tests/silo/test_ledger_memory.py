@@ -7,8 +7,9 @@ import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
 from ringfence.protocol.messages import NoisyUpdate
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.storage.chain import body_text
 from tests.support import MakePlan, ask
 

@@ -18,9 +18,10 @@ from ringfence.protocol.messages import Refusal
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo import decisions
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.limits import Limits, largest_round
 from ringfence.silo.records import Records
 from tests.sealed_sums.shuffled_federation import make_shuffled_plan, records_of, schema_of, shuffle_of

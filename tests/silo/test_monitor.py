@@ -13,8 +13,9 @@ from ringfence.accounting import charges
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
 from ringfence.silo import decisions, monitor
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.silo.records import Records
 from ringfence.storage.decision_log import DecisionLog

@@ -10,8 +10,9 @@ from ringfence.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import Localized, Phase
 from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.review import reveals, review
 from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan, ask_all, own_terms, spent

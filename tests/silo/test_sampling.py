@@ -21,8 +21,9 @@ from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.silo import mechanism, sampling
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions.gradient import clipped_mean
 from ringfence.silo.randomness import draw
 from ringfence.silo.records import Records

@@ -12,10 +12,10 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import NoisyUpdate, unpack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import load_columns, load_schema, parse_schema
+from ringfence.silo.budget import Budget
 from ringfence.silo.dataset import load_data_set
 from ringfence.silo.decisions import approve_plan, review_plan
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.ledger import Budget
 from ringfence.silo.records import load_records
 from ringfence.storage.toml_files import read_toml
 from tests.silo.agents import approved, serving

@@ -9,8 +9,9 @@ import pytest
 from ringfence.protocol.messages import RefusalReason
 from ringfence.protocol.schema import parse_schema
 from ringfence.silo import mechanism
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft
 from tests.support import MakePlan, ask, refusal, vector

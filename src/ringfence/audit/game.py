@@ -28,8 +28,9 @@ from ringfence.audit.shuffled_plans import collect_openly, private_keys
 from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 
 FALSE_ALARM = 1e-6
 """Probability, at most, with which the game refutes a true claim if nobody says otherwise; so may the squares."""

@@ -57,8 +57,8 @@ def init(
     json: AsJson = False,
 ) -> None:
     """Make a silo's folder: settings, a ledger with a total budget, a signing key and a door token."""
+    from ringfence.silo.budget import Budget
     from ringfence.silo.folder import SiloFolder, make_settings
-    from ringfence.silo.ledger import Budget
 
     settings = make_settings(
         name=name,
@@ -180,8 +180,8 @@ def budget(
     json: AsJson = False,
 ) -> None:
     """Set the data's total budget; after a lowering every running plan waits until it is approved again."""
+    from ringfence.silo.budget import Budget
     from ringfence.silo.decisions import set_budget
-    from ringfence.silo.ledger import Budget
 
     granted = Budget(epsilon, delta, anyone=alone)
     set_budget(_open(folder), granted, note=note, unusual_budget=unusual_budget)

@@ -26,7 +26,7 @@ from ringfence.protocol.encoding import Table, encode_features, encode_target
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
-from ringfence.silo.ledger import Budget
+from ringfence.silo.budget import Budget
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.records import Records
 from ringfence.statement import Statement

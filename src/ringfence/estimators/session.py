@@ -26,7 +26,7 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event
 from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan
-from ringfence.silo.ledger import Budget
+from ringfence.silo.budget import Budget
 
 
 @dataclass(frozen=True)

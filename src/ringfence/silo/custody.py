@@ -15,8 +15,9 @@ from pydantic import ValidationError
 from ringfence.errors import LedgerError, RegistryError
 from ringfence.protocol.custody import DataChange, FormerLedger, NewBeginning, Registration
 from ringfence.protocol.public import explain
+from ringfence.silo.budget import Budget
 from ringfence.silo.consent import account_name
-from ringfence.silo.ledger import Account, Budget, Ledger
+from ringfence.silo.ledger import Account, Ledger
 from ringfence.silo.marks import Fingerprint, RowMarks
 from ringfence.silo.registry import Known, Registry
 from ringfence.storage.chain import Draft

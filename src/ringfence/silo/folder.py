@@ -31,9 +31,10 @@ from ringfence.protocol.demands import name_problem
 from ringfence.protocol.public import Public, SiloName, explain
 from ringfence.protocol.schema import load_columns
 from ringfence.silo import custody
+from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual
 from ringfence.silo.dataset import DataSet, load_data_set
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.limits import Limits
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token

@@ -27,7 +27,7 @@ import hashlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +36,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import ValidationError
 
 from ringfence.accounting.charges import costs
-from ringfence.accounting.events import Event, event_from_dict, require_positive, require_probability
+from ringfence.accounting.events import Event, event_from_dict
 from ringfence.errors import (
     AccountingError,
     ApprovalError,
@@ -47,9 +47,10 @@ from ringfence.errors import (
     PlanError,
 )
 from ringfence.protocol.custody import NewBeginning, remarks
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+from ringfence.protocol.guarantee import Guarantee, Observer, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import format_of
+from ringfence.silo.budget import Budget, read_budget
 from ringfence.silo.consent import decided
 from ringfence.silo.watermarks import watermark
 from ringfence.storage.chain import Chain, Draft, Entry
@@ -85,76 +86,6 @@ FORMATS = {
     "registered": 1, "data": 1,
 }  # fmt: skip
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
-
-
-@dataclass(frozen=True, init=False)
-class Budget:
-    """The most that all releases from a data set may cost together, against each kind of observer.
-
-    `Budget(1.0, 1e-6)` allows epsilon 1 against anyone. Plans that trust a shuffler cost more against a server that
-    works together with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
-    """
-
-    limits: tuple[Guarantee, ...]
-
-    def __init__(self, epsilon: float, delta: float, *, anyone: float | None = None) -> None:
-        require_positive("epsilon", epsilon)
-        require_probability("delta", delta)
-        limits = [Guarantee(epsilon=float(epsilon), delta=delta)]
-        if anyone is not None:
-            if require_positive("the epsilon against anyone", anyone) < epsilon:
-                raise AccountingError(
-                    "What is allowed without the shuffler cannot be less than what is allowed with it."
-                )
-            limits = [
-                Guarantee(epsilon=float(epsilon), delta=delta, against="server"),
-                Guarantee(epsilon=float(anyone), delta=delta),
-            ]
-        object.__setattr__(self, "limits", tuple(limits))
-
-    @classmethod
-    def of(cls, limits: Sequence[Guarantee]) -> Self:
-        """Return the budget with these limits; one of them must be against anyone."""
-        epsilons = {limit.against: limit.epsilon for limit in limits}
-        if "anyone" not in epsilons or len(epsilons) != len(limits) or len({limit.delta for limit in limits}) != 1:
-            raise AccountingError("A budget has one limit against anyone, no two against one observer, and one delta.")
-        if "server" not in epsilons:
-            return cls(epsilons["anyone"], limits[0].delta)
-        return cls(epsilons["server"], limits[0].delta, anyone=epsilons["anyone"])
-
-    @property
-    def epsilon(self) -> float:
-        """The limit that counts: against the server where that has one of its own, else against anyone."""
-        return self.limits[0].epsilon
-
-    @property
-    def delta(self) -> float:
-        """The delta of all limits."""
-        return self.limits[0].delta
-
-    def __str__(self) -> str:
-        first, *others = self.limits
-        more = "".join(f", {limit.epsilon:g} {AGAINST[limit.against]}" for limit in others)
-        return f"epsilon {first.epsilon:g} at delta {self.delta:g}{more}"
-
-    def as_data(self) -> list[dict[str, Any]]:
-        """Return the limits for the ledger and for machines."""
-        return [limit.model_dump() for limit in self.limits]
-
-    def raised(self, spent: Sequence[Guarantee]) -> "Budget":
-        """Return the least budget that allows what this one does, and all that is spent."""
-        server, anyone = (
-            max(against(self.limits, observer).epsilon, against(spent, observer).epsilon)
-            for observer in ("server", "anyone")
-        )
-        return Budget(server, max(self.delta, spent[0].delta), anyone=anyone if anyone > server else None)
-
-    def covers(self, other: "Budget") -> bool:
-        """Tell whether whatever the other budget allows, this one allows too."""
-        observers = {limit.against for limit in (*self.limits, *other.limits)}
-        return self.delta >= other.delta and all(
-            against(self.limits, observer).epsilon >= against(other.limits, observer).epsilon for observer in observers
-        )
 
 
 @dataclass(frozen=True)
@@ -498,13 +429,6 @@ class Ledger(Closing):
 
 def _granted(budget: Budget, note: str) -> Draft:
     return Draft("budget", {"format": 2, "limits": budget.as_data(), **decided(note)})
-
-
-def read_budget(body: Mapping[str, Any]) -> Budget:
-    """Read a budget's entry, of either format."""
-    if body.get("format", 1) == 1:  # one epsilon, and `alone` where another was allowed against anyone
-        return Budget(body["epsilon"], body["delta"], anyone=body.get("alone"))
-    return Budget.of([Guarantee.model_validate(limit) for limit in body["limits"]])
 
 
 def _typed(kind: type[Value], value: object) -> Value:

@@ -14,7 +14,8 @@ from ringfence.accounting.charges import costs
 from ringfence.accounting.events import Event
 from ringfence.protocol.guarantee import Guarantee, Observer, against
 from ringfence.protocol.messages import RefusalReason
-from ringfence.silo.ledger import Account, Budget, Ledger
+from ringfence.silo.budget import Budget
+from ringfence.silo.ledger import Account, Ledger
 from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))

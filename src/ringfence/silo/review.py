@@ -11,7 +11,8 @@ from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import AGAINST, Guarantee, against, observers_of
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.silo.ledger import Account, Budget
+from ringfence.silo.budget import Budget
+from ringfence.silo.ledger import Account
 from ringfence.silo.limits import largest_round, words
 
 

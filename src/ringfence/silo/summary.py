@@ -8,7 +8,8 @@ from ringfence.accounting.charges import costs
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import against
-from ringfence.silo.ledger import Account, Approved, Ledger, read_budget
+from ringfence.silo.budget import read_budget
+from ringfence.silo.ledger import Account, Approved, Ledger
 
 
 def summarise(path: Path) -> dict[str, Any]:

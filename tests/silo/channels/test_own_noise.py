@@ -26,9 +26,10 @@ from ringfence.protocol.schedule import Task, task
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.research.theory.correlation import prefix_sum_noise
 from ringfence.silo import mechanism
+from ringfence.silo.budget import Budget
 from ringfence.silo.channels.own_noise import Block, grid_exponent
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.records import Records
 from tests.rates import check_deviation

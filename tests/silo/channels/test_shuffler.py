@@ -18,10 +18,11 @@ from ringfence.protocol.messages import RefusalReason, SealedUpdate, parse_answe
 from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.schedule import task
 from ringfence.sealed_sums import sealing, vector_sum
+from ringfence.silo.budget import Budget
 from ringfence.silo.channels import shuffler as shuffler_channel
 from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from tests.sealed_sums.shuffled_federation import (
     DELTA,

@@ -5,8 +5,8 @@ import getpass
 from ringfence.protocol.guarantee import AGAINST
 from ringfence.protocol.messages import RefusalReason
 from ringfence.silo import decisions
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Budget
 from tests.browser import Window
 from tests.silo.agents import approved, serving
 from tests.silo.operator.desk import Desk, entered, press, state, wait_with

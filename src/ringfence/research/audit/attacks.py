@@ -32,8 +32,9 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Budget, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions.gradient import clipped_mean
 from ringfence.silo.records import Records
 
