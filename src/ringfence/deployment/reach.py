@@ -22,8 +22,8 @@ def require_out_of_reach(folder: Path, silo: str) -> None:
         raise DeploymentError(
             f"A courier must not be able to read what the silo keeps to itself, and this user can: "
             f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
-            "(`docs/operations.md`, the courier as another user). If you insist, say so with `ringfence silo join FOLDER "
-            "KIT --same-user`: the silo's ledger and certificates will then say it too."
+            "(`docs/operations.md`, the courier as another user). If you insist, say so with `ringfence silo join "
+            "FOLDER KIT --same-user`: the silo's ledger and certificates will then say it too."
         )
 
 
