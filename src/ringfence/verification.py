@@ -88,8 +88,9 @@ class Finding:
                 f"  - Its {self.entries} ledger entries are whole and in order: changing, leaving out or inserting one "
                 "would show.",
                 f"  - They list {self.plans} approved plan{'s' * (self.plans != 1)}, {self.charged} charged rounds and "
-                f"{self.released} releases{f' ({lost} charged without a release, as after a crash)' if lost else ''}; every "
-                "release was charged first, no round was released twice, and each followed from a plan approved before.",
+                f"{self.released} releases{f' ({lost} charged without a release, as after a crash)' if lost else ''}; "
+                "every release was charged first, no round was released twice, and each followed from a plan approved "
+                "before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
                 f"{first.delta:.3g}, for each record, against replacing it. This was computed again from the plans "
                 "alone.",
