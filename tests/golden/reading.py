@@ -6,9 +6,11 @@ the code changes, this file follows (and `shapes.py`); the tests and `expected.j
 
 import hashlib
 import json
+import os
+import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +19,33 @@ import numpy as np
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, event_from_dict, seen_by
+from ringfence.deployment.carried_head import CarriedHead
 from ringfence.deployment.nvflare import federation, policy
-from ringfence.errors import PlanError
+from ringfence.deployment.nvflare import kit as kits
+from ringfence.deployment.nvflare.authority import fingerprint
+from ringfence.errors import PlanError, RingfenceError
+from ringfence.forks import require_heads, require_one_history
 from ringfence.model import Model
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol.guarantee import Guarantee, against
 from ringfence.protocol.keys import load_keys
 from ringfence.protocol.messages import Batch, RoundRequest, SealedUpdate, parse_answer, unpack
 from ringfence.protocol.plan import load_plan
+from ringfence.sealed_sums.sealing import public_key
 from ringfence.server import transcript
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
 from ringfence.server.conduct import ConductedRun, conduct, replay
 from ringfence.shuffler.shuffler import Shuffler
-from ringfence.silo import certificate, pending
-from ringfence.silo.folder import SiloFolder
+from ringfence.shuffler.store import Store
+from ringfence.shuffler.witness import Witness
+from ringfence.silo import certificate, decisions, pending
+from ringfence.silo.budget import Budget
+from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Approved, Ledger
+from ringfence.silo.registry import Registry
+from ringfence.silo.watermarks import watermark
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import SweepHeader, read_rows
@@ -44,7 +56,7 @@ from ringfence.workflow import TrainRequest, train_files
 PLACE = "@GOLDEN@"
 """Stands in golden files for the absolute path of the folder that they are in."""
 
-_PRIVATE = (".key", ".token", ".ledger", ".db")
+_PRIVATE = (".key", ".token", ".ledger", ".db", ".sqlite")
 
 
 def copy(golden: Path, target: Path, *parts: str) -> Path:
@@ -58,6 +70,19 @@ def copy(golden: Path, target: Path, *parts: str) -> Path:
             if path.suffix in (".toml", ".json", ".default") and PLACE.encode() in path.read_bytes():
                 copied.write_bytes(path.read_bytes().replace(PLACE.encode(), str(target).encode()))
     return target
+
+
+@contextmanager
+def state_home(folder: Path) -> Iterator[None]:
+    """Be a user whose state is in this folder."""
+    before = os.environ.get("XDG_STATE_HOME")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ["XDG_STATE_HOME"]
+        if before is not None:
+            os.environ["XDG_STATE_HOME"] = before
 
 
 def sha256(content: bytes) -> str:
@@ -206,7 +231,34 @@ def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     proved = {name: value for name, value in found.data().items() if name not in told_apart}
     epsilon, anyone = against(found.spent, "server").epsilon, against(found.spent, "anyone").epsilon
     budget = {"alone": against(found.budget, "anyone").epsilon, **_budget(found.budget)}
+    if found.same_user:
+        proved["same_user"] = True
+    if found.remarks:
+        proved["remarks"] = _reasons(found.remarks)
     return {**proved, "epsilon": epsilon, "alone_epsilon": anyone, "delta": budget["delta"], "budget": budget}
+
+
+def _reasons(remarks: Iterable[str]) -> list[list[str]]:
+    """Return what operators wrote of ledgers and data, without our words around it."""
+    return [re.findall("“([^”]*)”", remark) for remark in remarks]
+
+
+def fork(*certificates: Path) -> str:
+    """Say how these certificates contradict each other; nothing if they are of one ledger that only grew."""
+    return _refusal(lambda: require_one_history(certificates))
+
+
+def heads_shown(certificate: Path, run: Path) -> dict[str, int]:
+    """Return how many heads in a run's transcript are entries of the certificate, and how many are anything else."""
+    return vars(require_heads(certificate, run))
+
+
+def _refusal(act: Callable[[], object]) -> str:
+    try:
+        act()
+    except RingfenceError as problem:
+        return str(problem)
+    return ""
 
 
 def certify(folder: Path, out: Path) -> dict[str, Any]:
@@ -302,6 +354,12 @@ def shuffler_facts(folder: Path) -> dict[str, Any]:
         return shuffler.status()
 
 
+def shuffler_objection(folder: Path) -> str:
+    """Say why a shuffler may not be served by this user; nothing if it may."""
+    with Store(folder) as store:
+        return _refusal(Shuffler(store, witness=Witness(folder, public_key(store.key))).settle)
+
+
 def handed_out(folder: Path, plan: str, round: int) -> bytes:
     """Fetch a batch that the shuffler has let out before."""
     with Shuffler.open(folder) as shuffler:
@@ -351,7 +409,14 @@ def model_facts(path: Path, rows: Path) -> dict[str, Any]:
         "predictions": model.predict_csv(rows),
         "rounds": dict(model.rounds),
         "statement": None if model.statement is None else model.statement.text(),
+        **_remarks_of(model),
     }
+
+
+def _remarks_of(model: Model) -> dict[str, Any]:
+    silos = {} if model.statement is None else model.statement.silos
+    remarks = {name: _reasons(guarantee.remarks) for name, guarantee in silos.items() if guarantee.remarks}
+    return {"remarks": remarks} if remarks else {}
 
 
 def _encoded(model: Model, rows: Path) -> Any:
@@ -361,11 +426,29 @@ def _encoded(model: Model, rows: Path) -> Any:
 
 
 def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:
-    """Train once more on ledgers that exist, and return each silo's epsilon of all runs together."""
+    """Train once more on ledgers that exist, and return each silo's epsilon of all runs together.
+
+    A ledger that was registered is named, since this user's registry does not know it; an older one need not be.
+    """
     asked = PlanRequest(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd")
-    request = TrainRequest(files=files, schema=schema, target=target, plan=asked, test_fraction=0.0, ledgers=ledgers)
+    named = [path for path in sorted(ledgers.glob("*.ledger")) if was_registered(path)]
+    request = TrainRequest(
+        files=files,
+        schema=schema,
+        target=target,
+        plan=asked,
+        test_fraction=0.0,
+        ledgers=None if named else ledgers,
+        same_data_as=named,
+    )
     silos = train_files(request).result.statement.silos
     return {name: guarantee.total.epsilon for name, guarantee in silos.items()}
+
+
+def was_registered(path: Path) -> bool:
+    """Tell whether a registry knew the ledger once."""
+    with Ledger.open(path) as ledger:
+        return ledger.account().registered
 
 
 def sweep_facts(path: Path) -> dict[str, Any]:
@@ -408,3 +491,89 @@ def kit_faults(kit: Path, folder: Path) -> str:
 def administrator(kit: Path) -> str:
     """Return who an administrator's kit is for."""
     return federation.user_of(kit)
+
+
+def federation_facts(folder: Path) -> dict[str, Any]:
+    """Return who takes part in a federation, by its organiser's folder, and its authority."""
+    found = federation.read(folder)
+    response = kits.Response.read(folder / "north.response")
+    return {
+        "server": found.server,
+        "silos": list(found.silos),
+        "administrator": federation.user(found.admin),
+        "response": [response.server, fingerprint(response.root.public_key())],
+    }
+
+
+def renewed(folder: Path, kit: Path, silo: Path) -> str:
+    """Sign a silo's request again, let its kit join with the response, and say what the kit then allows too much."""
+    response, _ = federation.sign(folder, folder / "north.request")
+    for file in ("resources.json", "authorization.json", "ringfence.toml"):
+        (kit / "local" / file).unlink()
+    policy.join(silo, kit, kits.Response.read(response), same_user=True)
+    return kit_faults(kit, silo)
+
+
+# -- what a user remembers of ledgers; all within `state_home` --
+
+
+def registry_facts() -> dict[str, Any]:
+    """Return which ledgers the registry knows, for which silo, of how many records, and which took whose place."""
+    with Registry() as registry:
+        return {
+            identity: {
+                "silo": known.silo,
+                "records": [version.records for version in known.versions],
+                "is_settled": known.settled is not None,
+                "successor": known.successor,
+            }
+            for identity, known in registry.ledgers.items()
+        }
+
+
+def registered_at(ledger: Path) -> Path:
+    """Return where the registry says that a ledger is."""
+    with Registry() as registry:
+        return registry.ledgers[head_of(ledger)[0]].path
+
+
+def head_of(ledger: Path) -> tuple[str, int, str]:
+    """Return what a ledger is known by, and its last entry's number and hash, whether it is the newest or not."""
+    with Ledger.open(ledger, marked=False) as opened:
+        account = opened.account()
+        return account.identity, account.number, account.head
+
+
+def marked(ledger: Path) -> tuple[int, str]:
+    """Return how far the user's watermark says that a ledger had come."""
+    with watermark(head_of(ledger)[0], 0, "0" * 64) as mark:
+        return mark.read()
+
+
+def carried(door: str) -> dict[str, Any]:
+    """Return the head that a courier carried out of a door."""
+    head: dict[str, Any] = json.loads(CarriedHead(door).read() or "{}")
+    return head
+
+
+def agent_objection(folder: Path) -> str:
+    """Say why a silo's agent would not start; nothing if it would."""
+
+    def start() -> None:
+        silo_folder = SiloFolder.open(folder)
+        with silo_folder.ledger() as ledger:
+            silo_folder.current_records(ledger)
+
+    return _refusal(start)
+
+
+def second_ledger_objection(folder: Path, another: Path) -> str:
+    """Say why there can be no second silo for the same records; nothing if there can."""
+    settings = SiloFolder.open(folder).settings
+    made = make_settings(name="another", data_file=settings.data_file, schema_file=settings.schema_file)
+    return _refusal(lambda: SiloFolder.create(another, made, Budget(1.0, 1e-6)))
+
+
+def register(folder: Path) -> None:
+    """Let a silo's operator say that its ledger is that of its data."""
+    decisions.register(SiloFolder.open(folder), "")

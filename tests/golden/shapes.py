@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 import sqlite3
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,11 +21,14 @@ from ringfence.protocol.plan import Plan, load_plan
 from ringfence.protocol.public import Public
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
+from ringfence.silo import decisions
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import FORMATS
 from ringfence.simulation.table import SweepHeader
+from ringfence.storage.chain import Entry
+from ringfence.storage.state_folder import state_folder
 from tests.deployment.kits import make_kits
 from tests.golden.reading import copy
 
@@ -100,20 +105,21 @@ def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     found["sweep header"] = sorted(json.loads(SweepHeader("label", ("parameter",)).line()))
     lent = copy(golden, work / "golden", "data", "plans")
     silo_folder = _new_silo_folder(lent, work / "silo", "clinic")
-    return found | _silo_shapes(lent, silo_folder) | _kit_shapes(lent, work) | _store_shapes(work / "shuffler")
+    found |= _silo_shapes(lent, silo_folder) | _kit_shapes(lent, work) | _store_shapes(work / "shuffler")
+    return found | _state_shapes()
 
 
 def _name(kind: Any) -> str:
     return str(getattr(kind, "__name__", kind))
 
 
-def _new_silo_folder(golden: Path, folder: Path, name: str) -> SiloFolder:
+def _new_silo_folder(golden: Path, folder: Path, name: str, new_beginning: str = "") -> SiloFolder:
     settings = make_settings(
         name=name,
         data_file=str(golden / "data" / f"{name}.csv"),
         schema_file=str(golden / "data" / "schema-ill.toml"),
     )
-    return SiloFolder.create(folder, settings, Budget(2.0, 1e-6))
+    return SiloFolder.create(folder, settings, Budget(2.0, 1e-6), note="why", new_beginning=new_beginning)
 
 
 def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
@@ -126,19 +132,65 @@ def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
         for round in (0, 99):
             gate.answer(RoundRequest.at(plan.digest(), round, np.zeros(plan.dimension)))
         gate.end(plan)
+        ledger.end(plan.digest(), note="why")
+        ledger.grant(Budget(2.0, 1e-6), note="why")
+        gate.approve(plan, note="why")
         ledger.allow_same_user()
         entries = ledger.entries()
         tables = _tables(silo_folder.ledger_path)
-    fields: dict[str, set[str]] = {}
-    for entry in entries:
-        body = {name: value for name, value in entry.body.items() if name not in ("event", "events")}
-        names = {*_values(body), *(entry.body.keys() - body)}
-        fields.setdefault(f"ledger {entry.kind}", set()).update(names, ["payload"] if entry.payload else [])
-    return {kind: sorted(names) for kind, names in fields.items()} | {
+    return _entries("ledger", [*entries, *_later_entries(golden, silo_folder)]) | {
         "ledger tables": tables,
         "silo folder": _files(silo_folder.path),
         "courier.toml": _toml(silo_folder.path / "courier.toml"),
     }
+
+
+def _later_entries(golden: Path, former: SiloFolder) -> list[Entry]:
+    """Let a silo begin anew on the same data, which then changes; register it where nobody knows it; move it; and
+    return to the former one."""
+    data = Path(former.settings.data_file)
+    silo_folder = _new_silo_folder(golden, former.path.with_name("again"), "clinic", "a new beginning")
+    data.write_text("\n".join([*data.read_text().splitlines(), data.read_text().splitlines()[-1]]) + "\n")
+    decisions.update_data(silo_folder, "one more")
+    for part in ("registry.sqlite", "fingerprint.key"):
+        (state_folder() / part).rename(former.path.with_name(part))
+    decisions.register(silo_folder, "")
+    for part in ("registry.sqlite", "fingerprint.key"):
+        former.path.with_name(part).replace(state_folder() / part)
+    moved = SiloFolder.open(silo_folder.path.rename(former.path.with_name("moved")))
+    with moved.ledger() as ledger:
+        moved.current_records(ledger)
+        later = ledger.entries()
+    decisions.register(former, "the former one counts")
+    with former.ledger() as ledger:
+        return [*later, *ledger.entries()]
+
+
+def _state_shapes() -> dict[str, list[str]]:
+    """Return what a user's state folder holds by now."""
+    folder = state_folder()
+    connection = sqlite3.connect(folder / "registry.sqlite")
+    try:
+        rows = connection.execute("SELECT number, time, kind, body, payload, hash FROM entries").fetchall()
+    finally:
+        connection.close()
+    entries = [Entry(number, time, kind, json.loads(body), *rest) for number, time, kind, body, *rest in rows]
+    watermark = next((folder / "heads").iterdir()).read_text()
+    return _entries("registry", entries) | {
+        "registry tables": _tables(folder / "registry.sqlite"),
+        "state folder": _files(folder),
+        "watermark": [re.sub("[0-9a-f]{64}", "HASH", re.sub(r"[0-9]{20}", "NUMBER", watermark))[:-33] + "CHECK"],
+    }
+
+
+def _entries(document: str, entries: Sequence[Entry]) -> dict[str, list[str]]:
+    """Return the fields of every kind of entry."""
+    fields: dict[str, set[str]] = {}
+    for entry in entries:
+        body = {name: value for name, value in entry.body.items() if name not in ("event", "events")}
+        names = {*_values(body), *(entry.body.keys() - body)}
+        fields.setdefault(f"{document} {entry.kind}", set()).update(names, ["payload"] if entry.payload else [])
+    return {kind: sorted(names) for kind, names in fields.items()}
 
 
 def _kit_shapes(golden: Path, work: Path) -> dict[str, list[str]]:
@@ -147,7 +199,13 @@ def _kit_shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     kit = kits.silos["north"]
     folder = _new_silo_folder(golden, work / "joining", "north").path
     policy.join(folder, kit, kits.responses["north"], same_user=True)
-    return {"kit's ringfence.toml": _toml(kit / "local" / "ringfence.toml")}
+    response = work / "federation" / "north.response"
+    return {
+        "kit's ringfence.toml": _toml(kit / "local" / "ringfence.toml"),
+        "kit's resources.json": sorted(json.loads((kit / "local" / "resources.json").read_bytes())),
+        "federation.toml": _toml(work / "federation" / "federation.toml"),
+        "response to a certificate request": sorted(_values(json.loads(response.read_bytes()))),
+    }
 
 
 def _store_shapes(folder: Path) -> dict[str, list[str]]:
@@ -157,7 +215,7 @@ def _store_shapes(folder: Path) -> dict[str, list[str]]:
 
 
 def _files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if not path.name.endswith(("-wal", "-shm")))
+    return sorted(path.name for path in folder.iterdir())
 
 
 def _toml(path: Path) -> list[str]:

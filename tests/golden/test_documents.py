@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import re
+import shutil
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -187,7 +188,10 @@ def test_other_weights_for_an_answered_round_are_still_refused(copied: Copied, v
     assert reading.describe(answer)["reason"] == "round-answered"
 
 
-CERTIFIED = ("begun-by-0.1.0", "composed", "correlated", "half-finished", "new", "phased", "surveyed-one-pass")
+CERTIFIED = (
+    "begun-by-0.1.0", "begun-by-0.2.0", "changed", "composed", "correlated", "half-finished", "joined", "new", "phased",
+    "surveyed-one-pass",
+)  # fmt: skip
 
 
 @each("silos", CERTIFIED)
@@ -200,14 +204,28 @@ def test_a_silo_that_went_on_can_be_certified(copied: Copied, tmp_path: Path, ve
     assert math.isclose(proved["alone_epsilon"], spent["alone"], rel_tol=SAMPLED)
 
 
-def test_a_ledger_that_0_1_0_began_went_on_with_new_formats_and_none_of_its_entries_changed() -> None:
-    former = EXPECTED["v0_1_0"]["silos"]["correlated"]["account"]
-    later = EXPECTED["v0_2_0"]["silos"]["begun-by-0.1.0"]["account"]
-    assert later["entries"][: len(former["entries"])] == former["entries"]
-    for digest, plan in former["plans"].items():
-        assert later["plans"][digest]["answered"].items() >= plan["answered"].items()
-        assert "3" in later["plans"][digest]["answered"], "the later version went on with the plan"
-    formats = shapes.ledger_formats(HERE / "v0_2_0" / "silos" / "begun-by-0.1.0" / "clinic.ledger")
+@pytest.mark.parametrize(
+    ("before", "former", "after", "later"),
+    [
+        ("v0_1_0", "correlated", "v0_2_0", "begun-by-0.1.0"),
+        ("v0_2_0", "begun-by-0.1.0", "v0_3_0", "begun-by-0.1.0"),
+        ("v0_2_0", "half-finished", "v0_3_0", "begun-by-0.2.0"),
+    ],
+)
+def test_a_ledger_that_an_earlier_version_began_went_on_and_none_of_its_entries_changed(
+    before: str, former: str, after: str, later: str
+) -> None:
+    old, new = EXPECTED[before]["silos"][former]["account"], EXPECTED[after]["silos"][later]["account"]
+    assert new["entries"][: len(old["entries"])] == old["entries"]
+    for digest, plan in old["plans"].items():
+        assert new["plans"][digest]["answered"].items() >= plan["answered"].items()
+    assert sum(len(new["plans"][digest]["answered"]) - len(plan["answered"]) for digest, plan in old["plans"].items())
+    assert new["spent"]["epsilon"]["shuffled"] > old["spent"]["epsilon"]["shuffled"]
+
+
+@pytest.mark.parametrize(("version", "silo"), [("v0_2_0", "begun-by-0.1.0"), ("v0_3_0", "begun-by-0.1.0")])
+def test_such_a_ledger_holds_entries_of_old_and_new_formats(version: str, silo: str) -> None:
+    formats = shapes.ledger_formats(HERE / version / "silos" / silo / "clinic.ledger")
     assert {format for kind, format in formats if kind == "budget"} == {1, 2}
     assert {format for kind, format in formats if kind == "plan"} == {1, 2}
 
@@ -247,6 +265,78 @@ def test_a_certificate_is_still_valid_and_proves_the_same(version: str, name: st
     sampled = SAMPLED if name == "composed.json" else EXACT
     _agree(json.loads(json.dumps(found)), expected, sampled, name)
     assert named == {**found, "key_was_given": True}
+
+
+def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_does() -> None:
+    folder = HERE / "v0_3_0" / "certificates"
+    earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
+    assert reading.fork(earlier, later) == reading.fork(later, earlier) == ""
+    assert "not of one ledger" in reading.fork(earlier, folder / "composed.json")
+
+
+@pytest.mark.parametrize(("run", "silo", "shown"), [("surveyed", "north", 3), ("shuffled", "west", 3)])
+def test_the_heads_in_a_run_s_transcript_are_entries_of_the_silo_s_certificate(
+    seen: Seen, run: str, silo: str, shown: int
+) -> None:
+    certificate = HERE / "v0_3_0" / "certificates" / f"{run}-{silo}.json"
+    found = reading.heads_shown(certificate, seen("v0_3_0") / "runs" / run / "server")
+    assert found == {"heads": shown, "elsewhere": 0, "unsigned": 0}
+
+
+# What a user remembers
+
+
+@pytest.fixture
+def memory(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A silo, and the state folder of the user who ran it, as they were left; both are in another place now."""
+    folder = copied("v0_3_0", "memory") / "memory"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return folder
+
+
+MEMORY = EXPECTED["v0_3_0"]["memory"]
+
+
+def test_a_user_s_registry_watermarks_and_carried_heads_are_read_as_they_were(memory: Path) -> None:
+    ledger = reading.ledger_of(memory / "silo")
+    agree(reading.registry_facts(), MEMORY["registry"])
+    agree([reading.head_of(ledger), reading.marked(ledger)], [MEMORY["head"], MEMORY["marked"]])
+    agree(reading.carried("unix:a-door"), MEMORY["carried"])
+
+
+def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records_get_no_second_ledger(
+    memory: Path, tmp_path: Path
+) -> None:
+    ledger = reading.ledger_of(memory / "silo")
+    assert reading.registered_at(ledger) != ledger
+    assert reading.agent_objection(memory / "silo") == ""
+    assert reading.registered_at(ledger) == ledger
+    asked = (memory / "requests.jsonl").read_bytes().splitlines()
+    assert [reading.describe(answer)["kind"] for answer in reading.ask(memory / "silo", asked)] == ["update"] * 4
+    assert reading.marked(ledger) == reading.head_of(ledger)[1:]
+    assert f"have a ledger already: {ledger}" in reading.second_ledger_objection(memory / "silo", tmp_path / "another")
+
+
+def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -> None:
+    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
+    said = reading.agent_objection(memory / "silo")
+    assert f"it ends with entry {MEMORY['older'][1]}, and once had entry {MEMORY['head'][1]}" in said
+
+
+def test_without_the_watermark_it_is_refused_by_a_head_that_it_signed(memory: Path) -> None:
+    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
+    shutil.rmtree(memory / "state" / "ringfence" / "heads")
+    assert reading.agent_objection(memory / "silo") == ""
+    last = (memory / "requests.jsonl").read_bytes().splitlines()[-1]
+    assert reading.describe(reading.ask(memory / "silo", [last])[0])["reason"] == "forgotten"
+
+
+def test_without_its_registry_the_silo_waits_until_its_operator_registers_it(memory: Path) -> None:
+    for lost in ("registry.sqlite", "fingerprint.key"):
+        (memory / "state" / "ringfence" / lost).unlink()
+    assert "this user's registry does not know it" in reading.agent_objection(memory / "silo")
+    reading.register(memory / "silo")
+    assert reading.agent_objection(memory / "silo") == ""
 
 
 # Runs
@@ -324,11 +414,28 @@ def test_a_shuffler_knows_its_rounds_and_hands_out_the_same_batches_again(seen: 
     assert {entry["state"] for entry in plan["rounds"]} >= {"released"}
 
 
-def test_one_shuffler_was_stopped_with_deposits_in_an_open_round() -> None:
-    [plan] = EXPECTED["v0_1_0"]["runs"]["shuffled"]["shuffler"]["plans"]
-    assert [(entry["silos"], entry["state"]) for entry in plan["rounds"]] == [
-        (3, "released"), (3, "released"), (2, "waiting"),
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("version", "rounds"),
+    [
+        ("v0_1_0", [(3, "released"), (3, "released"), (2, "waiting")]),
+        ("v0_3_0", [(2, "released"), (1, "waiting")]),
+    ],
+)
+def test_a_shuffler_was_stopped_with_deposits_in_an_open_round(version: str, rounds: list[tuple[int, str]]) -> None:
+    [plan] = EXPECTED[version]["runs"]["shuffled"]["shuffler"]["plans"]
+    assert [(entry["silos"], entry["state"]) for entry in plan["rounds"]] == rounds
+
+
+def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied("v0_3_0", "runs/shuffled") / "runs" / "shuffled"
+    assert "which knows how far it came, is not there" in reading.shuffler_objection(folder / "shuffler")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    assert reading.shuffler_objection(folder / "shuffler") == ""
+    [witness] = (folder / "state" / "ringfence" / "shufflers").iterdir()
+    witness.write_text("2")
+    assert "it has made 1 decisions" in reading.shuffler_objection(folder / "shuffler")
 
 
 # Models, sweeps, kits
@@ -376,8 +483,16 @@ def test_a_sweep_keeps_its_rows_and_runs_what_is_missing(copied: Copied, version
     assert reading.finish_sweep(path) == []
 
 
-@having("kit")
-def test_a_silo_s_startup_kit_still_names_its_folder_and_must_join_again_for_our_validator(
+def in_kits(founded: bool) -> pytest.MarkDecorator:
+    """Give a test the versions whose federations had a folder and our validator in their kits, or those before."""
+    kits = {version: EXPECTED[version]["kit"] for version in VERSIONS if "kit" in EXPECTED[version]}
+    return pytest.mark.parametrize(
+        "version", [version for version, kit in kits.items() if ("federation" in kit) == founded]
+    )
+
+
+@in_kits(founded=False)
+def test_a_silo_s_startup_kit_until_0_2_still_names_its_folder_and_must_join_again_for_our_validator(
     copied: Copied, version: str
 ) -> None:
     another = next(iter(EXPECTED[version]["silos"]))
@@ -389,3 +504,15 @@ def test_a_silo_s_startup_kit_still_names_its_folder_and_must_join_again_for_our
     assert "another silo's folder" not in faults
     assert "another silo's folder" in reading.kit_faults(kit / "silos" / "north", folder / "silos" / another)
     assert reading.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]
+
+
+@in_kits(founded=True)
+def test_a_silo_s_startup_kit_is_still_strict_enough_and_its_federation_renews_it(copied: Copied, version: str) -> None:
+    expected = EXPECTED[version]["kit"]
+    kit = copied(version, "kit") / "kit"
+    assert reading.kit_faults(kit / "silos" / "north", kit / "silo") == ""
+    assert reading.administrator(kit / "admin") == expected["administrator"]
+    assert reading.federation_facts(kit / "federation") == expected["federation"]
+    assert reading.renewed(kit / "federation", kit / "silos" / "north", kit / "silo") == ""
+    (kit / "silos" / "north" / "local" / "resources.json").write_text("{}")
+    assert "app_validator must be ours" in reading.kit_faults(kit / "silos" / "north", kit / "silo")

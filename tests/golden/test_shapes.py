@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.golden import shapes
+from tests.golden.reading import state_home
 
 HERE = Path(__file__).parent
 SHAPES = HERE / "shapes.json"
@@ -49,12 +50,14 @@ def test_there_are_golden_files_of_every_kind_of_entry_event_and_message() -> No
             written |= {"transcript run", *(f"transcript {kind}" for kind in run["transcript"]["entries"])}
         written |= {f"event {event['event']['kind']}" for event in expected["events"].values()}
         written |= {f"message {message['kind']}" for message in expected["messages"].values()}
+    for path in HERE.glob("v*/memory/state/ringfence/registry.sqlite"):
+        written |= {f"registry {kind}" for kind, _ in shapes.ledger_formats(path)}
     kinds = {
         name
         for name in json.loads(SHAPES.read_text())
-        if name.split()[0] in ("event", "ledger", "message", "transcript")
+        if name.split()[0] in ("event", "ledger", "message", "registry", "transcript")
     }
-    assert kinds - written == {"ledger tables", "transcript line"}
+    assert kinds - written == {"ledger tables", "registry tables", "transcript line"}
 
 
 def test_there_are_golden_files_of_every_format() -> None:
@@ -66,6 +69,6 @@ def test_there_are_golden_files_of_every_format() -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, state_home(Path(folder) / "state"):
         SHAPES.write_text(json.dumps(current(Path(folder)), indent=1, sort_keys=True) + "\n")
     sys.stdout.write(f"{SHAPES.name} was written.\n")

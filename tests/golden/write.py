@@ -1,9 +1,9 @@
 """Write a version's golden files, once, with the code of that version:
 
-    python -m tests.golden.write 0_2_0
+    python -m tests.golden.write 0_3_0
 
-runs `write_0_2_0.py.txt`, notes what this version makes of each document in `expected.json`, and lists the files in
-`v0_2_0.sha256`. It takes about a minute. What exists is never overwritten.
+runs `write_0_3_0.py.txt`, notes what this version makes of each document in `expected.json`, and lists the files in
+`v0_3_0.sha256`. It takes about a minute. What exists is never overwritten.
 """
 
 import hashlib
@@ -119,8 +119,26 @@ def expectations(golden: Path, work: Path) -> dict[str, Any]:
         expected["sweep"] = {**found, "missing": reading.finish_sweep(goes_on / "sweep" / "sweep.jsonl")}
     if (golden / "kit").exists():
         assert reading.kit_faults(read / "kit" / "silos" / "north", read / "kit" / "silo") == ""
-        expected["kit"] = {"administrator": reading.administrator(read / "kit" / "admin")}
+        expected["kit"] = {
+            "administrator": reading.administrator(read / "kit" / "admin"),
+            "federation": reading.federation_facts(read / "kit" / "federation"),
+        }
+    if (golden / "memory").exists():
+        expected["memory"] = memory_expectations(read / "memory")
     return expected
+
+
+def memory_expectations(read: Path) -> dict[str, Any]:
+    """Return what a user's state folder knows of ledgers."""
+    ledger = reading.ledger_of(read / "silo")
+    with reading.state_home(read / "state"):
+        return {
+            "head": reading.head_of(ledger),
+            "older": reading.head_of(read / "older.ledger"),
+            "marked": reading.marked(ledger),
+            "registry": reading.registry_facts(),
+            "carried": reading.carried("unix:a-door"),
+        }
 
 
 def _message(content: bytes) -> dict[str, Any]:
@@ -169,6 +187,7 @@ def main(version: str) -> None:
     with tempfile.TemporaryDirectory() as elsewhere:
         golden, work = Path(elsewhere).resolve() / "golden", Path(elsewhere).resolve() / "work"
         golden.mkdir()
+        os.environ["XDG_STATE_HOME"] = str(Path(elsewhere) / "state")  # not that of whoever writes
         environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
         subprocess.run([sys.executable, str(script), str(golden)], check=True, env=environment)
         replace_paths(golden)
