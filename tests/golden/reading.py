@@ -1,16 +1,16 @@
-"""How this version of Ringfence reads golden documents: with `shapes.py`, the only code that touches its internals.
+"""How this version of Ringfence reads golden documents: with `remembered.py` and `shapes.py`, the only code that
+touches its internals.
 
 Every function takes paths or bytes and returns plain data, in terms that stay: those of 0.1.0, the first version. When
-the code changes, this file follows (and `shapes.py`); the tests and `expected.json` stay as they are.
+the code changes, this file follows (and those two); the tests and `expected.json` stay as they are.
 """
 
 import hashlib
 import json
-import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +19,22 @@ import numpy as np
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, event_from_dict, seen_by
-from ringfence.deployment.carried_head import CarriedHead
-from ringfence.deployment.nvflare import federation, policy
-from ringfence.deployment.nvflare import kit as kits
-from ringfence.deployment.nvflare.authority import fingerprint
-from ringfence.errors import PlanError, RingfenceError
-from ringfence.forks import require_heads, require_one_history
+from ringfence.errors import PlanError
 from ringfence.model import Model
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol.guarantee import Guarantee, against
 from ringfence.protocol.keys import load_keys
 from ringfence.protocol.messages import Batch, RoundRequest, SealedUpdate, parse_answer, unpack
 from ringfence.protocol.plan import load_plan
-from ringfence.sealed_sums.sealing import public_key
 from ringfence.server import transcript
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
 from ringfence.server.conduct import ConductedRun, conduct, replay
 from ringfence.shuffler.shuffler import Shuffler
-from ringfence.shuffler.store import Store
-from ringfence.shuffler.witness import Witness
-from ringfence.silo import certificate, decisions, pending
-from ringfence.silo.budget import Budget
-from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo import certificate, pending
+from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Approved, Ledger
-from ringfence.silo.registry import Registry
-from ringfence.silo.watermarks import watermark
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import SweepHeader, read_rows
@@ -70,19 +59,6 @@ def copy(golden: Path, target: Path, *parts: str) -> Path:
             if path.suffix in (".toml", ".json", ".default") and PLACE.encode() in path.read_bytes():
                 copied.write_bytes(path.read_bytes().replace(PLACE.encode(), str(target).encode()))
     return target
-
-
-@contextmanager
-def state_home(folder: Path) -> Iterator[None]:
-    """Be a user whose state is in this folder."""
-    before = os.environ.get("XDG_STATE_HOME")
-    os.environ["XDG_STATE_HOME"] = str(folder)
-    try:
-        yield
-    finally:
-        del os.environ["XDG_STATE_HOME"]
-        if before is not None:
-            os.environ["XDG_STATE_HOME"] = before
 
 
 def sha256(content: bytes) -> str:
@@ -243,24 +219,6 @@ def _reasons(remarks: Iterable[str]) -> list[list[str]]:
     return [re.findall("“([^”]*)”", remark) for remark in remarks]
 
 
-def fork(*certificates: Path) -> str:
-    """Say how these certificates contradict each other; nothing if they are of one ledger that only grew."""
-    return _refusal(lambda: require_one_history(certificates))
-
-
-def heads_shown(certificate: Path, run: Path) -> dict[str, int]:
-    """Return how many heads in a run's transcript are entries of the certificate, and how many are anything else."""
-    return vars(require_heads(certificate, run))
-
-
-def _refusal(act: Callable[[], object]) -> str:
-    try:
-        act()
-    except RingfenceError as problem:
-        return str(problem)
-    return ""
-
-
 def certify(folder: Path, out: Path) -> dict[str, Any]:
     """Export the certificate of a silo's folder, check it, and return what it proves."""
     made = certificate.export(SiloFolder.open(folder), out)
@@ -354,12 +312,6 @@ def shuffler_facts(folder: Path) -> dict[str, Any]:
         return shuffler.status()
 
 
-def shuffler_objection(folder: Path) -> str:
-    """Say why a shuffler may not be served by this user; nothing if it may."""
-    with Store(folder) as store:
-        return _refusal(Shuffler(store, witness=Witness(folder, public_key(store.key))).settle)
-
-
 def handed_out(folder: Path, plan: str, round: int) -> bytes:
     """Fetch a batch that the shuffler has let out before."""
     with Shuffler.open(folder) as shuffler:
@@ -381,7 +333,7 @@ def keys_of(path: Path) -> dict[str, Any]:
     return load_keys(path).model_dump()
 
 
-# -- messages, models, tables, kits --
+# -- messages, models, tables --
 
 
 def message_again(content: bytes) -> tuple[str, bytes]:
@@ -475,105 +427,3 @@ def finish_sweep(path: Path) -> list[dict[str, Any]]:
 
     sweep(task, SWEPT, out=path, label="golden", block=2, workers=1)
     return ran
-
-
-def kit_faults(kit: Path, folder: Path) -> str:
-    """Say what a silo's kit allows that it may not; nothing if it may run."""
-    for part in ("startup", "local"):
-        (kit / part).chmod(0o700)
-    try:
-        policy.check(kit, folder)
-    except Exception as problem:
-        return str(problem)
-    return ""
-
-
-def administrator(kit: Path) -> str:
-    """Return who an administrator's kit is for."""
-    return federation.user_of(kit)
-
-
-def federation_facts(folder: Path) -> dict[str, Any]:
-    """Return who takes part in a federation, by its organiser's folder, and its authority."""
-    found = federation.read(folder)
-    response = kits.Response.read(folder / "north.response")
-    return {
-        "server": found.server,
-        "silos": list(found.silos),
-        "administrator": federation.user(found.admin),
-        "response": [response.server, fingerprint(response.root.public_key())],
-    }
-
-
-def renewed(folder: Path, kit: Path, silo: Path) -> str:
-    """Sign a silo's request again, let its kit join with the response, and say what the kit then allows too much."""
-    response, _ = federation.sign(folder, folder / "north.request")
-    for file in ("resources.json", "authorization.json", "ringfence.toml"):
-        (kit / "local" / file).unlink()
-    policy.join(silo, kit, kits.Response.read(response), same_user=True)
-    return kit_faults(kit, silo)
-
-
-# -- what a user remembers of ledgers; all within `state_home` --
-
-
-def registry_facts() -> dict[str, Any]:
-    """Return which ledgers the registry knows, for which silo, of how many records, and which took whose place."""
-    with Registry() as registry:
-        return {
-            identity: {
-                "silo": known.silo,
-                "records": [version.records for version in known.versions],
-                "is_settled": known.settled is not None,
-                "successor": known.successor,
-            }
-            for identity, known in registry.ledgers.items()
-        }
-
-
-def registered_at(ledger: Path) -> Path:
-    """Return where the registry says that a ledger is."""
-    with Registry() as registry:
-        return registry.ledgers[head_of(ledger)[0]].path
-
-
-def head_of(ledger: Path) -> tuple[str, int, str]:
-    """Return what a ledger is known by, and its last entry's number and hash, whether it is the newest or not."""
-    with Ledger.open(ledger, marked=False) as opened:
-        account = opened.account()
-        return account.identity, account.number, account.head
-
-
-def marked(ledger: Path) -> tuple[int, str]:
-    """Return how far the user's watermark says that a ledger had come."""
-    with watermark(head_of(ledger)[0], 0, "0" * 64) as mark:
-        return mark.read()
-
-
-def carried(door: str) -> dict[str, Any]:
-    """Return the head that a courier carried out of a door."""
-    head: dict[str, Any] = json.loads(CarriedHead(door).read() or "{}")
-    return head
-
-
-def agent_objection(folder: Path) -> str:
-    """Say why a silo's agent would not start; nothing if it would."""
-
-    def start() -> None:
-        silo_folder = SiloFolder.open(folder)
-        with silo_folder.ledger() as ledger:
-            silo_folder.current_records(ledger)
-
-    return _refusal(start)
-
-
-def second_ledger_objection(folder: Path, another: Path) -> str:
-    """Say why there can be no second silo for the same records; nothing if there can."""
-    settings = SiloFolder.open(folder).settings
-    made = make_settings(name="another", data_file=settings.data_file, schema_file=settings.schema_file)
-    return _refusal(lambda: SiloFolder.create(another, made, Budget(1.0, 1e-6)))
-
-
-def register(folder: Path) -> None:
-    """Let a silo's operator say that its ledger is that of its data."""
-    decisions.register(SiloFolder.open(folder), "")

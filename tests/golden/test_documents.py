@@ -7,94 +7,17 @@ import hashlib
 import json
 import math
 import re
-import shutil
-from collections.abc import Callable, Collection
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.golden import reading, shapes
-
-HERE = Path(__file__).parent
-EXPECTED: dict[str, Any] = {path.parent.name: json.loads(path.read_text()) for path in HERE.glob("v*/expected.json")}
-VERSIONS = sorted(EXPECTED)
-
-Seen = Callable[[str], Path]
-Copied = Callable[..., Path]
-
-
-def each(
-    kind: str, among: Collection[str] = (), wanted: Callable[[Any], bool] = lambda _: True
-) -> pytest.MarkDecorator:
-    """Give a test every version's documents of a kind: all, or those of the given names, or those that are wanted."""
-    found = [
-        pytest.param(version, name, id=f"{version}-{name}")
-        for version in VERSIONS
-        for name, expected in EXPECTED[version][kind].items()
-        if (not among or name in among) and wanted(expected)
-    ]
-    assert {case.values[1] for case in found} >= set(among), "no version has a document of that name"
-    return pytest.mark.parametrize(("version", "name"), found)
-
-
-def having(kind: str) -> pytest.MarkDecorator:
-    """Give a test every version that has documents of a kind."""
-    return pytest.mark.parametrize("version", [version for version in VERSIONS if EXPECTED[version].get(kind)])
-
-
-EXACT, SAMPLED = 1e-12, 1e-9
-"""How far, relatively, numbers may be from those of the version that wrote them.
-
-Sampled releases are composed by Fourier transforms, whose last digits depend on the processor: what they round off,
-about 1e-16, is more in proportion to a small delta.
-"""
-
-
-def agree(found: Any, expected: Any, place: str = "") -> None:
-    """Compare plain data: numbers up to rounding, all else exactly."""
-    found = json.loads(json.dumps(found))
-    text = json.dumps(expected)
-    _agree(found, expected, SAMPLED if '"fixed-size"' in text or '"poisson"' in text else EXACT, place)
-
-
-def _agree(found: Any, expected: Any, tolerance: float, place: str) -> None:
-    if isinstance(expected, dict):
-        assert isinstance(found, dict), place
-        assert found.keys() == expected.keys(), place
-        for name, value in expected.items():
-            _agree(found[name], value, tolerance, f"{place}/{name}")
-    elif isinstance(expected, list):
-        assert isinstance(found, list), place
-        assert len(found) == len(expected), place
-        for number, value in enumerate(expected):
-            _agree(found[number], value, tolerance, f"{place}/{number}")
-    elif isinstance(expected, float):
-        assert isinstance(found, float | int), place
-        assert math.isclose(found, expected, rel_tol=tolerance), f"{place}: {found!r} is not {expected!r}"
-    else:
-        assert found == expected, place
+from tests.golden.expected import EXACT, EXPECTED, HERE, SAMPLED, VERSIONS, Copied, Seen, agree, each, having
 
 
 def requests_of(version: str, silo: str) -> list[bytes]:
     return (HERE / version / "requests" / f"{silo}.jsonl").read_bytes().splitlines()
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Return a version's copy to look at."""
-    return cache(lambda version: reading.copy(HERE / version, tmp_path_factory.mktemp(version)))
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> Copied:
-    """Return a copy, of all that a version wrote or of some folders of it, to go on with."""
-
-    def copy(version: str, *folders: str) -> Path:
-        return reading.copy(HERE / version, tmp_path / version, *({"data", *folders} if folders else ()))
-
-    return copy
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -262,81 +185,8 @@ def test_a_message_is_read_and_written_again_as_the_same_bytes(version: str, nam
 def test_a_certificate_is_still_valid_and_proves_the_same(version: str, name: str) -> None:
     path, expected = HERE / version / "certificates" / name, EXPECTED[version]["certificates"][name]
     found, named = reading.certificate_facts(path), reading.certificate_facts(path, expected["public_key"])
-    sampled = SAMPLED if name == "composed.json" else EXACT
-    _agree(json.loads(json.dumps(found)), expected, sampled, name)
+    agree(found, expected, name, SAMPLED if name == "composed.json" else EXACT)
     assert named == {**found, "key_was_given": True}
-
-
-def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_does() -> None:
-    folder = HERE / "v0_3_0" / "certificates"
-    earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
-    assert reading.fork(earlier, later) == reading.fork(later, earlier) == ""
-    assert "not of one ledger" in reading.fork(earlier, folder / "composed.json")
-
-
-@pytest.mark.parametrize(("run", "silo", "shown"), [("surveyed", "north", 3), ("shuffled", "west", 3)])
-def test_the_heads_in_a_run_s_transcript_are_entries_of_the_silo_s_certificate(
-    seen: Seen, run: str, silo: str, shown: int
-) -> None:
-    certificate = HERE / "v0_3_0" / "certificates" / f"{run}-{silo}.json"
-    found = reading.heads_shown(certificate, seen("v0_3_0") / "runs" / run / "server")
-    assert found == {"heads": shown, "elsewhere": 0, "unsigned": 0}
-
-
-# What a user remembers
-
-
-@pytest.fixture
-def memory(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A silo, and the state folder of the user who ran it, as they were left; both are in another place now."""
-    folder = copied("v0_3_0", "memory") / "memory"
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    return folder
-
-
-MEMORY = EXPECTED["v0_3_0"]["memory"]
-
-
-def test_a_user_s_registry_watermarks_and_carried_heads_are_read_as_they_were(memory: Path) -> None:
-    ledger = reading.ledger_of(memory / "silo")
-    agree(reading.registry_facts(), MEMORY["registry"])
-    agree([reading.head_of(ledger), reading.marked(ledger)], [MEMORY["head"], MEMORY["marked"]])
-    agree(reading.carried("unix:a-door"), MEMORY["carried"])
-
-
-def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records_get_no_second_ledger(
-    memory: Path, tmp_path: Path
-) -> None:
-    ledger = reading.ledger_of(memory / "silo")
-    assert reading.registered_at(ledger) != ledger
-    assert reading.agent_objection(memory / "silo") == ""
-    assert reading.registered_at(ledger) == ledger
-    asked = (memory / "requests.jsonl").read_bytes().splitlines()
-    assert [reading.describe(answer)["kind"] for answer in reading.ask(memory / "silo", asked)] == ["update"] * 4
-    assert reading.marked(ledger) == reading.head_of(ledger)[1:]
-    assert f"have a ledger already: {ledger}" in reading.second_ledger_objection(memory / "silo", tmp_path / "another")
-
-
-def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -> None:
-    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
-    said = reading.agent_objection(memory / "silo")
-    assert f"it ends with entry {MEMORY['older'][1]}, and once had entry {MEMORY['head'][1]}" in said
-
-
-def test_without_the_watermark_it_is_refused_by_a_head_that_it_signed(memory: Path) -> None:
-    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
-    shutil.rmtree(memory / "state" / "ringfence" / "heads")
-    assert reading.agent_objection(memory / "silo") == ""
-    last = (memory / "requests.jsonl").read_bytes().splitlines()[-1]
-    assert reading.describe(reading.ask(memory / "silo", [last])[0])["reason"] == "forgotten"
-
-
-def test_without_its_registry_the_silo_waits_until_its_operator_registers_it(memory: Path) -> None:
-    for lost in ("registry.sqlite", "fingerprint.key"):
-        (memory / "state" / "ringfence" / lost).unlink()
-    assert "this user's registry does not know it" in reading.agent_objection(memory / "silo")
-    reading.register(memory / "silo")
-    assert reading.agent_objection(memory / "silo") == ""
 
 
 # Runs
@@ -426,19 +276,7 @@ def test_a_shuffler_was_stopped_with_deposits_in_an_open_round(version: str, rou
     assert [(entry["silos"], entry["state"]) for entry in plan["rounds"]] == rounds
 
 
-def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
-    copied: Copied, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = copied("v0_3_0", "runs/shuffled") / "runs" / "shuffled"
-    assert "which knows how far it came, is not there" in reading.shuffler_objection(folder / "shuffler")
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    assert reading.shuffler_objection(folder / "shuffler") == ""
-    [witness] = (folder / "state" / "ringfence" / "shufflers").iterdir()
-    witness.write_text("2")
-    assert "it has made 1 decisions" in reading.shuffler_objection(folder / "shuffler")
-
-
-# Models, sweeps, kits
+# Models, sweeps
 
 
 @each("models")
@@ -481,38 +319,3 @@ def test_a_sweep_keeps_its_rows_and_runs_what_is_missing(copied: Copied, version
     agree(rows[: len(expected["rows"])], expected["rows"])
     assert len(rows) == len(expected["rows"]) + len(expected["missing"])
     assert reading.finish_sweep(path) == []
-
-
-def in_kits(founded: bool) -> pytest.MarkDecorator:
-    """Give a test the versions whose federations had a folder and our validator in their kits, or those before."""
-    kits = {version: EXPECTED[version]["kit"] for version in VERSIONS if "kit" in EXPECTED[version]}
-    return pytest.mark.parametrize(
-        "version", [version for version, kit in kits.items() if ("federation" in kit) == founded]
-    )
-
-
-@in_kits(founded=False)
-def test_a_silo_s_startup_kit_until_0_2_still_names_its_folder_and_must_join_again_for_our_validator(
-    copied: Copied, version: str
-) -> None:
-    another = next(iter(EXPECTED[version]["silos"]))
-    folder = copied(version, "kit", f"silos/{another}")
-    kit = folder / "kit"
-    faults = reading.kit_faults(kit / "silos" / "north", kit / "silo")
-    assert "app_validator must be ours" in faults
-    assert "Run `ringfence silo join` again" in faults
-    assert "another silo's folder" not in faults
-    assert "another silo's folder" in reading.kit_faults(kit / "silos" / "north", folder / "silos" / another)
-    assert reading.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]
-
-
-@in_kits(founded=True)
-def test_a_silo_s_startup_kit_is_still_strict_enough_and_its_federation_renews_it(copied: Copied, version: str) -> None:
-    expected = EXPECTED[version]["kit"]
-    kit = copied(version, "kit") / "kit"
-    assert reading.kit_faults(kit / "silos" / "north", kit / "silo") == ""
-    assert reading.administrator(kit / "admin") == expected["administrator"]
-    assert reading.federation_facts(kit / "federation") == expected["federation"]
-    assert reading.renewed(kit / "federation", kit / "silos" / "north", kit / "silo") == ""
-    (kit / "silos" / "north" / "local" / "resources.json").write_text("{}")
-    assert "app_validator must be ours" in reading.kit_faults(kit / "silos" / "north", kit / "silo")

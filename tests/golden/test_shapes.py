@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.golden import shapes
-from tests.golden.reading import state_home
+from tests.golden.remembered import state_home
 
 HERE = Path(__file__).parent
 SHAPES = HERE / "shapes.json"

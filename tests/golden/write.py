@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.golden import reading
+from tests.golden import reading, remembered
 
 HERE = Path(__file__).parent
 
@@ -118,10 +118,10 @@ def expectations(golden: Path, work: Path) -> dict[str, Any]:
         found = reading.sweep_facts(golden / "sweep" / "sweep.jsonl")
         expected["sweep"] = {**found, "missing": reading.finish_sweep(goes_on / "sweep" / "sweep.jsonl")}
     if (golden / "kit").exists():
-        assert reading.kit_faults(read / "kit" / "silos" / "north", read / "kit" / "silo") == ""
+        assert remembered.kit_faults(read / "kit" / "silos" / "north", read / "kit" / "silo") == ""
         expected["kit"] = {
-            "administrator": reading.administrator(read / "kit" / "admin"),
-            "federation": reading.federation_facts(read / "kit" / "federation"),
+            "administrator": remembered.administrator(read / "kit" / "admin"),
+            "federation": remembered.federation_facts(read / "kit" / "federation"),
         }
     if (golden / "memory").exists():
         expected["memory"] = memory_expectations(read / "memory")
@@ -131,13 +131,13 @@ def expectations(golden: Path, work: Path) -> dict[str, Any]:
 def memory_expectations(read: Path) -> dict[str, Any]:
     """Return what a user's state folder knows of ledgers."""
     ledger = reading.ledger_of(read / "silo")
-    with reading.state_home(read / "state"):
+    with remembered.state_home(read / "state"):
         return {
-            "head": reading.head_of(ledger),
-            "older": reading.head_of(read / "older.ledger"),
-            "marked": reading.marked(ledger),
-            "registry": reading.registry_facts(),
-            "carried": reading.carried("unix:a-door"),
+            "head": remembered.head_of(ledger),
+            "older": remembered.head_of(read / "older.ledger"),
+            "marked": remembered.marked(ledger),
+            "registry": remembered.registry_facts(),
+            "carried": remembered.carried("unix:a-door"),
         }
 
 

@@ -1,0 +1,133 @@
+"""What a user's state, silos' signatures, a shuffler's witness and a federation's folder remember still holds."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.golden import reading, remembered
+from tests.golden.expected import EXPECTED, HERE, VERSIONS, Copied, Seen, agree
+
+
+@pytest.fixture
+def memory(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A silo, and the state folder of the user who ran it, as they were left; both are in another place now."""
+    folder = copied("v0_3_0", "memory") / "memory"
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    return folder
+
+
+MEMORY = EXPECTED["v0_3_0"]["memory"]
+
+
+def test_a_user_s_registry_watermarks_and_carried_heads_are_read_as_they_were(memory: Path) -> None:
+    ledger = reading.ledger_of(memory / "silo")
+    agree(remembered.registry_facts(), MEMORY["registry"])
+    agree([remembered.head_of(ledger), remembered.marked(ledger)], [MEMORY["head"], MEMORY["marked"]])
+    agree(remembered.carried("unix:a-door"), MEMORY["carried"])
+
+
+def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records_get_no_second_ledger(
+    memory: Path, tmp_path: Path
+) -> None:
+    ledger = reading.ledger_of(memory / "silo")
+    assert remembered.registered_at(ledger) != ledger
+    assert remembered.agent_objection(memory / "silo") == ""
+    assert remembered.registered_at(ledger) == ledger
+    asked = (memory / "requests.jsonl").read_bytes().splitlines()
+    assert [reading.describe(answer)["kind"] for answer in reading.ask(memory / "silo", asked)] == ["update"] * 4
+    assert remembered.marked(ledger) == remembered.head_of(ledger)[1:]
+    assert f"have a ledger already: {ledger}" in remembered.second_ledger_objection(
+        memory / "silo", tmp_path / "another"
+    )
+
+
+def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -> None:
+    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
+    said = remembered.agent_objection(memory / "silo")
+    assert f"it ends with entry {MEMORY['older'][1]}, and once had entry {MEMORY['head'][1]}" in said
+
+
+def test_without_the_watermark_it_is_refused_by_a_head_that_it_signed(memory: Path) -> None:
+    shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
+    shutil.rmtree(memory / "state" / "ringfence" / "heads")
+    assert remembered.agent_objection(memory / "silo") == ""
+    last = (memory / "requests.jsonl").read_bytes().splitlines()[-1]
+    assert reading.describe(reading.ask(memory / "silo", [last])[0])["reason"] == "forgotten"
+
+
+def test_without_its_registry_the_silo_waits_until_its_operator_registers_it(memory: Path) -> None:
+    for lost in ("registry.sqlite", "fingerprint.key"):
+        (memory / "state" / "ringfence" / lost).unlink()
+    assert "this user's registry does not know it" in remembered.agent_objection(memory / "silo")
+    remembered.register(memory / "silo")
+    assert remembered.agent_objection(memory / "silo") == ""
+
+
+def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_does() -> None:
+    folder = HERE / "v0_3_0" / "certificates"
+    earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
+    assert remembered.fork(earlier, later) == remembered.fork(later, earlier) == ""
+    assert "not of one ledger" in remembered.fork(earlier, folder / "composed.json")
+
+
+@pytest.mark.parametrize(("run", "silo", "shown"), [("surveyed", "north", 3), ("shuffled", "west", 3)])
+def test_the_heads_in_a_run_s_transcript_are_entries_of_the_silo_s_certificate(
+    seen: Seen, run: str, silo: str, shown: int
+) -> None:
+    certificate = HERE / "v0_3_0" / "certificates" / f"{run}-{silo}.json"
+    found = remembered.heads_shown(certificate, seen("v0_3_0") / "runs" / run / "server")
+    assert found == {"heads": shown, "elsewhere": 0, "unsigned": 0}
+
+
+# Shufflers
+
+
+def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = copied("v0_3_0", "runs/shuffled") / "runs" / "shuffled"
+    assert "which knows how far it came, is not there" in remembered.shuffler_objection(folder / "shuffler")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    assert remembered.shuffler_objection(folder / "shuffler") == ""
+    [witness] = (folder / "state" / "ringfence" / "shufflers").iterdir()
+    witness.write_text("2")
+    assert "it has made 1 decisions" in remembered.shuffler_objection(folder / "shuffler")
+
+
+# Kits
+
+
+def in_kits(founded: bool) -> pytest.MarkDecorator:
+    """Give a test the versions whose federations had a folder and our validator in their kits, or those before."""
+    kits = {version: EXPECTED[version]["kit"] for version in VERSIONS if "kit" in EXPECTED[version]}
+    return pytest.mark.parametrize(
+        "version", [version for version, kit in kits.items() if ("federation" in kit) == founded]
+    )
+
+
+@in_kits(founded=False)
+def test_a_silo_s_startup_kit_until_0_2_still_names_its_folder_and_must_join_again_for_our_validator(
+    copied: Copied, version: str
+) -> None:
+    another = next(iter(EXPECTED[version]["silos"]))
+    folder = copied(version, "kit", f"silos/{another}")
+    kit = folder / "kit"
+    faults = remembered.kit_faults(kit / "silos" / "north", kit / "silo")
+    assert "app_validator must be ours" in faults
+    assert "Run `ringfence silo join` again" in faults
+    assert "another silo's folder" not in faults
+    assert "another silo's folder" in remembered.kit_faults(kit / "silos" / "north", folder / "silos" / another)
+    assert remembered.administrator(kit / "admin") == EXPECTED[version]["kit"]["administrator"]
+
+
+@in_kits(founded=True)
+def test_a_silo_s_startup_kit_is_still_strict_enough_and_its_federation_renews_it(copied: Copied, version: str) -> None:
+    expected = EXPECTED[version]["kit"]
+    kit = copied(version, "kit") / "kit"
+    assert remembered.kit_faults(kit / "silos" / "north", kit / "silo") == ""
+    assert remembered.administrator(kit / "admin") == expected["administrator"]
+    assert remembered.federation_facts(kit / "federation") == expected["federation"]
+    assert remembered.renewed(kit / "federation", kit / "silos" / "north", kit / "silo") == ""
+    (kit / "silos" / "north" / "local" / "resources.json").write_text("{}")
+    assert "app_validator must be ours" in remembered.kit_faults(kit / "silos" / "north", kit / "silo")
