@@ -68,8 +68,8 @@ def status(port: int, token: str) -> int:
 
 
 @contextlib.contextmanager
-def agent_door(folder: Path) -> Iterator[Entrance]:
-    silo_folder = make_silo_folder(folder)
+def agent_door(folder: Path, *, seed: int = 7) -> Iterator[Entrance]:
+    silo_folder = make_silo_folder(folder, seed=seed)
     with serving(silo_folder, "--port", "0") as served:
         port = int(served.door().address.rpartition(":")[2])
         token = silo_folder.token()
@@ -138,7 +138,7 @@ def test_strangers_who_come_and_go_leave_nothing_in_memory(entrance: Entrance) -
 
 
 def test_those_who_were_let_in_have_a_limit_of_their_own_and_leave_strangers_theirs(tmp_path: Path) -> None:
-    with agent_door(tmp_path) as entrance, contextlib.ExitStack() as held:
+    with agent_door(tmp_path, seed=9) as entrance, contextlib.ExitStack() as held:
         token = SiloFolder.open(tmp_path / "clinic").token()
         head = f"POST /answer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         inside = [held.enter_context(entrance.connect()) for _ in range(CONNECTIONS)]

@@ -149,7 +149,7 @@ class Shuffled:
         group = self._users.get(f"{name}-courier")
         self.run(
             name, "silo", "init", self.silo(name), "--name", name, "--data", data, "--schema", public / "schema.toml",
-            "--target", "ill", "--epsilon", "10", "--delta", "1e-5", *(["--courier-group", group] if group else []),
+            "--epsilon", "10", "--delta", "1e-5", *(["--courier-group", group] if group else []),
         )  # fmt: skip
         return str(self.asked(name, "silo", "status", self.silo(name))["public_key"])
 
