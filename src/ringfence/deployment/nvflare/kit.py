@@ -147,6 +147,8 @@ def install(kit: Path, response: Response, part: Part = "client") -> str:
     _build(kit, response.server, name, part)
     (startup / "rootCA.pem").write_bytes(response.root.public_bytes(Encoding.PEM))
     certificate_file(kit, part).write_bytes(certificate.public_bytes(Encoding.PEM))
+    if part == "admin":  # NVFlare makes it at every login if it is not there, and a service's kit is closed to it
+        (kit / "transfer").mkdir(exist_ok=True)
     return name
 
 

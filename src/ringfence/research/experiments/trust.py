@@ -8,6 +8,7 @@ Beside them stands the paper's Shuffled Noisy MB-SGD: every record sends a messa
 the size that amplification by shuffling allows.
 """
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -139,8 +140,8 @@ def propose_for(
 
 
 def _numbered(silos: Sequence[str]) -> PublicKeys:
-    """Return numbers for keys: a simulation seals nothing."""
-    server, shuffler, *others = (f"{number:064x}" for number in range(len(silos) + 2))
+    """Return texts of the right length for keys: a simulation seals nothing."""
+    server, shuffler, *others = (hashlib.sha256(bytes([number])).hexdigest() for number in range(len(silos) + 2))
     return PublicKeys(server=server, shuffler=shuffler, silos=dict(zip(silos, others, strict=True)))
 
 
