@@ -21,9 +21,15 @@ def write_private(path: Path, content: bytes, *, end: bytes = b"\n") -> None:
         os.fsync(opened.fileno())
 
 
-def replace_private(path: Path, content: bytes) -> None:
-    """Put a file that only its owner may read in the place of another, whole and synced."""
+def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
+    """Put a file that only its owner may read in the place of another, whole; unless `synced`, a loss of power may
+    undo it."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    if not synced:
+        with os.fdopen(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as opened:
+            opened.write(content)
+        unfinished.replace(path)
+        return
     write_private(unfinished, content, end=b"")
     unfinished.replace(path)
     folder = os.open(path.parent, os.O_RDONLY)
