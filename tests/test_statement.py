@@ -50,7 +50,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         "What is protected "
         "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 "
         "s1: each of 10 records, over 1 round, by epsilon = 0.5, delta = 1e-06 "
-        "In words: whoever sees every message a silo ever sent (the server, all other silos together, anyone "
+        "In words: whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone "
         "listening) and tries to tell whether one of a silo's records was there or another in its place, is right with "
         "probability at most 73.1%; a coin is right with 50%. "
         "This holds whatever they know and do: each silo adds its own noise before anything leaves it. "

@@ -22,7 +22,7 @@ class OwnNoise(BaseChannel):
     observers: ClassVar[tuple[Observer, ...]] = ("anyone",)
     trust: ClassVar[str] = "nobody"
     observer_words: ClassVar[str] = (
-        "whoever sees every message a silo ever sent (the server, all other silos together, anyone listening)"
+        "whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone listening)"
     )
     claim_words: ClassVar[str] = "A silo that follows it gives them by its own noise."
     name: Literal["own-noise"] = "own-noise"
