@@ -19,7 +19,8 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     plan = plan_of()
     wait_with(silo_folder, plan)
     visit = window.open(desk.address)
-    visit.page.keyboard.type(desk.token)  # the field has the focus already
+    visit.page.locator("#token:focus").wait_for()  # by itself, but not before the page is drawn
+    visit.page.keyboard.type(desk.token)
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("heading", name="Plans that wait").wait_for()
     press(visit, "Tab", until="Review")
