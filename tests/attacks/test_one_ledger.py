@@ -187,6 +187,8 @@ def test_a_copied_folder_answers_nothing_and_a_moved_one_goes_on(
     shutil.copytree(first.path, tmp_path / "copy")
     for command in (["serve", "copy"], ["approve", "copy", file, "--digest", plan.digest()], ["review", "copy", file]):
         check_refused(run("silo", *command), "is a copy", first.ledger_path)
+    assert f"the ledger of these records is {first.ledger_path}" in run("silo", "status", "copy").stderr
+    assert run("silo", "status", "clinic").stderr == ""
     with serving(first) as agent:
         assert isinstance(agent.ask(plan, 0), NoisyUpdate)
     shutil.rmtree(tmp_path / "copy")
@@ -210,6 +212,7 @@ def test_a_folder_behind_a_link_is_the_same_folder(
 def test_a_ledger_with_two_names_is_refused(run: Run, first: SiloFolder, tmp_path: Path) -> None:
     os.link(first.ledger_path, tmp_path / "second-name")
     check_refused(run("silo", "serve", "clinic"), "2 names", "hard links")
+    assert "2 names" in run("silo", "status", "clinic").stderr
     (tmp_path / "second-name").unlink()
     with serving(first):
         pass

@@ -46,6 +46,7 @@ def test_every_command_has_help_that_explains_every_option(ringfence: Ringfence,
     assert done.returncode == 0
     assert done.stderr == ""
     assert "Usage" in done.stdout
+    assert "\\" not in done.stdout
     shown = words(done.stdout)
     for parameter in COMMANDS[command].params:
         assert parameter.help, parameter.name

@@ -4,6 +4,7 @@ import sys
 from typing import Annotated
 
 import typer
+import typer.core
 
 from ringfence import __version__
 from ringfence.cli import (
@@ -30,6 +31,7 @@ from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
 
+typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
 app = typer.Typer(
     name="ringfence",
     help="Private federated learning without a trusted server.",

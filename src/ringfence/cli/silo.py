@@ -8,7 +8,7 @@ import typer
 
 from ringfence.cli.ledger import print_summary
 from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say, warn
 from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
@@ -199,6 +199,8 @@ def status(folder: Folder, json: AsJson = False) -> None:
         print_json(found)
         return
     print_summary(found, silo_folder.ledger_path, ending=f"ringfence silo end {shlex.quote(str(folder))} PLAN")
+    if found["objection"]:
+        warn(f"No agent may answer here. {found['objection']}")
     say("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
     say(f"Its certificates are signed with the key {found['public_key']}.")
 

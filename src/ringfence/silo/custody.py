@@ -172,6 +172,19 @@ def require_owner(ledger: Ledger, silo: str) -> None:
         )
 
 
+def objection(ledger: Ledger) -> str:
+    """Say why nothing may be charged to the ledger, as far as can be told without the data; change nothing."""
+    try:
+        with Registry() as registry:
+            known = registry.ledgers.get(ledger.account().identity)
+            if known is not None:
+                _is_in_place(ledger, known)
+                _require_free([registry.in_force(known)] if known.successor else [], "")
+    except RegistryError as problem:
+        return str(problem)
+    return ""
+
+
 def _is_settled_matter(registry: Registry, ledger: Ledger, found: Fingerprint) -> bool:
     """Tell whether ledger and data are as they were before, so that nothing is to be decided or written."""
     known = registry.ledgers.get(ledger.account().identity)
@@ -255,15 +268,20 @@ def _place(path: Path) -> Path:
 
 def _require_own_place(registry: Registry, ledger: Ledger, known: Known) -> None:
     """Refuse a copy, and take note of a ledger that was moved."""
-    place = _place(ledger.path)
-    if known.path == place:
-        return
+    if not _is_in_place(ledger, known):
+        registry.move(known.identity, _place(ledger.path))
+
+
+def _is_in_place(ledger: Ledger, known: Known) -> bool:
+    """Tell whether the ledger is where it was, or was moved; refuse a copy."""
+    if known.path == _place(ledger.path):
+        return True
     if _is_there(known):
         raise RegistryError(
             f"The ledger {ledger.path} is a copy: the ledger of these records is {known.path}. Two copies would each "
             "forget what the other released. Nothing was released: use that one, or delete it if this is the latest."
         )
-    registry.move(known.identity, place)
+    return False
 
 
 def _is_there(known: Known) -> bool:

@@ -104,10 +104,17 @@ def register(folder: SiloFolder, reason: str) -> Registration:
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:
-    """Return what stands in the ledger, whether an agent serves the folder, and the key that signs certificates."""
+    """Return what stands in the ledger, why it may not be charged (if so), whether an agent serves, and its key."""
     from ringfence.sealed_sums.sealing import verifying_key
 
-    return {**summarise(folder.ledger_path), "serving": folder.is_served(), "public_key": verifying_key(folder.key())}
+    with folder.ledger() as ledger:
+        objection = custody.objection(ledger)
+    return {
+        **summarise(folder.ledger_path),
+        "objection": objection,
+        "serving": folder.is_served(),
+        "public_key": verifying_key(folder.key()),
+    }
 
 
 def list_entries(folder: SiloFolder) -> list[dict[str, Any]]:

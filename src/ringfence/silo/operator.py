@@ -167,7 +167,7 @@ class OperatorPage:
     def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
         state = decisions.status(self._folder)
         waiting = pending.pending(self._folder, {plan["plan"] for plan in state["plans"]})
-        return operator_pages.home(form["key"], state, waiting, notice=notice, problem=problem)
+        return operator_pages.home(form["key"], state, waiting, notice=notice, problem=problem or state["objection"])
 
     def _waiting(self, form: Form) -> pending.Pending:
         decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
