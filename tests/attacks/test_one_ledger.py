@@ -226,6 +226,7 @@ def test_two_folders_that_share_a_ledger_give_one_vector(
     assert joined.returncode == 0, joined.stderr
     second = SiloFolder.open(tmp_path / "second")
     assert second.ledger_path == first.ledger_path
+    assert second.key() == first.key()  # a head that one has signed stops the other as well
     plan = approved(first, plan_of(rounds=3))
     with serving(first) as one, serving(second) as other:
         answers = {agent.ask(plan, 0).to_bytes() for agent in (one, other, one)}

@@ -118,8 +118,7 @@ class SiloFolder:
             folder.chmod(0o700)
             made.open_to_couriers(folder, 0o710)
             made._begin_ledger(records, budget, note, new_beginning)
-            # Any 32 random bytes are an Ed25519 private key (RFC 8032, 5.1.5).
-            write_private(made.key_path, secrets.token_hex(32).encode())
+            write_private(made.key_path, made._first_key().hex().encode())
             write_token(made.token_path)
             made.open_to_couriers(made.token_path, 0o640)
             made.tell_couriers(settings.port)
@@ -220,6 +219,13 @@ class SiloFolder:
     def key(self) -> bytes:
         """Return the 32 bytes of the silo's Ed25519 private key."""
         return read_key(self.key_path, SiloError)
+
+    def _first_key(self) -> bytes:
+        """Return a new key, or that of the folder whose ledger this one joins: what one signs binds the other."""
+        beside = self.ledger_path.with_name(self.key_path.name)
+        if self.settings.ledger_file is not None and beside.exists():
+            return read_key(beside, SiloError)
+        return secrets.token_bytes(32)  # any 32 bytes are an Ed25519 private key (RFC 8032, 5.1.5)
 
     def alone(self) -> AbstractContextManager[None]:
         """Hold the folder for one agent; the system lets go of it when the process ends, however it ends."""
