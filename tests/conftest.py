@@ -36,6 +36,7 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 # A shell that runs the tests in the background has them ignore Ctrl-C, and whatever they start inherits that.
 # Some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,10 @@
 """A revocation holds from the moment that it returns, also against a round that is being computed."""
 
 import csv
+import fcntl
+import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from ringfence.silo import decisions
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.ledger import Ledger
+from ringfence.storage.state_folder import state_folder
 from tests.silo.agents import approved, serving
 from tests.support import refusal
 
@@ -44,6 +48,15 @@ def wait_for_a_charge(path: Path) -> None:
             pass
 
 
+def stop(agent: "subprocess.Popen[bytes]") -> None:
+    """Stop the agent, but not in the short moment in which it holds the lock of the ledger's watermark."""
+    (mark,) = (state_folder() / "heads").iterdir()
+    with mark.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        agent.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, agent.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 @pytest.mark.parametrize("way", ["revoked", "ended", "budget lowered"])
 def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFolder, way: str) -> None:
     members = [Member("clinic", RECORDS, 1.0, 1e-6)]
@@ -58,7 +71,7 @@ def test_no_vector_leaves_an_agent_after_the_decision_returned(slow_silo: SiloFo
         asking = threading.Thread(target=lambda: answers.append(served.ask(plan, 0)))
         asking.start()
         wait_for_a_charge(slow_silo.ledger_path)
-        served.process.send_signal(signal.SIGSTOP)  # it has charged the round, and is at work on it
+        stop(served.process)  # it has charged the round, and is at work on it
         if way == "budget lowered":
             decisions.set_budget(slow_silo, Budget(0.5, 1e-6))
         else:

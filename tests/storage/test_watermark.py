@@ -1,5 +1,6 @@
 """How far a chain has come, kept apart from it: what is read, what is refused, and that it never runs ahead."""
 
+import fcntl
 import stat
 import threading
 from contextlib import closing
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError
+from ringfence.storage import watermark
 from ringfence.storage.kind import Kind
 from ringfence.storage.watermark import Watermark
 
@@ -48,6 +50,19 @@ def test_it_is_not_raised_by_a_chain_that_lacks_what_it_says(path: Path) -> None
         assert mark.read() == (3, FIRST)
         mark.set(2, SECOND)
         assert mark.read() == (2, SECOND)
+
+
+def test_a_process_that_stopped_with_the_lock_keeps_nobody_from_reading_nor_from_going_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watermark, "_PATIENCE", 0.1)
+    with Watermark(path, KIND, (3, FIRST)) as mark, path.open() as stopped:
+        fcntl.flock(stopped, fcntl.LOCK_EX)
+        mark.raise_to(9, SECOND, lambda number, digest: True)
+        assert mark.read() == (3, FIRST)
+        fcntl.flock(stopped, fcntl.LOCK_UN)
+        mark.raise_to(9, SECOND, lambda number, digest: True)
+        assert mark.read() == (9, SECOND)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,8 @@
 
 One small file with one record of fixed length, which is written over in place. It is not synced: it follows what was
 committed and never runs ahead of it, so a loss of power can leave it behind the chain, by which less is noticed, and
-cannot raise a false alarm. Several processes may use one file.
+cannot raise a false alarm. Several processes may use one file; one that was stopped while it held the file's lock does
+not hold up the others, who go on without writing.
 """
 
 import fcntl
@@ -10,17 +11,20 @@ import hashlib
 import os
 import re
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ringfence.storage.closing import Closing
 from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import write_private
+from ringfence.storage.private_files import lock_alone, write_private
 
 _RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
 _LONGEST = 512
 """A disk writes so many bytes at once, all or none of them."""
+_PATIENCE = 10.0
+"""Seconds that a process waits for another, which holds the lock for less than a thousandth of one."""
 
 
 class Watermark(Closing):
@@ -54,8 +58,10 @@ class Watermark(Closing):
 
     def read(self) -> tuple[int, str]:
         """Return what it says; an error if it is not as we wrote it."""
-        with self._locked(fcntl.LOCK_SH):
-            found = self._read()
+        found = self._read()
+        if found is None:  # somebody may be writing just now
+            with suppress(OSError), self._locked():
+                found = self._read()
         if found is None:
             raise self._kind.damaged(
                 f"The {self._kind.name} {self.path} is damaged, or was edited. {self._kind.if_damaged}"
@@ -67,14 +73,14 @@ class Watermark(Closing):
 
         What cannot be written is left out: then it says less, and is noticed when it is opened next.
         """
-        with suppress(OSError), self._locked(fcntl.LOCK_EX):
+        with suppress(OSError), self._locked():
             before = self._read()
             if before is not None and before[0] < number and holds(*before):
                 os.pwrite(self._file, _record(number, digest), 0)
 
     def set(self, number: int, digest: str) -> None:
         """Say that the chain has had this entry, whatever stands here."""
-        with suppress(OSError), self._locked(fcntl.LOCK_EX):
+        with suppress(OSError), self._locked():
             os.pwrite(self._file, _record(number, digest), 0)
 
     def close(self) -> None:
@@ -84,8 +90,12 @@ class Watermark(Closing):
             self._file = -1
 
     @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
-        fcntl.flock(self._file, how)
+    def _locked(self) -> Iterator[None]:
+        deadline = time.monotonic() + _PATIENCE
+        while not lock_alone(self._file):
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(0.001)
         try:
             yield
         finally:
