@@ -25,7 +25,6 @@ Kind: TypeAlias = Literal["machine", "silo", "shuffler", "kit"]
 _ROOM = 256 * 2**20
 _FILES = 1000
 _PYTHON = (3, 11)
-_WARN_DAYS = 30.0
 _AHEAD = 300.0  # seconds by which clocks of one machine's file systems may differ
 _SPECIFIER = re.compile(r"(>=|<|==)([0-9.]+)")
 
@@ -277,29 +276,13 @@ def _kit_permissions(path: Path) -> str:
 
 
 def _certificates(path: Path) -> str:
-    from cryptography import x509
+    from ringfence.deployment.nvflare.kit import check_dates
 
-    soonest, which = None, ""
-    for file in sorted([*(path / "startup").glob("*.crt"), *(path / "startup").glob("*.pem")]):
-        try:
-            certificate = x509.load_pem_x509_certificate(file.read_bytes())
-        except ValueError:
-            raise FaultError(f"{file} is not a certificate: ask the organiser for the kit again.") from None
-        if certificate.not_valid_before_utc > datetime.now(UTC):
-            raise FaultError(
-                f"{file} is not valid before {certificate.not_valid_before_utc:%Y-%m-%d}: is the clock right?"
-            )
-        if soonest is None or certificate.not_valid_after_utc < soonest:
-            soonest, which = certificate.not_valid_after_utc, file.name
-    if soonest is None:
-        raise FaultError(f"{path / 'startup'} has no certificate: this is not a startup kit as provisioned.")
-    days = (soonest - datetime.now(UTC)).total_seconds() / 86400
-    if days < _WARN_DAYS:
-        ends = "has ended" if days < 0 else f"ends in {days:.0f} days"
-        raise FaultError(
-            f"{which} {ends} ({soonest:%Y-%m-%d}): have the organiser renew the federation's certificates."
-        )
-    return f"the first ends {soonest:%Y-%m-%d}"
+    soon: list[str] = []
+    end = check_dates(path, "server" if (path / "startup" / "server.crt").exists() else "client", soon.append)
+    if soon:
+        raise FaultError(soon[0])
+    return f"the first ends {end:%Y-%m-%d}"
 
 
 def _policy(path: Path) -> str:

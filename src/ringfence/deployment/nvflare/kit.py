@@ -152,19 +152,27 @@ def install(kit: Path, response: Response, part: Part = "client") -> str:
     return name
 
 
-def check_dates(kit: Path, part: Part, warn: Callable[[str], None]) -> None:
-    """Refuse a kit whose certificate, or its authority's, has ended; warn about one that ends within 30 days."""
+def check_dates(kit: Path, part: Part, warn: Callable[[str], None]) -> datetime.datetime:
+    """Return when the first of a kit's certificates, its own and its authority's, ends; warn for the last 30 days.
+
+    A kit is refused if one of them has ended, or has not begun.
+    """
     remedy = _RENEWAL["client" if part == "client" else "server"]
     try:
         held = (_certificate_in(certificate_file(kit, part)), _certificate_in(kit / "startup" / "rootCA.pem"))
     except (OSError, ValueError):
         raise DeploymentError(f"{kit} holds no certificate that can be read. {remedy}") from None
+    begin = max(certificate.not_valid_before_utc for certificate in held)
     end = min(certificate.not_valid_after_utc for certificate in held)
-    left = end - datetime.datetime.now(datetime.UTC)
+    now = datetime.datetime.now(datetime.UTC)
+    left = end - now
+    if now < begin:
+        raise DeploymentError(f"The certificate in {kit} is not valid before {begin:%Y-%m-%d}: is the clock right?")
     if left < datetime.timedelta():
         raise DeploymentError(f"The certificate in {kit} ended on {end:%Y-%m-%d}. {remedy}")
     if left < WARNING:
         warn(f"The certificate in {kit} ends in {left.days} days, on {end:%Y-%m-%d}. {remedy}")
+    return end
 
 
 def authority_of(kit: Path) -> str:
