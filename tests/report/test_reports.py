@@ -114,6 +114,8 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
+    assert "a coin is right with 50%. So much epsilon and delta allow. Computed exactly" in text
+    assert "What is not protected How many records a silo has" in text
 
 
 def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:

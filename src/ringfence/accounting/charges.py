@@ -29,6 +29,20 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
     ]
 
 
+def person_events(plan: Plan, silos: Iterable[str]) -> list[tuple[Event, int]]:
+    """Return what the plan costs a person with a record in each of these silos, against anyone.
+
+    Each silo draws its noise, and who takes part, by itself, so the silos' releases compose. Only what anyone may see
+    is counted: a total over silos would move by the records of all of them.
+    """
+    return [
+        (event.of_silo(terms.name), count)
+        for terms in plan.silos
+        if terms.name in set(silos)
+        for event, count in seen_by("anyone", plan_events(plan, terms))
+    ]
+
+
 def cost(events: Events, guarantee: Guarantee) -> float:
     """Return the epsilon of the events against the guarantee's observer, at its delta."""
     return accountant.epsilon(seen_by(guarantee.against, events), guarantee.delta)

@@ -57,6 +57,10 @@ class _Release(ABC):
         """Return the release as the observer sees it: in its noise, the same to all."""
         return self
 
+    def of_silo(self, silo: str) -> Self:
+        """Return the release beside those of other silos: the parts of a silo's partition are its own."""
+        return self
+
     @abstractmethod
     def of_group(self, size: int) -> tuple["Event", int]:
         """Return an event, and how many of it cost at least what this one costs ``size`` rows together."""
@@ -164,6 +168,10 @@ class DisjointBatchRelease(_Release):
         require_count("part", self.part, least=0)
         require_positive("shift", self.shift)
 
+    def of_silo(self, silo: str) -> Self:
+        """Name the partition by its silo too."""
+        return replace(self, partition=f"{self.partition} of {silo}")
+
     def of_group(self, size: int) -> tuple["Event", int]:
         """Return a shift that is ``size`` times as large: the worst place of all rows is the dearest part."""
         return replace(self, shift=require_count("size", size) * self.shift), 1
@@ -206,6 +214,10 @@ class BinomialRelease(_Release):
     def seen_by(self, observer: Observer) -> Self:
         """Return what anyone at all may see: the silo's own coins; a server without the shuffler sees the total's."""
         return self if observer == "server" else replace(self, trials=self.own)
+
+    def of_silo(self, silo: str) -> Self:
+        """Name the partition by its silo too, if there is one."""
+        return replace(self, partition=f"{self.partition} of {silo}") if self.partition else self
 
     def of_group(self, size: int) -> tuple["Event", int]:
         """Return a reach that is ``size`` times as large; rows that may lie in several parts are not accounted for."""
