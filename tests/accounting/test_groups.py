@@ -61,7 +61,7 @@ def test_copies_in_two_correlated_rows_cost_no_more_than_twice_the_column_norm()
 def test_rows_drawn_by_chance_cost_no_less_than_the_binomial_mixture(
     size: int, rate: float, shift: float, epsilon: float
 ) -> None:
-    weights = binom.pmf(range(size + 1), size, rate)
+    weights = np.asarray(binom.pmf(range(size + 1), size, rate))
     p, q = (
         cells(*((weight, sign * drawn * shift / 2) for drawn, weight in enumerate(weights))) for sign in (1.0, -1.0)
     )

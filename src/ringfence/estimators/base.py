@@ -371,6 +371,7 @@ def _remark(copies: int) -> list[str]:
     if copies == 1:
         return []
     return [
-        f"A row occurs {copies} times in this fit. The total of all runs counts that as {copies} copies of one record; "
-        "if rows with equal features are different records, say equal_rows='records'."
+        f"A row occurs {copies} times in this fit. The numbers of this run are for one row; the total of all runs "
+        f"counts {copies} copies of one record. If rows with equal features are different records, say "
+        "equal_rows='records'."
     ]
