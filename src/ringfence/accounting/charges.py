@@ -3,7 +3,7 @@
 Computed from the plan alone, so that the planner, the silo's gate and the ledger's reader agree.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ringfence.accounting import accountant
 from ringfence.accounting.channels import cost_of
@@ -29,7 +29,7 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
     ]
 
 
-def person_events(plan: Plan, silos: Iterable[str]) -> list[tuple[Event, int]]:
+def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]:
     """Return what the plan costs a person with a record in each of these silos, against anyone.
 
     Each silo draws its noise, and who takes part, by itself, so the silos' releases compose. Only what anyone may see
@@ -38,7 +38,7 @@ def person_events(plan: Plan, silos: Iterable[str]) -> list[tuple[Event, int]]:
     return [
         (event.of_silo(terms.name), count)
         for terms in plan.silos
-        if terms.name in set(silos)
+        if terms.name in silos
         for event, count in seen_by("anyone", plan_events(plan, terms))
     ]
 
