@@ -8,6 +8,9 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import person_events, plan_events
+from ringfence.accounting.events import Event, seen_by
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import Remark
 from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
@@ -64,6 +67,11 @@ class SiloGuarantee(Public):
         """What all runs cost, against the same observer."""
         return against(self.all_runs, self.run.against)
 
+    @property
+    def has_earlier_runs(self) -> bool:
+        """Whether all runs cost more than this one."""
+        return self.total.epsilon > self.run.epsilon * (1 + 1e-9)
+
 
 def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], ...]:
     both = ({"epsilon": server, "delta": delta, "against": "server"}, {"epsilon": anyone, "delta": delta})
@@ -93,7 +101,15 @@ class Statement:
                 *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
                 "",
                 *self._remarks(),
-                *self._words(),
+                self.words(),
+            ]
+        )
+
+    def words(self) -> str:
+        """Return what the numbers mean for a record, and for a person with several, and what they do not cover."""
+        return "\n".join(
+            [
+                *self._bet(),
                 "",
                 "What is not protected",
                 "",
@@ -101,6 +117,7 @@ class Statement:
                 "  - Facts about the population that hold with or without any one record: learning them is the "
                 "purpose.",
                 "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
+                *self._person(),
                 "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
             ]
         )
@@ -114,14 +131,17 @@ class Statement:
         ]
         return [*told, ""] if told else []
 
-    def _words(self) -> list[str]:
-        """Say it in words: what an observer's best guess is, and what the stronger guarantees rely on."""
+    def _bet(self) -> list[str]:
+        """Say it as a bet: how often an observer's best guess is right, and what the stronger guarantees rely on."""
         first, *others = self.plan.observers
         channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
+        runs = ", over all runs so far" if any(silo.has_earlier_runs for silo in self.silos.values()) else ""
         return [
             *_filled(
                 f"In words: {channel.observer_words} and tries to tell whether one of a silo's records was there or "
-                f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%."
+                f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%. "
+                f"So much epsilon and delta allow{runs}. Computed exactly from the noise of this run alone, it is at "
+                f"most {self._exact_guess(first):.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
             *(line for observer in others for line in ["", *self._without(observer)]),
@@ -136,6 +156,32 @@ class Statement:
             f"{guess:.1%}{': that is weak' if guess > WEAK else ''}."
         )
 
+    def _events(self, observer: Observer) -> dict[str, tuple[tuple[Event, int], ...]]:
+        """Return what this run lets the observer see of each silo."""
+        told = [terms for terms in self.plan.silos if terms.name in self.silos]
+        return {terms.name: tuple(seen_by(observer, plan_events(self.plan, terms))) for terms in told}
+
+    def _exact_guess(self, observer: Observer) -> float:
+        """Return how often telling two equally likely worlds apart is right after this run: (1 + TV)/2, TV = δ(0)."""
+        return (1 + max(accountant.delta(events, 0.0) for events in set(self._events(observer).values()))) / 2
+
+    def _person(self) -> list[str]:
+        """Say what this run costs a person with a record in each of two or three silos, those that protect least."""
+        delta = max(terms.guarantee.delta for terms in self.plan.silos)
+        events = self._events("anyone")
+        alone = {each: accountant.epsilon(each, delta) for each in set(events.values())}
+        order = sorted(events, key=lambda name: -alone[events[name]])
+        costs = [
+            f"{several} silos pays epsilon = {accountant.epsilon(person_events(self.plan, order[:number]), delta):.4g}"
+            for number, several in ((2, "two"), (3, "three"))
+            if number <= len(order)
+        ]
+        text = (
+            f"In this run, at delta = {delta:.2g} and with the silos that protect least, a person with a record in "
+            f"each of {', of '.join(costs)}."
+        )
+        return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
+
     def _worst(self, observer: Observer) -> Guarantee:
         """Return the weakest of all silos' guarantees against the observer, over all runs."""
         return max((against(silo.all_runs, observer) for silo in self.silos.values()), key=lambda g: g.epsilon)
@@ -145,7 +191,7 @@ class Statement:
             f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
-        if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
+        if silo.has_earlier_runs:
             line += (
                 f" (all runs on this data so far: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
             )

@@ -56,6 +56,13 @@ class TrainingResult:
     findings: Mapping[str, Findings] = field(default_factory=dict)
 
 
+CHOOSING = (
+    "Choosing the next run by these numbers tells of the held-out records, which no epsilon here counts; and they may "
+    "train that run."
+)
+"""What stands beside every number that was measured on held-out records."""
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """How good a model is on held-out records, all together and per silo. Not private: for whoever may see them."""

@@ -21,7 +21,7 @@ from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.questions.moments import scales
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual
+from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
@@ -103,7 +103,7 @@ def survey_files(
     records = {name: load_records(path, loaded) for name, path in paths.items()}
     plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
     if not unusual_budget:
-        _require_usual(plan)
+        require_usual_plan(plan)
     places = _places(paths, ledgers, same_data_as)
     silos = {
         name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
@@ -163,7 +163,7 @@ def train_files(
         asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
         proposal = propose_for(asked, schema, sizes)
         if not request.unusual_budget:
-            _require_usual(proposal.plan, cap)
+            require_usual_plan(proposal.plan, cap)
         planned(proposal.plan)
         marked = marks(proposal.plan)
         silos = {
@@ -217,12 +217,6 @@ def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextMan
             f"Sealing needs the module '{missing.name}', which is not installed: install ringfence[deployment]."
         ) from None
     return local_shuffler(silos)
-
-
-def _require_usual(plan: Plan, cap: Budget | None = None) -> None:
-    """Refuse to grant by the way what protects nobody: the guarantees that were asked for, or a cap on all runs."""
-    for terms in plan.silos:
-        require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records)
 
 
 def _cap(epsilon: float, delta: float, anyone: float | None = None) -> Budget:

@@ -49,3 +49,13 @@ def test_full_sampling_takes_all_records_and_the_others_need_a_batch() -> None:
 def test_an_unknown_sampling_is_refused_by_its_name() -> None:
     with pytest.raises(AccountingError, match="Unknown sampling 'some'"):
         answer_question(**QUESTION, sampling="some", batch=10, sigma=1.0, epsilon=None)
+
+
+@pytest.mark.parametrize(("rows", "silos", "person"), [(10, 1, 13.507), (1, 3, 1.8138), (2, 4, 4.5924)])
+def test_a_person_s_rows_cost_more_together_at_the_same_delta(rows: int, silos: int, person: float) -> None:
+    asked = {**QUESTION, "sampling": "full", "batch": None, "sigma": None, "epsilon": 1.0}
+    answer = answer_question(**asked, rows_per_person=rows, silos_per_person=silos)
+    assert answer["person_epsilon"] == pytest.approx(person, abs=1e-3)
+    assert "person_epsilon" not in answer_question(**asked)
+    with pytest.raises(AccountingError, match="silos_per_person must be a whole number"):
+        answer_question(**asked, silos_per_person=0)

@@ -97,6 +97,7 @@ def test_evaluation_is_labelled_as_not_private_and_can_be_switched_off(
 ) -> None:
     shown = ringfence(*federation.train())
     assert "NOT PRIVATE" in shown.stdout
+    assert "they may train that run." in " ".join(shown.stdout.split())
     report = ringfence_json(*federation.train("--no-evaluation"))
     assert "test" not in report
     assert report["silos"]["north"]["records"] == 300

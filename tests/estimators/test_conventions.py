@@ -19,7 +19,8 @@ import ringfence
 
 Check = Callable[[Any], None]
 
-COMMON: dict[str, Any] = {"epsilon": 2000.0, "bounds": (-3, 3), "cap": (1e9, 1e-5), "max_rounds": 8}
+BUDGET: dict[str, Any] = {"epsilon": 2000.0, "cap": (1e9, 1e-5), "unusual_budget": True}
+COMMON: dict[str, Any] = {**BUDGET, "bounds": (-3, 3), "max_rounds": 8}
 REGRESSION: dict[str, Any] = {**COMMON, "target_bounds": (-3, 3), "clip": 3.0}
 ESTIMATORS = [
     ringfence.FederatedLogisticRegression(classes="observed", **COMMON),

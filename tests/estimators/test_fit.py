@@ -83,7 +83,9 @@ def test_columns_are_told_apart_by_place_or_by_name() -> None:
 
 def test_many_columns_keep_their_order() -> None:
     X = np.random.default_rng(4).uniform(-1, 1, (2000, 12))  # "x10" sorts before "x2"
-    fitted = ringfence.FederatedLinearRegression(epsilon=200.0, bounds=(-1, 1), target_bounds=(-30, 30), clip=3.0)
+    fitted = ringfence.FederatedLinearRegression(
+        epsilon=200.0, bounds=(-1, 1), target_bounds=(-30, 30), clip=3.0, unusual_budget=True
+    )
     fitted.fit(X, X @ np.arange(12.0))
     assert np.allclose(fitted.coef_, np.arange(12.0), atol=1.0)
 
@@ -111,7 +113,8 @@ def test_three_classes_are_told_apart_by_softmax() -> None:
 def test_a_regressor_learns_in_the_units_of_x_and_y(regressor: Any) -> None:
     X, _, silos = patients(1500)
     y = 2.0 * X[:, 0] - 3.0 * X[:, 1] + 40.0
-    settings = {"epsilon": 50.0, "bounds": ([50, 0], [250, 120]), "target_bounds": (-100, 500), "clip": 1.0}
+    settings: dict[str, Any] = {"epsilon": 50.0, "unusual_budget": True, "clip": 1.0}
+    settings |= {"bounds": ([50, 0], [250, 120]), "target_bounds": (-100, 500)}
     fitted = regressor.set_params(**settings).fit(X, y, silos=silos)
     assert fitted.coef_.shape == (2,)
     assert isinstance(fitted.intercept_, float)
@@ -124,7 +127,7 @@ def test_a_quantile_regressor_finds_the_quantile() -> None:
     random = np.random.default_rng(5)
     X, y = random.uniform(-1, 1, (4000, 1)), random.uniform(0, 1, 4000)
     fitted = ringfence.FederatedQuantileRegressor(
-        quantile=0.9, epsilon=50.0, bounds=(-1, 1), target_bounds=(0, 1), max_rounds=200
+        quantile=0.9, epsilon=50.0, unusual_budget=True, bounds=(-1, 1), target_bounds=(0, 1), max_rounds=200
     )
     assert fitted.fit(X, y).predict([[0.0]])[0] == pytest.approx(0.9, abs=0.08)
 
@@ -270,7 +273,7 @@ def hospital(count: int) -> tuple[pd.DataFrame, NDArray[Any]]:
 
 def test_a_schema_takes_categories_ordered_ones_and_missing_cells(schema: Schema) -> None:
     table, y = hospital(1500)
-    fitted = classifier(bounds=None, classes=None, schema=schema, epsilon=30.0).fit(table, y)
+    fitted = classifier(bounds=None, classes=None, schema=schema, epsilon=20.0).fit(table, y)
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.feature_names_in_.tolist() == list(table.columns)
     linear = fitted.model_.linear()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ringfence import FederatedLinearRegression, FederatedLogisticRegression
-from ringfence.errors import RegistryError
+from ringfence.errors import ApprovalError, RegistryError
 
 RANDOM = np.random.default_rng(1)
 X = RANDOM.uniform(-1, 1, (200, 3))
@@ -46,3 +46,22 @@ def test_folds_and_further_fits_go_on_in_the_ledger_that_the_rows_have(tmp_path:
 def test_without_ledgers_there_is_no_registry(own_state: Path) -> None:
     classifier(None).fit(X, Y)
     assert not list(own_state.rglob("registry.sqlite"))
+
+
+def test_a_new_beginning_gives_rows_a_second_ledger_that_says_why(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    classifier(tmp_path / "one").fit(X, Y)
+    for _ in range(2):
+        fitted = classifier(tmp_path / "two", new_beginning="the first was a rehearsal").fit(X, Y)
+    assert str(fitted.privacy_).count("the first was a rehearsal") == 1
+    with pytest.raises(RegistryError, match="new_beginning"):
+        classifier(tmp_path / "one").fit(X, Y)
+
+
+@pytest.mark.parametrize("large", [{"epsilon": 21.0}, {"delta": 0.01}, {"cap": (21.0, 1e-6)}])
+def test_an_unusual_budget_takes_a_word(large: dict[str, Any]) -> None:
+    asked = classifier(None).set_params(**{"cap": None, **large})
+    with pytest.raises(ApprovalError, match="unusual_budget=True"):
+        asked.fit(X, Y)
+    asked.set_params(unusual_budget=True).fit(X, Y)

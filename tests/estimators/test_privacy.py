@@ -79,7 +79,7 @@ def test_a_cap_refuses_the_fit_that_would_exceed_it_and_counts_nothing() -> None
     for _ in range(2):
         with pytest.raises(ApprovalError, match="more than the cap"):
             capped.fit(X, Y)
-    assert total(classifier(cap=(100.0, DELTA)).fit(X, Y)) == pytest.approx(together(3), rel=1e-3)
+    assert total(classifier(cap=(20.0, DELTA)).fit(X, Y)) == pytest.approx(together(3), rel=1e-3)
 
 
 def test_trying_other_settings_on_the_same_records_needs_a_cap() -> None:

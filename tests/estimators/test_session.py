@@ -1,5 +1,6 @@
 """The memory of fits, against a count by hand."""
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import GaussianRelease
 from ringfence.estimators.session import Memory
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -38,8 +40,23 @@ def test_the_total_is_that_of_the_record_that_was_in_the_costliest_fits(schema: 
         assert total.epsilon == pytest.approx(max(costs), rel=1e-9)
 
 
-def test_equal_rows_of_one_fit_are_charged_once(schema: Schema) -> None:
-    total = Memory().charge(plan_for(schema, 4, 1.0), rows([1, 1, 1, 2]), settings="same")["clinic"]
+def test_a_record_pays_for_every_copy_in_every_fit(schema: Schema) -> None:
+    memory, plan = Memory(), plan_for(schema, 4, 1.0)
+    (event, rounds) = plan_events(plan, plan.silos[0])[0]
+    assert isinstance(event, GaussianRelease)
+
+    def of_copies(*copies: int) -> float:
+        """Copies multiply the shift of a fit; fits add up by their squares."""
+        return accountant.epsilon([(GaussianRelease(event.shift * math.hypot(*copies) * math.sqrt(rounds)), 1)], 1e-6)
+
+    for numbers, worst in (([1, 1, 1, 2], (3,)), ([1, 2, 2, 3], (3, 1)), ([2, 2, 2, 4], (1, 2, 3))):
+        total = memory.charge(plan, rows(numbers), settings="same")["clinic"]
+        assert total.epsilon == pytest.approx(of_copies(*worst), rel=1e-9)
+
+
+def test_equal_rows_that_are_different_records_are_charged_once(schema: Schema) -> None:
+    plan = plan_for(schema, 4, 1.0)
+    total = Memory().charge(plan, rows([1, 1, 1, 2]), settings="same", copies=False)["clinic"]
     assert total.epsilon == pytest.approx(1.0, rel=1e-4)
 
 

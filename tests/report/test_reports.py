@@ -18,6 +18,7 @@ from ringfence.report.conducted import conducted_report
 from ringfence.report.page import ReportPage
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
+from ringfence.training import CHOOSING
 from tests.report.conftest import AUDIT, HOSTILE, Trained
 from tests.support import MakePlan
 
@@ -47,6 +48,7 @@ def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained)
 def test_what_was_measured_on_held_out_records_is_marked_as_not_private(run: Trained) -> None:
     text = words(run[0])
     assert text.count("NOT PRIVATE") == 2
+    assert CHOOSING in text
     assert text.index("NOT PRIVATE") < text.index("Who is protected")
     assert "not private" in run[0].figures["held-out-loss"].lower()  # type: ignore[union-attr]
 
@@ -114,6 +116,8 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
+    assert "a coin is right with 50%. So much epsilon and delta allow. Computed exactly" in text
+    assert "What is not protected How many records a silo has" in text
 
 
 def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:

@@ -23,6 +23,7 @@ from ringfence.accounting.events import (
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    of_group,
     seen_by,
 )
 from ringfence.accounting.sampling import per_round_event, run_events
@@ -42,6 +43,7 @@ __all__ = [
     "gaussian_shift",
     "least_noise",
     "noise",
+    "of_group",
     "per_round_event",
     "plan_events",
     "run_events",

@@ -3,7 +3,7 @@
 Computed from the plan alone, so that the planner, the silo's gate and the ledger's reader agree.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ringfence.accounting import accountant
 from ringfence.accounting.channels import cost_of
@@ -26,6 +26,20 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
     return [
         (task_event(plan, terms, task(plan, terms, first, 0)), stage.sampling.times(stage.rounds))
         for stage, first in zip(plan.stages, plan.first_rounds, strict=True)
+    ]
+
+
+def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]:
+    """Return what the plan costs a person with a record in each of these silos, against anyone.
+
+    Each silo draws its noise, and who takes part, by itself, so the silos' releases compose. Only what anyone may see
+    is counted: a total over silos would move by the records of all of them.
+    """
+    return [
+        (event.of_silo(terms.name), count)
+        for terms in plan.silos
+        if terms.name in silos
+        for event, count in seen_by("anyone", plan_events(plan, terms))
     ]
 
 

@@ -2,10 +2,14 @@
 
 Every event is about replace-one adjacency. ``shift`` is always in units of the noise's standard deviation:
 how far replacing one record can move the release, 2L/(Kσ) for an average over K records of norm at most L.
+
+``of_group`` says what an event costs a group: rows that are replaced together, as the copies of one record in a
+bootstrap sample, or all rows of one person. docs/proofs.md, "Copies of a record", has the proofs.
 """
 
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import ClassVar, Self, get_args
@@ -13,6 +17,9 @@ from typing import ClassVar, Self, get_args
 from ringfence.errors import AccountingError
 from ringfence.protocol.guarantee import Observer
 from ringfence.storage.formats import require_known_format
+
+_SECOND_ROUNDING = 2.0**-16
+"""Rounding to the grid for two more neighbours, √d·2⁻³⁰ standard deviations of up to 2²⁸ numbers."""
 
 
 def require_count(name: str, value: object, least: int = 1) -> int:
@@ -37,7 +44,7 @@ def require_probability(name: str, value: object) -> float:
 
 
 @dataclass(frozen=True)
-class _Release:
+class _Release(ABC):
     """What all events share: a kind for the ledger, a shift, and a plain-data form."""
 
     kind: ClassVar[str]
@@ -49,6 +56,14 @@ class _Release:
     def seen_by(self, observer: Observer) -> Self:
         """Return the release as the observer sees it: in its noise, the same to all."""
         return self
+
+    def of_silo(self, silo: str) -> Self:
+        """Return the release beside those of other silos: the parts of a silo's partition are its own."""
+        return self
+
+    @abstractmethod
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return an event, and how many of it cost at least what this one costs ``size`` rows together."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,10 @@ class GaussianRelease(_Release):
 
     def __post_init__(self) -> None:
         require_positive("shift", self.shift)
+
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return a shift that is ``size`` times as large, which is exact."""
+        return replace(self, shift=require_count("size", size) * self.shift), 1
 
 
 @dataclass(frozen=True)
@@ -86,6 +105,19 @@ class FixedSizeRelease(_Release):
                 f"A batch of {self.batch} distinct records cannot be drawn from {self.records}; lower the batch."
             )
 
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return a draw for each row: it has 1/``size`` of the noise's variance, and other rows may have been drawn.
+
+        Where the rows outside of the group cannot fill the batch, or it has more rows than the batch, count on no
+        draw at all.
+        """
+        if require_count("size", size) == 1:
+            return self, 1
+        if size > min(self.batch, self.records - self.batch):
+            return GaussianRelease(min(size, self.batch) * self.shift), 1
+        shift = math.sqrt(size) * (self.shift + _SECOND_ROUNDING)
+        return FixedSizeRelease(self.records - size + 1, self.batch, shift), size
+
 
 @dataclass(frozen=True)
 class PoissonRelease(_Release):
@@ -102,6 +134,10 @@ class PoissonRelease(_Release):
         require_positive("shift", self.shift)
         if require_positive("rate", self.rate) > 1:
             raise AccountingError(f"rate is a probability and must not exceed 1, but is {self.rate!r}.")
+
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return a draw for each row, with 1/``size`` of the noise's variance."""
+        return replace(self, shift=math.sqrt(require_count("size", size)) * self.shift), size
 
 
 @dataclass(frozen=True)
@@ -131,6 +167,14 @@ class DisjointBatchRelease(_Release):
             )
         require_count("part", self.part, least=0)
         require_positive("shift", self.shift)
+
+    def of_silo(self, silo: str) -> Self:
+        """Name the partition by its silo too."""
+        return replace(self, partition=f"{self.partition} of {silo}")
+
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return a shift that is ``size`` times as large: the worst place of all rows is the dearest part."""
+        return replace(self, shift=require_count("size", size) * self.shift), 1
 
 
 @dataclass(frozen=True)
@@ -171,6 +215,19 @@ class BinomialRelease(_Release):
         """Return what anyone at all may see: the silo's own coins; a server without the shuffler sees the total's."""
         return self if observer == "server" else replace(self, trials=self.own)
 
+    def of_silo(self, silo: str) -> Self:
+        """Name the partition by its silo too, if there is one."""
+        return replace(self, partition=f"{self.partition} of {silo}") if self.partition else self
+
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return a reach that is ``size`` times as large; rows that may lie in several parts are not accounted for."""
+        if require_count("size", size) > 1 and self.partition:
+            raise AccountingError(
+                "What counts through a shuffler cost several rows together is proved only where all records take part "
+                "in every round, not for one pass or phases: keep one row for each person."
+            )
+        return replace(self, reach=size * self.reach), 1
+
     @property
     def is_mixed(self) -> bool:
         """Whether the cost counts on coins of other silos, and so on shares that hide which are whose."""
@@ -188,6 +245,11 @@ Events = Iterable[tuple[Event, int]]
 def seen_by(observer: Observer, events: Events) -> list[tuple[Event, int]]:
     """Return the releases as the observer sees them."""
     return [(event.seen_by(observer), count) for event, count in events]
+
+
+def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
+    """Return what the events cost ``size`` rows of the silo together, each replaced by any other."""
+    return [(made, times * count) for event, count in events for made, times in [event.of_group(size)]]
 
 
 _KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}

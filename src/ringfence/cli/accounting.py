@@ -22,11 +22,14 @@ def account(
     noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
                                        "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
                                        "for each of --records, those of all silos.")] = "exact",
+    rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo, for person_epsilon.")] = 1,
+    silos_per_person: Annotated[int, typer.Option(help="Silos like this with rows of one person.")] = 1,
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
 
-    Exact under replacing one record. With a closed form of the paper, epsilon is the true one and
+    Exact under replacing one record. person_epsilon is what all rows of a person cost together at the same delta:
+    exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon is the true one and
     nominal_epsilon what the formula was asked for.
     """
     if (sigma is None) == (epsilon is None):
@@ -35,7 +38,16 @@ def account(
     if noise == "exact":
         from ringfence.accounting import account
 
-        answer = account.answer_question(**question, delta=delta, sigma=sigma, epsilon=epsilon)
+        answer = account.answer_question(
+            **question,
+            delta=delta,
+            sigma=sigma,
+            epsilon=epsilon,
+            rows_per_person=rows_per_person,
+            silos_per_person=silos_per_person,
+        )
+    elif (rows_per_person, silos_per_person) != (1, 1):
+        raise AccountingError("What several rows of a person cost is answered for exact noise: leave --noise out.")
     else:
         from ringfence.research.theory import questions as paper
 

@@ -170,6 +170,8 @@ def train(
 
 
 def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
+    from ringfence.training import CHOOSING
+
     statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs"],
@@ -185,6 +187,7 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
             [["all held-out records", test.value], *test.per_silo.items()],
             title="NOT PRIVATE: measured on held-out records, for whoever may see those",
         )
+        say(CHOOSING)
     say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
         say(f"model {out}")

@@ -24,6 +24,7 @@ def demo(json: AsJson = False) -> None:
     import numpy as np
 
     from ringfence import demo as experiment
+    from ringfence.training import CHOOSING
 
     digits = experiment.load_digits(np.random.default_rng())
     if not json:
@@ -50,6 +51,7 @@ def demo(json: AsJson = False) -> None:
     )
     shown = lines[1]
     say("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
+    say(f"With private ones: {CHOOSING}")
     say(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 

@@ -3,6 +3,7 @@
 import inspect
 import tempfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -27,12 +28,16 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 from ringfence.silo.budget import Budget
+from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.records import Records
 from ringfence.statement import Statement
 from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
+
+_NO_QUESTION = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
+"""Parameters in which two fits that ask the same may differ."""
 
 SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
 
@@ -86,6 +91,11 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         in the ledgers. A fit that would exceed it is refused before anything is released. Without a cap, fitting the
         same records with *other* settings is refused.
     ledgers : folder of one ledger file per silo, for records that outlive this process
+    equal_rows : "copies" or "records"
+        What rows of one silo with equal features are. Copies of one record, as in a bootstrap sample, cost that record
+        more; a ledger, which charges for a row, refuses them. "records" says that they are different records.
+    new_beginning : why records that have a ledger elsewhere get a second one here; it will stand in that ledger
+    unusual_budget : True to mean an epsilon above 20 or a delta above 1/n, which protects nobody
 
     Attributes
     ----------
@@ -120,20 +130,24 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
             raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
         problem = self._problem(X, y, labels)
+        copies = self._copies(problem)
         plan = self._plan(problem)
         cap = self._cap()
+        if not self.unusual_budget:
+            require_usual_plan(plan, cap, word="unusual_budget=True")
         totals = MEMORY.charge(
             plan,
             {name: (problem.identity[row] for row in rows) for name, rows in problem.silos.items()},
             settings=self._settings(),
             cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
             tuning=cap is not None,
+            copies=self.equal_rows == "copies",
         )
         result = self._train(problem, plan, cap)
         self.plan_ = plan
         self.history_ = result.history
         self.model_ = result.model
-        self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals)
+        self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, copies)
         self._learn()
         return self
 
@@ -245,9 +259,27 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             raise EstimatorError("`cap` must be (epsilon, delta): a positive number, and one between 0 and 1.")
         return Budget(epsilon, delta)
 
+    def _copies(self, problem: _FitData) -> dict[str, int]:
+        """Return, by silo, how many copies of a record there are at most; refuse them where a ledger charges."""
+        if self.equal_rows not in ("copies", "records"):
+            raise EstimatorError('`equal_rows` must be "copies" or "records".')
+        if self.equal_rows == "records":
+            return {}
+        copies = {
+            name: max(Counter(problem.identity[row] for row in rows).values()) for name, rows in problem.silos.items()
+        }
+        copied = [name for name, most in copies.items() if most > 1]
+        if copied and self.ledgers is not None:
+            raise EstimatorError(
+                f"Rows of silo '{copied[0]}' have equal features, and a ledger charges every row as a record of its "
+                "own. Nothing was released. If they are copies of one record, as in a bootstrap sample, leave out all "
+                "but one, or fit without `ledgers`; if they are different records, say equal_rows='records'."
+            )
+        return copies
+
     def _settings(self) -> str:
         """Return what two fits must agree in to be the same question asked again."""
-        settings = {name: value for name, value in self.get_params().items() if name not in ("cap", "ledgers")}
+        settings = {name: value for name, value in self.get_params().items() if name not in _NO_QUESTION}
         return f"{type(self).__name__} {settings!r}"
 
     def _train(self, problem: _FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
@@ -257,7 +289,12 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             else:
                 folder = Path(self.ledgers)
             silos = {
-                name: Silo(problem.part(rows, marked=self.ledgers is not None), folder / f"{name}.ledger", cap)
+                name: Silo(
+                    problem.part(rows, marked=self.ledgers is not None),
+                    folder / f"{name}.ledger",
+                    cap,
+                    new_beginning=self.new_beginning,
+                )
                 for name, rows in problem.silos.items()
             }
             return train(plan, silos)
@@ -320,9 +357,21 @@ def interval(what: str, pair: Any) -> Numeric:
         raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
 
 
-def _with_totals(statement: Statement, totals: Mapping[str, Budget]) -> Statement:
+def _with_totals(statement: Statement, totals: Mapping[str, Budget], copies: Mapping[str, int]) -> Statement:
     silos = {
-        name: guarantee.model_copy(update={"all_runs": totals[name].limits})
+        name: guarantee.model_copy(
+            update={"all_runs": totals[name].limits, "remarks": (*guarantee.remarks, *_remark(copies.get(name, 1)))}
+        )
         for name, guarantee in statement.silos.items()
     }
     return replace(statement, silos=silos)
+
+
+def _remark(copies: int) -> list[str]:
+    if copies == 1:
+        return []
+    return [
+        f"A row occurs {copies} times in this fit. The numbers of this run are for one row; the total of all runs "
+        f"counts {copies} copies of one record. If rows with equal features are different records, say "
+        "equal_rows='records'."
+    ]

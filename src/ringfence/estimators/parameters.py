@@ -29,6 +29,9 @@ class Parameters:
     fit_intercept: bool = True
     cap: Any = None
     ledgers: Any = None
+    equal_rows: str = "copies"
+    new_beginning: str = ""
+    unusual_budget: bool = False
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

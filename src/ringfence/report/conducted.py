@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.html.charts import figure
-from ringfence.html.markup import Html, Value, section, table, tag
+from ringfence.html.markup import Html, Value, outline, section, table, tag
 from ringfence.protocol.guarantee import AGAINST
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
@@ -13,6 +13,7 @@ from ringfence.report.page import ReportPage, facts
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.rounds import RoundOutcome, RunResult
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
+from ringfence.statement import SiloGuarantee, Statement
 from ringfence.tracking import Progress
 
 NOTE = "The guarantees are those that the plan claims."
@@ -108,7 +109,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 "records in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
-        section("Who is protected, and how well", *_claims(content), sections.glossary()),
+        section("Who is protected, and how well", *_claims(plan, content), sections.glossary()),
         section(
             "What it cost each silo",
             figure(
@@ -125,7 +126,16 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
     return ReportPage(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
 
 
-def _claims(content: Mapping[str, Any]) -> list[Html]:
+def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
+    claimed = {
+        terms.name: SiloGuarantee(
+            records=terms.records,
+            rounds=content["silos"][terms.name]["answered"],
+            this_run=terms.guarantees,
+            all_runs=terms.guarantees,
+        )
+        for terms in plan.silos
+    }
     return [
         tag("p", str(content["guarantees"]), class_="note"),
         tag(
@@ -133,8 +143,9 @@ def _claims(content: Mapping[str, Any]) -> list[Html]:
             "Each silo's operator can prove what the silo released by a certificate, signed by the silo, that anybody "
             "checks with ",
             tag("code", "ringfence verify"),
-            ".",
+            ". It also counts the silo's other runs, of which this page knows nothing.",
         ),
+        outline(Statement(plan, claimed).words()),
         tag("h3", "The words"),
     ]
 

@@ -13,6 +13,7 @@ from ringfence.report import sections
 from ringfence.report.page import ReportPage, facts, not_private
 from ringfence.statement import Statement
 from ringfence.tracking import Progress
+from ringfence.training import CHOOSING
 from ringfence.workflow import WorkflowResult
 
 MOST_WEIGHTS = 60
@@ -121,7 +122,9 @@ def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
     rows = [("all held-out records", outcomes.test.value), *outcomes.test.per_silo.items()]
     return section(
         "How good the model is",
-        not_private("this part was measured on held-out records, without noise, for whoever may see those."),
+        not_private(
+            f"this part was measured on held-out records, without noise, for whoever may see those. {CHOOSING}"
+        ),
         table("Measured on held-out records", ["test on", outcomes.test.metric], rows),
         figure(
             chart,

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ringfence.errors import ApprovalError, LedgerError
 from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.plan import Plan
+from ringfence.silo.budget import Budget
 
 LONGEST_NOTE = 1000
 
@@ -28,11 +30,11 @@ def account_name() -> str:
 LARGE_EPSILON = 20.0
 
 
-def require_usual(limits: Sequence[Guarantee], records: int) -> None:
+def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:
     """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
 
     At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
-    that some records are simply given away.
+    that some records are simply given away. `word` is how the caller's user says that it is meant.
     """
     for limit in limits:
         if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
@@ -43,5 +45,11 @@ def require_usual(limits: Sequence[Guarantee], records: int) -> None:
             )
             raise ApprovalError(
                 f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
-                "--unusual-budget."
+                f"{word}."
             )
+
+
+def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:
+    """Refuse to grant by the way what protects nobody: the guarantees that were asked for, or a cap on all runs."""
+    for terms in plan.silos:
+        require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records, word)

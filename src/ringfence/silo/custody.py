@@ -318,9 +318,9 @@ def _require_free(others: Sequence[Known], reason: str) -> None:
         f"These records, or most of them, have a ledger already: {first.path}, of silo '{first.silo}'"
         f"{'' if there else ', which is not there any more'}. Another one would forget what was released from them. "
         f"Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as {first.path}`, "
-        'where a run or a folder begins); or, if it may not count, say why: `--new-beginning "REASON"`, or for a '
-        'folder that is there `ringfence silo register FOLDER --reason "REASON"`. That will stand in the ledger and in '
-        "every certificate of it."
+        'where a run or a folder begins); or, if it may not count, say why: `--new-beginning "REASON"` (of an '
+        "estimator: `new_beginning`), or for a folder that is there `ringfence silo register FOLDER --reason "
+        '"REASON"`. That will stand in the ledger and in every certificate of it.'
     )
 
 
