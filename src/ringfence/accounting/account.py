@@ -41,6 +41,7 @@ def answer_question(
         "delta": delta,
         "clip": clip,
         "adjacency": "replace-one",
+        "advice": calibrate.fixed_size_words(events, delta) or None,
     }
 
 

@@ -47,10 +47,13 @@ class Release:
     fixed_size: bool = False
 
 
+_MOMENTS = {"joint": (8.5, 4.5), "separate": (11.0, 6.0)}
+"""Squares of how far one record moves the moments, times n: with a numeric target, and without."""
+
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda question, plan, batch: 2 * question.clip / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
-    "moments": lambda question, plan, batch: math.sqrt(6.0 if _has_classes(plan) else 11.0) / batch,
+    "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again."""
 

@@ -129,8 +129,7 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "",
             "What is attacked stays below what is claimed for three reasons: a finite number of runs, at a confidence "
             "that is never wrong by chance in practice; sampled batches, whose claim covers worse neighbours than any "
-            "one pair of data sets shows; and, for local-sgd, that its local steps are claimed as visible and are not. "
-            "A survey of moments is claimed with a sensitivity that no pair of records quite reaches.",
+            "one pair of data sets shows; and, for local-sgd, that its local steps are claimed as visible and are not.",
             "",
             "Counts from a shuffler are claimed by a bound that is proved for all neighbours at once, and the second "
             "accountant composes the exact distributions of two pairs of neighbours. So it must lie below the claim, "
