@@ -11,9 +11,9 @@ class Moments(BaseQuestion):
     """Mean and mean square of every feature, in units of the largest feature norm, and of a numeric target, in units
     of its bound.
 
-    Replacing a record moves all of them together by √4.5/n at most, or √8.5/n with a target (`docs/proofs.md`, "What a
-    question moves"). Plans that do not say `bound = "joint"` are charged √6/n and √11/n, as they always were: what
-    means and mean squares can do each by themselves.
+    Replacing a record moves all of them together by √4.5/n at most, or √8.5/n with a target (`docs/proofs.md`,
+    Lemma Q3). Plans that do not say `bound = "joint"` are charged √6/n and √11/n, as they always were: what means and
+    mean squares can do each by themselves.
     """
 
     name: Literal["moments"] = "moments"
