@@ -65,7 +65,7 @@ def truth_of(mechanism: str, question: Question) -> Truth:
     claimed = accountant.epsilon(seen_by(against, events), question.delta)
     if any(stage.channel.is_collected for plan in plans for stage in plan.stages):  # what is let out is counts
         [plan] = plans
-        second = second_epsilon_of_counts(counts(plan, against), question.delta)
+        second = second_epsilon_of_counts(counts(plan, against), question.delta, releases(plan))
         return Truth(mechanism, question, claimed, second, is_bound=True)
     found = [release for plan in plans for release in releases(plan)]
     return Truth(mechanism, question, claimed, second_epsilon(found, question.delta))
