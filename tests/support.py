@@ -92,7 +92,7 @@ def spent(ledger: Ledger, observer: Observer = "anyone") -> float:
 
 def about_moments(plan: Plan) -> Plan:
     """Return a surveyed plan that asks for moments instead of curvature, at the same cost."""
-    before, after = plan.stages[0].question, Moments()
+    before, after = plan.stages[0].question, Moments(bound="joint")
 
     def scaled(terms: SiloTerms) -> SiloTerms:
         sensitivities = after.sensitivity(plan, terms.records), before.sensitivity(plan, terms.records)

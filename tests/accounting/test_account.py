@@ -31,6 +31,23 @@ def test_an_answer_repeats_the_question() -> None:
     assert (answer["sampling"], answer["sigma"], answer["adjacency"]) == ("full", 0.1, "replace-one")
 
 
+def test_what_fixed_batches_need_more_than_poisson_ones_is_measured_for_the_very_question() -> None:
+    sigma = {
+        name: answer_question(**QUESTION, sampling=name, batch=100, sigma=None, epsilon=1.5)["sigma"]
+        for name in ("fixed", "poisson")
+    }
+    more = sigma["fixed"] / sigma["poisson"] - 1  # type: ignore[operator]
+    fixed, *others = (
+        answer_question(**QUESTION, sampling=name, batch=BATCHES[name], sigma=None, epsilon=1.5)["advice"]
+        for name in ("fixed", "full", "poisson", "one-pass")
+    )
+    assert (
+        fixed
+        == f"Batches of fixed size need {more:.0%} more noise here than Poisson sampling does at the same epsilon."
+    )
+    assert others == [None] * 3
+
+
 def test_noise_that_proves_nothing_costs_infinity() -> None:
     answer = answer_question(**QUESTION, sampling="poisson", batch=10, sigma=1e-9, epsilon=None)
     assert answer["epsilon"] == math.inf

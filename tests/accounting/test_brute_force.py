@@ -1,5 +1,6 @@
 """Small cases by brute force: what the accountant reports is never below the exact divergence, and close to it."""
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -75,6 +76,45 @@ def test_fixed_size_delta_bounds_every_neighbouring_pair_for_one_and_two_rounds(
         assert hockey_stick(first, other, epsilon) <= one
         for second, another in ((p, q), (q, p), (plus, minus)):
             assert hockey_stick(squared(first, second), squared(other, another), epsilon) <= two
+
+
+@pytest.mark.parametrize(("records", "batch"), [(2, 1), (5, 2), (5, 4)])
+def test_no_data_set_beats_the_profile_of_fixed_batches_drawn_in_every_way(records: int, batch: int) -> None:
+    """Sums over all batches of random records in [-1, 1], of which the first is replaced; and over all corners."""
+    generator, shift = np.random.default_rng(records), 1.2
+    batches = list(itertools.combinations(range(records), batch))
+
+    def release(data: Floats) -> Floats:
+        return cells(*((1 / len(batches), shift / 2 * float(data[list(drawn)].sum())) for drawn in batches))
+
+    epsilons = [0.0, 0.2, 0.7, 1.5]
+    bounds = [accountant.delta([(FixedSizeRelease(records, batch, shift), 1)], epsilon) for epsilon in epsilons]
+    largest = np.zeros(len(epsilons))
+    corners = [np.array(corner) for corner in itertools.product((-1.0, 1.0), repeat=records - 1)]
+    for others in [*corners, *generator.uniform(-1, 1, (10, records - 1))]:
+        one, other = generator.uniform(-1, 1, 2) if abs(others).max() < 1 else (1.0, -1.0)
+        p, q = release(np.append(one, others)), release(np.append(other, others))
+        for first, second in ((p, q), (q, p)):
+            largest = np.maximum(largest, [hockey_stick(first, second, epsilon) for epsilon in epsilons])
+    assert np.all(largest <= bounds)
+    np.testing.assert_allclose(largest, bounds, rtol=0.01)  # all others at one end reach it
+
+
+@pytest.mark.parametrize(
+    "profile", [GaussianProfile(0.5), FixedSizeProfile(0.2, 1.5), PoissonProfile(0.2, 1.5), FixedSizeProfile(1e-3, 4.0)]
+)
+@pytest.mark.parametrize("points", [3, 7, 40])
+def test_losses_on_a_grid_dominate_the_profile_at_every_epsilon_of_either_sign(profile: Profile, points: int) -> None:
+    found = pld.discretise(profile, np.linspace(0.0, 3.0, points))
+    assert math.fsum([*found.masses, found.infinite]) == pytest.approx(1.0, abs=1e-12)
+    np.testing.assert_allclose(found.masses[::-1], found.masses * np.exp(-found.losses), rtol=1e-12)  # symmetric
+    for epsilon in np.linspace(0.0, 4.0, 81):
+        above_p, scaled_above_q = (float(tail[0]) for tail in profile.tails(np.array([epsilon])))
+        exact = above_p - scaled_above_q
+        mirrored = -math.expm1(-epsilon) + math.exp(-epsilon) * exact  # δ(-ε), by exchanging P and Q
+        for at, truth in ((epsilon, exact), (-epsilon, mirrored)):
+            kept = found.infinite + float(np.sum(found.masses * np.maximum(0.0, -np.expm1(at - found.losses))))
+            assert kept >= truth - 1e-15
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 2.5])

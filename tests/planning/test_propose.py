@@ -85,6 +85,15 @@ def test_every_method_and_sampling_spends_every_silo_s_budget_and_no_more(
     assert_spends_every_budget(plan, members)
 
 
+@pytest.mark.parametrize("risk", ["empirical", "population"])
+def test_batches_of_fixed_size_are_taken_only_where_they_are_asked_for(schema: Schema, risk: Any) -> None:
+    proposal = propose(schema, EVEN, PlanRequest(risk=risk, most_rounds=150))
+    assert proposal.alternatives
+    assert "fixed" not in {choice.sampling for choice in proposal.alternatives}
+    assert "fixed" not in {stage.sampling.name for stage in proposal.plan.stages}
+    assert "fixed" not in {spec.default_sampling for spec in (Accelerated, Localized, MinibatchSGD, MultiStage)}
+
+
 @pytest.mark.parametrize("participation", [Participation(silos=2), Participation(probability=0.4)], ids=str)
 @pytest.mark.parametrize("method", METHODS)
 def test_silos_that_are_asked_now_and_then_have_budgets_for_being_asked_always(

@@ -42,7 +42,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"correlation": 0.5, "sampling": "fixed"}, "correlated noise is for one-pass sampling"),
     ({"correlation": 1.0, "sampling": "one-pass"}, "correlation: Input should be less than 1"),
     ({"batch": 5, "algorithm": "localized"}, "leave the batch out"),
-    ({"batch": 5, "sampling": "full"}, "leave the batch out, or choose fixed"),
+    ({"batch": 5, "sampling": "full"}, "leave the batch out, or choose poisson"),
     ({"batch": 0, "sampling": "fixed"}, "batch must be a whole number of at least 1"),
     ({"batch": 301, "sampling": "fixed"}, "lower the batch"),
     *[({"clip": bad}, "The clip must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e-320)],

@@ -19,7 +19,7 @@ MEMBERS = [Member("north", 400, 2.0, 1e-6), Member("south", 90, 0.5)]
 def test_it_asks_one_question_once_of_everybody_about_all_records(schema: Schema) -> None:
     plan = make_survey(schema, MEMBERS)
     (stage,) = plan.stages
-    assert (stage.question, stage.rounds, stage.sampling) == (Moments(), 1, Full())
+    assert (stage.question, stage.rounds, stage.sampling) == (Moments(bound="joint"), 1, Full())
     assert (stage.channel, stage.participation) == (OwnNoise(), EVERYBODY)
     assert (plan.rounds, plan.steps) == (1, 0)
     assert [terms.stages[0].batch for terms in plan.silos] == [400, 90]

@@ -64,6 +64,11 @@ def test_bounds_become_plus_and_minus_one_and_values_beyond_are_clamped() -> Non
     )
 
 
+def test_numbers_so_small_that_they_would_slow_the_processor_down_are_zeros() -> None:
+    near_zero = {**AGE, "center": 0, "scale": 1}
+    assert column(near_zero, ["1e-310", "1e-200", "1e-140"])[:, 0].tolist() == [0.0, 0.0, 1e-140]
+
+
 def test_center_and_scale_replace_the_middle_and_half_the_width() -> None:
     moved = {**AGE, "center": 30, "scale": 10}
     np.testing.assert_allclose(column(moved, ["30", "40", "0", "100", "200"])[:, 0], [0, 1, -3, 7, 7])

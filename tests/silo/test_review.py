@@ -35,6 +35,12 @@ def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(pla
     ]
 
 
+def test_batches_of_fixed_size_are_told_to_need_more_noise_than_poisson_ones(ledger: Ledger, plan_of: MakePlan) -> None:
+    said = "more noise here than Poisson sampling does at the same epsilon."
+    for sampling, is_said in (("fixed", True), ("poisson", False), ("full", False)):
+        assert (said in review(plan_of(sampling=sampling), ledger.account(), "").text()) == is_said
+
+
 def test_phases_are_told_one_by_one_and_what_they_ask_once(plan_of: MakePlan) -> None:
     phases = (Phase(rounds=3, penalty=0.1), Phase(rounds=2, penalty=0.8))
     plan = plan_of(algorithm=Localized(smoothness=1.0, phases=phases), rounds=5)

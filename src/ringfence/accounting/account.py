@@ -46,6 +46,7 @@ def answer_question(
         "delta": delta,
         "clip": clip,
         "adjacency": "replace-one",
+        "advice": calibrate.fixed_size_words(events, delta) or None,
     }
     if (rows_per_person, silos_per_person) != (1, 1):
         silos = require_count("silos_per_person", silos_per_person)

@@ -8,6 +8,8 @@ from ringfence.accounting import accountant
 from ringfence.accounting.events import (
     DisjointBatchRelease,
     Events,
+    FixedSizeRelease,
+    PoissonRelease,
     require_positive,
     require_probability,
 )
@@ -130,6 +132,28 @@ def noise(
     taking_part = 1 / batch if sampling_named(sampling).is_fresh else math.sqrt(rounds) / records
     start = 2 * clip * taking_part / gaussian_shift(epsilon, delta)
     return least_noise(run, epsilon=epsilon, delta=delta, start=start, already=spent)
+
+
+def fixed_size_words(events: Events, delta: float) -> str:
+    """Say in a sentence how much less noise Poisson batches would need for the same epsilon; or nothing.
+
+    Nothing if no release is of a batch of fixed size, or if no noise is to be saved.
+    """
+    released = list(events)
+    epsilon = accountant.epsilon(released, delta)
+    if not 0 < epsilon < math.inf or not any(isinstance(event, FixedSizeRelease) for event, _ in released):
+        return ""
+
+    def with_poisson(noise: float) -> Events:
+        return [
+            (PoissonRelease(e.batch / e.records, e.shift / noise) if isinstance(e, FixedSizeRelease) else e, count)
+            for e, count in released
+        ]
+
+    more = 1 / least_noise(with_poisson, epsilon=epsilon, delta=delta, start=0.8) - 1
+    if more < 0.005:
+        return ""
+    return f"Batches of fixed size need {more:.0%} more noise here than Poisson sampling does at the same epsilon."
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:

@@ -10,14 +10,8 @@ holds those of (1 − x)^θ. θ = 0 is independent noise, θ = 1/2 the square ro
 with ``coefficients`` c, and sends y_k = Σ_{j≤k} d_{k−j} M_j with ``inverse_coefficients`` d. But for rounding, that
 is G_k plus the noise Σ_j d_{k−j} Z_j, whose sums over the rounds are smaller than those of independent noise.
 
-*Why it is private.* y is computed from M, so M may be thought of as public. A record takes part in one G_k only. Given
-the rows so far, and whatever weights the server chose after seeing them, replacing that record moves the mean of row
-k + i by c_i (G_k − G'_k), of norm at most c_i · 2L/K, and leaves earlier rows alone. So row k + i is a Gaussian release
-of shift c_i · 2L/(Kσ), and adaptive composition makes all rows one Gaussian release of shift (2L/(Kσ)) · √(Σ_i c_i²),
-at most (2L/(Kσ)) · ``column_norm``. That C is lower triangular is what allows adaptive weights (Denisov, McMahan, Rush,
-Smith & Guha Thakurta 2022). A silo that restarts forgets G and M and begins a new block: its columns end
-with their block, so they are no longer than before, and the same bound holds. A row whose y was never sent, or sent
-again unchanged, costs no more either. A second pass over the same records is a new partition.
+*What it costs.* A record takes part in one G_k only, and all rows are one Gaussian release of shift
+(2L/(Kσ)) · ``column_norm`` at most, restarts and adaptive weights included (`docs/proofs.md`, Lemma R4).
 """
 
 import math

@@ -145,11 +145,9 @@ class DisjointBatchRelease(_Release):
     """Gaussian noise on an average over one ``part`` of a ``partition`` of the records into disjoint parts.
 
     Events of one part are about the same records and compose: √(Σ shift²). Different parts share no record, so a
-    partition costs as much as the dearest of its parts (parallel composition). *Why this holds beside other events:*
-    the replaced record lies in one part, whose total is a single Gaussian release; the other parts do not see it.
-    Whatever else was released composes with that Gaussian, and a Gaussian of larger shift dominates it, so counting
-    the largest one covers every record. It needs each record to keep its part, and parts that were chosen without
-    looking at the records: the silo must see to both.
+    partition costs as much as the dearest of its parts, beside whatever else was released (`docs/proofs.md`, Lemma R5).
+    It needs each record to keep its part, and parts that were chosen without looking at the records: the silo must see
+    to both.
 
     In one pass every answer has its own part. In phased training part i holds the records of phase i.
     """

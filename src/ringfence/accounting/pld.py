@@ -1,16 +1,14 @@
 """Composition of different mechanisms by privacy-loss distributions; every step errs on the safe side.
 
 1. *Discretise.* On a grid of losses, the P- and Q-mass of every interval moves to its two end points such that both
-   masses stay the same (connect the dots: the profile becomes its own chord, which lies above it by convexity in
-   e^ε; Doroshenko et al. 2022). Losses above the grid become infinite. The negative half mirrors the positive one
-   with weight e^-loss, because the profile is symmetric; what remains lies at loss 0.
+   masses stay the same (connect the dots; Doroshenko et al. 2022). Losses above the grid become infinite. The negative
+   half mirrors the positive one with weight e^-loss, because the profile is symmetric; what remains lies at loss 0.
 2. *Tilt.* Every mass is weighted by e^{t·loss}, with t such that the composed loss concentrates near the ε in
    question. Rounding errors and whatever falls outside the window then weigh about δ times their size instead of 1.
 3. *Convolve* by FFT, and undo the tilt.
 
-The reported δ adds, to the hockey-stick sum over the window, the infinite losses, a Chernoff bound for finite losses
-above the window, and a bound for the FFT's rounding. Losses from below the window wrap around and only add to the sum;
-nothing is claimed for an ε below the window.
+`docs/proofs.md`, Lemmas S4 and S5, proves that the reported δ is an upper bound; nothing is claimed for an ε below the
+window.
 """
 
 import math

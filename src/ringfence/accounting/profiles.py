@@ -3,7 +3,7 @@
 A profile is the hockey-stick divergence δ(ε) = P(loss > ε) - e^ε Q(loss > ε) of a *dominating pair* (P, Q), where
 loss = ln dP/dQ: no two neighbouring data sets do worse at any ε. Replace-one adjacency is symmetric, so profiles
 are needed for ε ≥ 0 only; the other half follows by exchanging P and Q. A product of dominating pairs dominates
-the adaptive composition (Zhu, Dong & Wang 2022, "Optimal accounting of differential privacy").
+the adaptive composition. `docs/proofs.md` proves all of this: "What sampling hides", Lemma R1.
 
 Here φ and Φ are the standard normal density and distribution, and m(t) = Φ(-t)/φ(t) is Mills' ratio.
 """
@@ -105,8 +105,7 @@ class GaussianProfile:
 class FixedSizeProfile:
     """K distinct of n records, q = K/n = ``rate``: P = (1-q)N(0,1) + qN(s,1), Q = N(0,1) for ε' ≥ 0.
 
-    With e^ε' = 1 + q(e^ε - 1) the profile is δ(ε') = q δ_Gauss(ε), and losses correspond in the same way
-    (Balle, Barthe & Gaboardi 2018; as a dominating pair, for both signs of ε': Zhu, Dong & Wang 2022).
+    With e^ε' = 1 + q(e^ε - 1) the profile is δ(ε') = q δ_Gauss(ε), and losses correspond in the same way (Lemma S3).
     """
 
     rate: float
@@ -139,17 +138,7 @@ class FixedSizeProfile:
 class PoissonProfile:
     """Each record with probability q = ``rate``, fixed divisor: P = (1-q)N(0,1) + qN(h,1), Q = (1-q)N(0,1) + qN(-h,1).
 
-    h = ``shift``/2. *Why opposite gradients are the worst case.* Given who else takes part, the two neighbours
-    release (1-q)N(c,I) + qN(c+u,I) and (1-q)N(c,I) + qN(c+v,I) with |u|, |v| ≤ h. For α = e^ε ≥ 1,
-
-        δ(ε) = E f(A, B),   f(A, B) = (qA - αqB - (α-1)(1-q))₊,   A = e^{⟨u,x⟩-|u|²/2},   B = e^{⟨v,x⟩-|v|²/2},
-
-    where x ~ N(0,I): A and B are log-normal with mean 1 and log-covariance ⟨u,v⟩. f is convex with ∂²f/∂A∂B ≤ 0.
-    (1) By Gaussian interpolation dE f/d⟨u,v⟩ = E[AB ∂²f/∂A∂B] ≤ 0: δ grows as the covariance falls to -|u||v|.
-    (2) Lengthening u to u' multiplies A by an independent factor of mean 1, which cannot lower E f (Jensen), and
-    lowers the covariance from -|u||v| to -|u'||v|, which by (1) cannot either; likewise for v. So δ is largest at
-    u = -v, |u| = h. For α < 1 exchange the neighbours, and averaging over who else takes part keeps the bound
-    (joint convexity). dp-accounting's REPLACE_ONE uses the same pair.
+    h = ``shift``/2: the worst case is two records that pull in opposite directions (Lemma S2).
     """
 
     rate: float

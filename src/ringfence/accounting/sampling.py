@@ -1,6 +1,6 @@
 """What each sampling rule makes of a round's cost: how far a release moves, and how often a record is in it.
 
-The only file that turns a rule into an event. `docs/accounting.md` has the proofs.
+The only file that turns a rule into an event. `docs/proofs.md` has the proofs.
 """
 
 from collections.abc import Callable

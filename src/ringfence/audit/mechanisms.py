@@ -164,7 +164,8 @@ def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
 
 
 def _survey_plan(question: Question, *, asked: Curvature | Moments) -> list[Plan]:
-    schema = parse_schema({"columns": {"x": _NUMBER, "y": _NUMBER}, "intercept": 0.0}, target="y")
+    columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
+    schema = parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
     return [_plan(question, schema, [Stage(question=asked, rounds=1, sampling=Full())])]
 
 
@@ -227,8 +228,8 @@ def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0
 def _curvature_records(plan: Plan, coins: FloatArray) -> Records:
     """One record of the largest norm, or of none, among zeros: the eigenvalue is X²/n or 0."""
     records = plan.silos[0].records
-    features = np.zeros((records, 1))
-    features[0] = (coins[0] + 1) / 2
+    features = np.zeros((records, 2))
+    features[0, 0] = (coins[0] + 1) / 2
     return Records(plan.data, features, np.zeros(records))
 
 
@@ -238,19 +239,23 @@ def _read_curvature(plan: Plan, answers: FloatArray) -> Observation:
     return read_difference(answers[0], sigma, np.array([1.0 / records]), np.array([0.0]))
 
 
+_NEAR, _FAR = math.sin(math.pi / 12), math.cos(math.pi / 12)
+_FARTHEST = {1.0: (_FAR, _NEAR, 1.0), -1.0: (-_NEAR, -_FAR, -1.0)}
+"""Two records between which the moments move as far as between any: features and target of the one for each coin."""
+
+
 def _moment_records(plan: Plan, coins: FloatArray) -> Records:
-    """One record at one corner or at the opposite one, among zeros."""
-    records = plan.silos[0].records
-    features, targets = np.zeros((records, 1)), np.zeros(records)
-    features[0], targets[0] = coins[0], coins[0]
-    return Records(plan.data, features, targets)
+    """One of the two records, among zeros."""
+    rows = np.zeros((plan.silos[0].records, 3))
+    rows[0] = _FARTHEST[coins[0]]
+    return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
 def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
-    """Mean of x and y, and their mean squares, in units of their bounds, which are 1."""
+    """Means of features and target, and their mean squares, in units of their bounds, which are 1."""
     records = plan.silos[0].records
     sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = (np.array([coin, coin, 1.0, 1.0]) / records for coin in (1.0, -1.0))
+    worlds = (np.array([*row, *np.square(row)]) / records for row in _FARTHEST.values())
     return read_difference(answers[0], sigma, *worlds)
 
 
@@ -312,7 +317,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "several-plans": Mechanism(_several, rounds=4),
     # The private estimates of means and scales, and of the features' curvature.
     "survey": Mechanism(
-        partial(_survey_plan, asked=Moments()),
+        partial(_survey_plan, asked=Moments(bound="joint")),
         _moment_records,
         _read_moments,
         most_canaries=1,

@@ -55,7 +55,10 @@ def account(
     if json:
         print_json(answer)
     else:
+        advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
+        if advice is not None:
+            say(f"\n{advice}")
 
 
 @takes_plan_request

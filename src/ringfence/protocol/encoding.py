@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, without_negligible
 from ringfence.protocol.schema import Categorical, Numeric, Schema
 
 Table = Mapping[str, Sequence[str]]
@@ -143,7 +143,7 @@ def _numbers(column: Numeric, name: str, table: Table, source: str) -> FloatArra
             problem = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
             raise _refuse(source, row, name, problem)
         raise _refuse(source, row, name, "this is not a finite number")
-    return (np.clip(values, column.lower, column.upper) - column.offset) / column.unit
+    return without_negligible((np.clip(values, column.lower, column.upper) - column.offset) / column.unit)
 
 
 def _number_or_nan(cell: str) -> float:

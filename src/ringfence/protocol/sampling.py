@@ -100,7 +100,7 @@ class Full(_Rule):
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return all records."""
         if asked not in (None, records):
-            raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose fixed.")
+            raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose poisson.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int) -> str:

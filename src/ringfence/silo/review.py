@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+from ringfence.accounting.calibrate import fixed_size_words
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.errors import AccountingError
 from ringfence.foreign_text import visible
@@ -81,6 +82,7 @@ class Review:
         own, total, delta = self.own[0], self.total[0], self.budget.delta
         spent = against(self.spent, total.against)
         limit = against(self.budget.limits, total.against)
+        advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
             f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} records; "
             f"it claims {terms.guarantee.epsilon:.4g}.",
@@ -88,6 +90,7 @@ class Review:
             f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}.",
             f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}; {self.left(total):.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
+            *([advice] if advice else []),
         ]
 
     def _further_cost(self, total: Guarantee) -> str:

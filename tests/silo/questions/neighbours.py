@@ -57,8 +57,8 @@ def bases(random: np.random.Generator, n: int, largest: float) -> list[FloatArra
 def candidates(random: np.random.Generator, features: FloatArray, largest: float) -> list[FloatArray]:
     """Records to put in: nothing, the eigenvectors, the worst pairs for moments, random ones, and some far too long."""
     _, vectors = np.linalg.eigh(features.T @ features)
-    a = 0.2696  # 4 + 2a + 2a⁴ − 4a² is largest: x = e₁ against x' = −a·e₁ + √(1−a²)·e₂
-    worst = largest * np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [-a, math.sqrt(1 - a**2), 0.0]])
+    near, far = math.sin(math.pi / 12), math.cos(math.pi / 12)
+    worst = largest * np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [far, near, 0.0], [-near, -far, 0.0]])
     at_bound = [*(largest * vectors.T), *worst, *on_sphere(random.normal(size=(4, 3)), largest)]
     return [np.zeros(3), *at_bound, *(1000 * x for x in at_bound[:4]), *random.uniform(-1, 1, (4, 3))]
 

@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
+from ringfence.protocol.questions import Gradient
 from ringfence.protocol.schedule import task
 from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.questions.gradient import clipped_mean
+from ringfence.silo.questions.gradient import clipped_mean, compute
 from ringfence.silo.records import Records
+from tests.protocol.plan_document import plan_of as document
 from tests.support import MakePlan, clip_of, own_terms
 
 LOSSES = [Logistic(), Softmax(classes=4), Squared(), Huber(threshold=0.5)]
@@ -33,6 +35,20 @@ def mean(loss: Any, clip: float, weights: Any, features: Any, targets: Any, batc
         targets=targets,
         shares=np.full(len(targets), 1.0 / batch),
     ).reshape(-1)
+
+
+@pytest.mark.parametrize("size", [1e-308, 1e-320, -2e-151])
+def test_weights_so_small_that_they_would_slow_the_processor_down_count_as_zeros(size: float) -> None:
+    """With targets of 0 the squared loss's gradient at weights of 0 is 0, and nowhere else."""
+    plan = document({"training.loss": {"name": "squared"}})
+    rows = np.random.default_rng(0).normal(size=(5, plan.data.width))
+    records, shares = Records(plan.data, rows, np.zeros(5)), np.full(5, 0.2)
+
+    def answer(weight: float) -> Any:
+        return compute(Gradient(clip=1e9), plan, np.full(plan.dimension, weight), records, shares)
+
+    assert np.any(answer(1e-140))
+    assert not np.any(answer(size))
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)

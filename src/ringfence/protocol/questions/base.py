@@ -1,7 +1,7 @@
 """What every question says of itself in public.
 
 A question is what a stage of a plan asks of records. It has three files of the same name: one here (its parameters,
-what a request carries, the answer's length, its sensitivity with the proof, its words), one in `silo.questions` (what
+what a request carries, the answer's length, its sensitivity, its words), one in `silo.questions` (what
 is computed from records) and one in `server.questions` (what is made of the answers).
 """
 

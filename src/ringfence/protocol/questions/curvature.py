@@ -13,8 +13,7 @@ class Curvature(BaseQuestion):
 
     `margin` standard deviations of its noise are added before the server's steps rely on it.
 
-    *Sensitivity under replace-one.* With X the largest feature norm, the matrix moves by (xxᵀ − x'x'ᵀ)/n, whose
-    eigenvalues lie in ±X²/n, and its largest eigenvalue by no more (Weyl).
+    With X the largest feature norm, replacing a record moves it by at most X²/n (`docs/proofs.md`, Lemma Q2).
     """
 
     name: Literal["curvature"] = "curvature"

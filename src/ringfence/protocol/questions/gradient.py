@@ -11,8 +11,7 @@ from ringfence.protocol.questions.base import BaseQuestion, Facts
 class Gradient(BaseQuestion):
     """The mean, over the batch, of the records' gradients at the request's weights, each cut to norm `clip`.
 
-    *Sensitivity under replace-one.* A record's term has norm at most clip/batch, whatever the weights are, so
-    replacing it moves the mean by at most 2·clip/batch.
+    Replacing a record moves it by at most 2·clip/batch, whatever the weights are (`docs/proofs.md`, Lemma Q1).
     """
 
     trains: ClassVar[bool] = True

@@ -11,19 +11,22 @@ class Moments(BaseQuestion):
     """Mean and mean square of every feature, in units of the largest feature norm, and of a numeric target, in units
     of its bound.
 
-    *Sensitivity under replace-one.* In these units the means move by at most 2/n, the mean squares, which are
-    non-negative vectors of norm at most 1, by √2/n, a target's by 2/n and 1/n: together √6/n, or √11/n with a target.
+    Replacing a record moves all of them together by √4.5/n at most, or √8.5/n with a target (`docs/proofs.md`,
+    Lemma Q3). Plans that do not say `bound = "joint"` are charged √6/n and √11/n, as they always were: what means and
+    mean squares can do each by themselves.
     """
 
     name: Literal["moments"] = "moments"
+    bound: Literal["separate", "joint"] = "separate"
 
     def length(self, facts: Facts) -> int:
         """Return two numbers for every feature, and two for a numeric target."""
         return 2 * (facts.data.width + _counts_target(facts))
 
     def sensitivity(self, facts: Facts, batch: int) -> float:
-        """Return √6/n, or √11/n with a numeric target."""
-        return math.sqrt(11.0 if _counts_target(facts) else 6.0) / batch
+        """Return √4.5/n, and √8.5/n with a numeric target; or √6/n and √11/n."""
+        features, target = (4.5, 4.0) if self.bound == "joint" else (6.0, 5.0)
+        return math.sqrt(features + target * _counts_target(facts)) / batch
 
     def largest(self, facts: Facts) -> float:
         """Return 1: no single moment is larger in the units used."""

@@ -47,10 +47,13 @@ class Release:
     fixed_size: bool = False
 
 
+_MOMENTS = {"joint": (8.5, 4.5), "separate": (11.0, 6.0)}
+"""Squares of how far one record moves the moments, times n: with a numeric target, and without."""
+
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda question, plan, batch: 2 * question.clip / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
-    "moments": lambda question, plan, batch: math.sqrt(6.0 if _has_classes(plan) else 11.0) / batch,
+    "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again."""
 
@@ -71,11 +74,14 @@ def _has_classes(plan: Plan) -> bool:
 
 
 def releases(plan: Plan) -> list[Release]:
-    """Read from the plan what its first silo releases that shows one record, in the worst place."""
+    """Read from the plan what its first silo releases, with its own noise, of one record in the worst place."""
     terms = plan.silos[0]
-    found, times = [], []
+    found: list[Release] = []
+    times: list[NDArray[np.int64]] = []
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         rule, question, channel = stage.sampling, stage.question, stage.channel
+        if channel.is_collected:
+            continue
         moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, stage.rounds)
         rate = own.batch / terms.records if rule.is_secret else 1.0
         is_fixed = rule.most(records=terms.records, batch=own.batch) == own.batch
@@ -106,20 +112,22 @@ class Counts:
 
 
 def counts(plan: Plan, against: Observer) -> Counts:
-    """Read from a shuffled plan of full batches what hides a record of its first silo: all coins, or its own alone."""
-    [stage] = plan.stages
-    channel = stage.channel
-    if not isinstance(channel, ShufflerChannel):
-        raise PlanError("The second accountant was asked for the counts of a plan that trusts no shuffler.")
-    first, *others = (terms.stages[0].batch for terms in plan.silos)
+    """Read from a plan with one shuffled stage what hides a record of its first silo: all coins, or its own alone."""
+    [(number, stage, channel)] = (
+        (number, stage, stage.channel)
+        for number, stage in enumerate(plan.stages)
+        if isinstance(stage.channel, ShufflerChannel)
+    )
+    first, *others = (terms.stages[number].batch for terms in plan.silos)
     batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - 1])
-    return Counts(channel.levels, batch * channel.coins, plan.dimension, stage.rounds)
+    times = int(_times(stage, first, plan.silos[0].records).max())
+    return Counts(channel.levels, batch * channel.coins, plan.dimension, times)
 
 
-def second_epsilon_of_counts(found: Counts, delta: float) -> float:
+def second_epsilon_of_counts(found: Counts, delta: float, beside: Sequence[Release] = ()) -> float:
     """Return dp-accounting's epsilon of the worse of two pairs: the difference in one coordinate, or in all alike.
 
-    Losses are rounded up, by at most `INTERVAL` in all.
+    `beside` are releases with the silo's own noise. Losses are rounded up, by at most `INTERVAL` in all for counts.
     """
     library, epsilons = _library(), []
     for coordinates in {1, found.dimension}:
@@ -129,7 +137,10 @@ def second_epsilon_of_counts(found: Counts, delta: float) -> float:
             _log_masses(found.coins, 0.0),
             value_discretization_interval=INTERVAL / times,
         )
-        epsilons.append(float(single.self_compose(times).get_epsilon_for_delta(delta)))
+        composed = single.self_compose(times)
+        for release in beside:
+            composed = composed.compose(_loss_distribution(release, INTERVAL / times).self_compose(release.count))
+        epsilons.append(float(composed.get_epsilon_for_delta(delta)))
     return max(epsilons)
 
 
@@ -164,28 +175,28 @@ def _library() -> Any:
     return privacy_loss_distribution
 
 
-def _loss_distribution(release: Release) -> Any:
+def _loss_distribution(release: Release, interval: float = INTERVAL) -> Any:
     from dp_accounting import NeighboringRelation
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     if release.rate == 1:
         return privacy_loss_distribution.from_gaussian_mechanism(
-            1 / release.shift, value_discretization_interval=INTERVAL
+            1 / release.shift, value_discretization_interval=interval
         )
     if not release.fixed_size:
         return privacy_loss_distribution.from_gaussian_mechanism(
             2 / release.shift,  # its sensitivity is that of taking part; it doubles by itself
-            value_discretization_interval=INTERVAL,
+            value_discretization_interval=interval,
             sampling_prob=release.rate,
             neighboring_relation=NeighboringRelation.REPLACE_ONE,
         )
-    top = math.ceil((release.shift**2 / 2 + 12 * release.shift) / INTERVAL)
-    losses: FloatArray = INTERVAL * np.arange(top + 1, dtype=np.float64)
+    top = math.ceil((release.shift**2 / 2 + 12 * release.shift) / interval)
+    losses: FloatArray = interval * np.arange(top + 1, dtype=np.float64)
     above = _fixed_size_profile(release.rate, release.shift, losses)
     below = -np.expm1(-losses) + np.exp(-losses) * above  # δ(−ε) = 1 − e^(−ε)(1 − δ(ε)) for a symmetric profile
     deltas = np.concatenate([below[:0:-1], above])
     return privacy_loss_distribution.PrivacyLossDistribution(
-        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(INTERVAL, -top, top, deltas)
+        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -top, top, deltas)
     )
 
 

@@ -65,7 +65,7 @@ def truth_of(mechanism: str, question: Question) -> Truth:
     claimed = accountant.epsilon(seen_by(against, events), question.delta)
     if any(stage.channel.is_collected for plan in plans for stage in plan.stages):  # what is let out is counts
         [plan] = plans
-        second = second_epsilon_of_counts(counts(plan, against), question.delta)
+        second = second_epsilon_of_counts(counts(plan, against), question.delta, releases(plan))
         return Truth(mechanism, question, claimed, second, is_bound=True)
     found = [release for plan in plans for release in releases(plan)]
     return Truth(mechanism, question, claimed, second_epsilon(found, question.delta))
@@ -129,8 +129,7 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "",
             "What is attacked stays below what is claimed for three reasons: a finite number of runs, at a confidence "
             "that is never wrong by chance in practice; sampled batches, whose claim covers worse neighbours than any "
-            "one pair of data sets shows; and, for local-sgd, that its local steps are claimed as visible and are not. "
-            "A survey of moments is claimed with a sensitivity that no pair of records quite reaches.",
+            "one pair of data sets shows; and, for local-sgd, that its local steps are claimed as visible and are not.",
             "",
             "Counts from a shuffler are claimed by a bound that is proved for all neighbours at once, and the second "
             "accountant composes the exact distributions of two pairs of neighbours. So it must lie below the claim, "

@@ -6,7 +6,7 @@ contributes 0.
 
 from typing import Protocol
 
-from ringfence.protocol.arrays import TINY, FloatArray, namespace
+from ringfence.protocol.arrays import TINY, FloatArray, namespace, without_negligible
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Gradient
 from ringfence.silo.records import Records
@@ -24,7 +24,7 @@ def compute(question: Gradient, plan: Plan, argument: FloatArray, records: Recor
     mean = clipped_mean(
         plan.loss,
         question.clip,
-        weights=argument.reshape(plan.data.width, -1),
+        weights=without_negligible(argument).reshape(plan.data.width, -1),
         features=records.features,
         norms=records.norms,
         targets=records.targets,

@@ -1,0 +1,91 @@
+"""The second accountant knows every question, sampling rule and channel, one after the other in one plan too."""
+
+from typing import Any, get_args
+
+import pytest
+
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.events import seen_by
+from ringfence.audit.mechanisms import SILO
+from ringfence.audit.shuffled_plans import OTHER, private_keys
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.channels import Channel
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
+from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
+from ringfence.protocol.sampling import SAMPLING_NAMES, Full
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
+from tests.support import rebuilt
+
+DELTA = 1e-6
+RULES: dict[str, dict[str, Any]] = {
+    "full": {"sampling": "full"},
+    "fixed": {"sampling": "fixed"},
+    "poisson": {"sampling": "poisson"},
+    "one-pass": {"sampling": "one-pass"},
+    "correlated": {"sampling": "one-pass", "correlation": 0.5},
+    "phased": {"algorithm": "localized"},
+}
+ASKED: list[Curvature | Moments] = [Curvature(), Moments(), Moments(bound="joint")]
+
+
+def schema_with(target: str) -> Schema:
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    label = {"type": "categorical", "categories": ["no", "yes"]}
+    return parse_schema(
+        {"columns": {"a": number, "b": number, "y": label if target == "label" else number}}, target="y"
+    )
+
+
+def asked_before(asked: Curvature | Moments, plan: Plan) -> Plan:
+    """The plan with a question of all records before its own stages, twice, at a cost that is not to be overlooked."""
+
+    def more(terms: SiloTerms) -> SiloTerms:
+        own = StageTerms(batch=terms.records, sigma=10.0 / terms.records)
+        return terms.model_copy(update={"stages": (own, *terms.stages)})
+
+    first = Stage(question=asked, rounds=2, sampling=Full())
+    return rebuilt(plan, stages=(first, *plan.stages), silos=tuple(more(terms) for terms in plan.silos))
+
+
+def claimed(plan: Plan, against: Observer = "anyone") -> float:
+    return accountant.epsilon(seen_by(against, plan_events(plan, plan.silos[0])), DELTA)
+
+
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("target", ["label", "number"])
+@pytest.mark.parametrize("rule", RULES)
+def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
+    rule: str, target: str, asked: Curvature | Moments
+) -> None:
+    request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule])
+    alone = make_plan(schema_with(target), [Member("clinic", 400, 1.0, DELTA)], request)
+    both = asked_before(asked, alone)
+    assert claimed(both) > 1.05 * claimed(alone), "the question must count for anything"
+    assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
+
+
+@pytest.mark.parametrize("against", ["server", "anyone"])
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+@pytest.mark.parametrize("asked", [None, Curvature()], ids=str)
+def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_question(
+    sampling: Any, against: Observer, asked: Curvature | None
+) -> None:
+    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, keys=private_keys(SILO).public())
+    plan = make_plan(schema_with("label"), [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)], request)
+    if asked is not None:
+        plan = asked_before(asked, plan)
+    second = second_epsilon_of_counts(counts(plan, against), DELTA, releases(plan))
+    assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
+
+
+def test_no_question_sampling_rule_or_channel_is_left_out() -> None:
+    def names(kinds: Any) -> set[str]:
+        return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
+
+    assert {question.name for question in [*ASKED, Gradient(clip=1.0)]} == names(Question)
+    assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
+    assert names(Channel) == {"own-noise", "shuffler"}
