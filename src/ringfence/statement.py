@@ -20,9 +20,10 @@ _FORMAT_1 = {
 
 
 class SiloGuarantee(Public):
-    """What one silo's ledger shows: the cost of this run, and that of everything ever released from its data.
+    """What one silo's records are guaranteed: by this run's plan, and by its ledger for everything ever released.
 
-    Each is told against every kind of observer, the one that counts first.
+    Both hold however plans were chosen and whenever one stops. Each is told against every kind of observer, the one
+    that counts first. What was used of them is in the ledger. (Versions before 0.3 wrote that here.)
     """
 
     records: int
@@ -56,12 +57,12 @@ class SiloGuarantee(Public):
 
     @property
     def run(self) -> Guarantee:
-        """What this run cost, against the observer that counts."""
+        """What this run's plan guarantees, against the observer that counts."""
         return self.this_run[0]
 
     @property
     def total(self) -> Guarantee:
-        """What all runs cost, against the same observer."""
+        """What is guaranteed of all runs together, against the same observer."""
         return against(self.all_runs, self.run.against)
 
 
@@ -147,7 +148,8 @@ class Statement:
         )
         if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
             line += (
-                f" (all runs on this data so far: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
+                f" (all runs on this data, whenever you stop: epsilon = {silo.total.epsilon:.4g}, "
+                f"delta = {silo.total.delta:.2g})"
             )
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):

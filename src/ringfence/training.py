@@ -4,7 +4,8 @@ This is the whole federation on one machine. The person who runs it is every sil
 approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from ringfence import peers
-from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.charges import plan_events
+from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
-from ringfence.protocol.guarantee import observers_of
+from ringfence.protocol.guarantee import Guarantee, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
@@ -32,10 +34,10 @@ from ringfence.statement import SiloGuarantee, Statement
 class Silo:
     """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
 
-    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts
-    a run grants what it needs on top of what was spent before. `key` signs what goes through a shuffler. Records that
-    were read from a file have one ledger (`silo.custody`): `new_beginning` says why they get another, and
-    `is_their_ledger` that this one is theirs where the registry does not know it.
+    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts a run
+    grants what it needs on top of what was used before, and what is guaranteed of all runs grows. `key` signs what goes
+    through a shuffler. Records that were read from a file have one ledger (`silo.custody`): `new_beginning` says why
+    they get another, and `is_their_ledger` that this one is theirs where the registry does not know it.
     """
 
     records: Records
@@ -144,11 +146,23 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
             ledger.grant(silo.cap)
         return ledger
     delta = max(account.budget.delta, terms.guarantee.delta)
-    events = [*account.reserved(without=plan.digest()), *plan_events(plan, terms)]
-    needed = account.budget.raised(costs(events, observers_of(account.observers, plan.observers), delta))
+    history = account.commitments(plan, plan_events(plan, terms))
+    needed = account.budget.raised(
+        [
+            _enough(history, account.budget.limit(observer).model_copy(update={"delta": delta}))
+            for observer in observers_of(account.observers, plan.observers)
+        ]
+    )
     if not account.budget.covers(needed):
         ledger.grant(needed)
     return ledger
+
+
+def _enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
+    """Return the limit if it admits all plans, else the least one that does."""
+    if used(history, limit) <= limit.epsilon:
+        return limit
+    return limit.model_copy(update={"epsilon": used(history, limit.model_copy(update={"epsilon": math.inf}))})
 
 
 def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
@@ -176,7 +190,7 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
     return SiloGuarantee(
         records=terms.records,
         rounds=len(approved.rounds),
-        this_run=costs(approved.charged(), plan.observers, terms.guarantee.delta),
-        all_runs=account.spent(),
+        this_run=terms.guarantees,
+        all_runs=account.guarantees(),
         remarks=tuple(account.remarks),
     )

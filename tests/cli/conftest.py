@@ -129,7 +129,7 @@ def epsilon(costs: list[dict[str, Any]], against: str | None = None) -> float:
 def spent(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """What stands in a ledger's summary as spent, against each observer."""
     return [
-        {"epsilon": cost["spent"], "delta": summary["delta"], "against": cost["against"]} for cost in summary["costs"]
+        {"epsilon": cost["used"], "delta": summary["delta"], "against": cost["against"]} for cost in summary["costs"]
     ]
 
 

@@ -98,7 +98,7 @@ def test_metrics_are_what_was_decided_and_what_the_ledger_says(served: Served, p
     assert found["ringfence_ledger_head"] == state["entries"]
     assert found["ringfence_rounds_charged_total"] == found["ringfence_rounds_released_total"] == 2
     assert found['ringfence_epsilon_granted{against="anyone"}'] == told["budget"]
-    assert found['ringfence_epsilon_spent{against="anyone"}'] == told["spent"] > 0
+    assert found['ringfence_epsilon_used{against="anyone"}'] == told["used"] > 0
     assert found['ringfence_epsilon_left{against="anyone"}'] == told["left"]
     assert found["ringfence_budget_delta"] == state["delta"]
 

@@ -28,7 +28,7 @@ class _Standing(NamedTuple):
     budget: Budget
     observers: tuple[Observer, ...]
     charged: list[tuple[Event, int]]
-    reserved: list[tuple[Event, int]]
+    left: tuple[float, ...]
     rounds: int
     stored: int
 
@@ -80,7 +80,7 @@ def _standing(account: Account) -> _Standing:
         account.budget,
         account.observers,
         account.charged(),
-        account.reserved(),
+        tuple(account.left(observer) for observer in account.observers),
         len(rounds),
         sum(charge.answer is not None for charge in rounds),
     )
@@ -89,10 +89,6 @@ def _standing(account: Account) -> _Standing:
 def _ledger_metrics(standing: _Standing) -> str:
     delta, limits = standing.budget.delta, standing.budget.limits
     spent = costs(standing.charged, standing.observers, delta)
-    left = [
-        max(0.0, against(limits, committed.against).epsilon - committed.epsilon)
-        for committed in costs(standing.reserved, standing.observers, delta)
-    ]
     granted = [against(limits, guarantee.against).epsilon for guarantee in spent]
     return "".join(
         [
@@ -101,8 +97,8 @@ def _ledger_metrics(standing: _Standing) -> str:
             _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, standing.stored)]),
             _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
             _epsilons("granted", "The most that all releases may cost together.", spent, granted),
-            _epsilons("spent", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
-            _epsilons("left", "What more may be approved, beyond all running plans.", spent, left),
+            _epsilons("used", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
+            _epsilons("left", "What more may be approved, beyond all running plans.", spent, standing.left),
         ]
     )
 
