@@ -138,7 +138,8 @@ def test_a_certificate_of_a_newer_format_is_refused_with_what_to_install() -> No
 def test_shuffled_releases_are_proved_against_the_server_and_against_anyone() -> None:
     for content in ((GOLDEN / "shuffled.json").read_bytes(), resigned(shuffled())):
         found = verify(content)
-        server, anyone = found.used
+        assert all(used.epsilon <= limit.epsilon for used, limit in zip(found.used, found.guarantee, strict=True))
+        server, anyone = found.guarantee
         assert (server.against, anyone.against) == ("server", "anyone")
         assert 0 < server.epsilon < anyone.epsilon
         assert f"private at epsilon = {server.epsilon:.6g}, " in found.text()

@@ -23,7 +23,8 @@ class SiloGuarantee(Public):
     """What one silo's records are guaranteed: by this run's plan, and by its ledger for everything ever released.
 
     Both hold however plans were chosen and whenever one stops. Each is told against every kind of observer, the one
-    that counts first. What was used of them is in the ledger. (Versions before 0.3 wrote that here.)
+    that counts first. `used` is what this run's rounds came to: bookkeeping. Where it is missing, an earlier version
+    wrote what was used as if it were guaranteed.
     """
 
     records: int
@@ -31,6 +32,7 @@ class SiloGuarantee(Public):
     # Not strict: a list of JSON, once it went through the function below, is a list. Guarantees are strict themselves.
     this_run: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
     all_runs: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
+    used: tuple[Guarantee, ...] = Field(default=(), strict=False)
     remarks: tuple[Remark, ...] = Field(default=(), strict=False)
     """What the ledger says of its beginning and of changes of its data."""
 
@@ -147,10 +149,8 @@ class Statement:
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
         if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
-            line += (
-                f" (all runs on this data, whenever you stop: epsilon = {silo.total.epsilon:.4g}, "
-                f"delta = {silo.total.delta:.2g})"
-            )
+            known = "all runs on this data, whenever you stop" if silo.used else "used by all runs on this data so far"
+            line += f" ({known}: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):
                 line += f"; {AGAINST[other.against]} epsilon = {other.epsilon:.4g}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ringfence import peers
-from ringfence.accounting.charges import plan_events
+from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
@@ -192,5 +192,6 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
         rounds=len(approved.rounds),
         this_run=terms.guarantees,
         all_runs=account.guarantees(),
+        used=costs(approved.charged(), plan.observers, terms.guarantee.delta),
         remarks=tuple(account.remarks),
     )
