@@ -65,10 +65,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
 def test_the_words_are_about_all_runs_of_the_silo_that_is_protected_least() -> None:
     silos = {"s0": costing(at(1.0), all_runs=(at(1.5),)), "s1": costing(at(1.2))}
     text = Statement(make_plan(), silos).text()
-    assert (
-        "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 (all runs on this data, whenever you stop: "
-        in text
-    )
+    assert "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 (all runs on this data, " in text
     assert "epsilon = 1.5, delta = 1e-06)" in text
     assert f"at most {guess(1.5):.1%}" in text
 
