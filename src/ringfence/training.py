@@ -4,8 +4,7 @@ This is the whole federation on one machine. The person who runs it is every sil
 approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +13,10 @@ import numpy as np
 
 from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
-from ringfence.accounting.filters import Commitment, used
+from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
-from ringfence.protocol.guarantee import Guarantee, observers_of
+from ringfence.protocol.guarantee import observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
@@ -149,20 +148,13 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
     history = account.commitments(plan, plan_events(plan, terms))
     needed = account.budget.raised(
         [
-            _enough(history, account.budget.limit(observer).model_copy(update={"delta": delta}))
+            enough(history, account.budget.limit(observer).model_copy(update={"delta": delta}))
             for observer in observers_of(account.observers, plan.observers)
         ]
     )
     if not account.budget.covers(needed):
         ledger.grant(needed)
     return ledger
-
-
-def _enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
-    """Return the limit if it admits all plans, else the least one that does."""
-    if used(history, limit) <= limit.epsilon:
-        return limit
-    return limit.model_copy(update={"epsilon": used(history, limit.model_copy(update={"epsilon": math.inf}))})
 
 
 def _open(name: str, silo: Silo, budget: Budget) -> Ledger:

@@ -413,7 +413,7 @@ class _History:
         if self.pledged is None:
             self.pledged = self.budget, self.delta
             for other in self.plans.values():
-                other.founding = not other.ended
+                other.founding = other.covered and not other.ended
 
     def _release(self, body: Mapping[str, Any]) -> None:
         followed, round = self.plans.get(body["plan"]), body["round"]

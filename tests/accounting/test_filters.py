@@ -105,14 +105,17 @@ def test_two_choices_one_after_the_other_stay_within_the_budget() -> None:
     for second in seconds:
         history = [once(first, founding=True), once(second)]
         assert used(history, LIMIT) <= LIMIT.epsilon
-        thirds = [largest(make, lambda event, h=history: used([*h, once(event)], LIMIT) <= LIMIT.epsilon)
-                  for make in MAKES[::2]]  # fmt: skip
+
+        def admitted(event: Event, history: list[Commitment] = history) -> bool:
+            return used([*history, once(event)], LIMIT) <= LIMIT.epsilon
+
+        thirds = [largest(make, admitted) for make in MAKES[::2]]
         if isinstance(second, PoissonRelease):
             pair = PoissonProfile(second.rate, second.shift)
-            means, weights, more = (0.0, second.shift / 2), (1 - second.rate, second.rate), pair.loss(x)
+            means, weights, more = [0.0, second.shift / 2], [1 - second.rate, second.rate], pair.loss(x)
         else:
             assert isinstance(second, GaussianRelease)
-            means, weights, more = (second.shift,), (1.0,), second.shift * x - second.shift**2 / 2
+            means, weights, more = [second.shift], [1.0], second.shift * x - second.shift**2 / 2
         normal = np.exp(-((x[:, None] - np.array(means)) ** 2) / 2) / math.sqrt(2 * math.pi)
         density: Floats = normal @ np.array(weights)
         beyond = LIMIT.epsilon - loss[:, None] - more[None, :]

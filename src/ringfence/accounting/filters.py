@@ -35,7 +35,7 @@ _LEAST = 2.0**-6  # a first plan that costs less counts as this much where the o
 class Commitment:
     """A plan in a ledger: what all its rounds come to, and, once it has ended, what was charged of it.
 
-    ``founding``: it was approved, and had not ended, when the ledger's first round was charged.
+    ``founding``: it was approved, and could be asked, when the ledger's first round was charged.
     """
 
     planned: tuple[tuple[Event, int], ...] = ()
@@ -80,6 +80,15 @@ def used(history: Sequence[Commitment], limit: Guarantee) -> float:
     """
     seen = tuple(each.seen_by(limit.against) for each in history)
     return _used(seen, limit.epsilon, limit.delta, any(each.is_later for each in seen))
+
+
+def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
+    """Return the limit if it admits the plans, else one of a larger ε that does."""
+    if used(history, limit) <= limit.epsilon:
+        return limit
+    whole = [replace(each, charged=None) if each.founding else each for each in history]
+    unlimited = limit.model_copy(update={"epsilon": math.inf})
+    return limit.model_copy(update={"epsilon": used(whole, unlimited)})
 
 
 def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> float:
@@ -132,9 +141,9 @@ def _planned(plans: Iterable[Commitment]) -> list[tuple[Event, int]]:
 
 def _used(history: tuple[Commitment, ...], epsilon: float, delta: float, later: bool) -> float:
     together, founding = _shifts(history, delta)
-    found = _epsilon(max(together, founding), delta * (1 - RESERVE))
-    if all(plan.is_gaussian for plan in history) and _epsilon(founding, delta * (1 - RESERVE)) > epsilon:
-        found = _epsilon(together, delta)
+    found, for_founding = (_epsilon(shift, delta * (1 - RESERVE)) for shift in (together, founding))
+    if for_founding > epsilon:  # they leave no room, whatever was given back since
+        found = _epsilon(together, delta) if all(plan.is_gaussian for plan in history) else max(found, for_founding)
     if not later:
         found = min(found, accountant.epsilon(_planned(plan for plan in history if plan.founding), delta))
     return _unless_mixed(history, found)

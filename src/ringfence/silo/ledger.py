@@ -122,7 +122,7 @@ class Approved:
     version: int = 1
     """The version of the data set that its rounds are about: the one of the approval before the first round."""
     founding: bool = False
-    """Whether it was approved, and had not ended, when the ledger's first round was charged."""
+    """Whether it was approved, and could be asked, when the ledger's first round was charged."""
     rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
@@ -262,7 +262,7 @@ class Account:
         if self.pledged is None:
             self.pledged = self.granted
             for approved in self.plans.values():
-                approved.founding = not approved.ended
+                approved.founding = approved.covered and not approved.ended
 
     def _approve(self, entry: Entry) -> None:
         whose = f"plan in the ledger's entry {entry.number}"
