@@ -126,6 +126,19 @@ def test_two_choices_one_after_the_other_stay_within_the_budget() -> None:
     assert 0.9 * LIMIT.delta < delta <= LIMIT.delta
 
 
+def test_a_reserve_that_is_set_aside_only_when_a_plan_needs_it_is_not_enough() -> None:
+    """By the answer: the rest of the shift that all of δ allows, or half of δ as the chance to be told everything."""
+    first = calibrate.gaussian_shift(LIMIT.epsilon, LIMIT.delta / 2)
+    rest, slack = math.sqrt(SHIFT**2 - first**2), LIMIT.delta / 2
+    beyond = np.clip(LIMIT.epsilon - first * X - first**2 / 2, -50.0, 50.0)
+    gaussian = gaussian_profile(rest, beyond)
+    told = slack + (1 - slack) * np.maximum(-np.expm1(beyond), 0.0)
+    reached = np.trapezoid(np.maximum(gaussian, told) * DENSITY, X)
+    assert np.trapezoid(gaussian * DENSITY, X) == pytest.approx(LIMIT.delta, rel=1e-4)
+    assert np.trapezoid(told * DENSITY, X) == pytest.approx(LIMIT.delta, rel=1e-4)
+    assert reached > 1.4 * LIMIT.delta
+
+
 @pytest.fixture
 def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():

@@ -321,8 +321,8 @@ def interval(what: str, pair: Any) -> Numeric:
 
 
 def _with_totals(statement: Statement, totals: Mapping[str, Budget]) -> Statement:
-    silos = {
-        name: guarantee.model_copy(update={"all_runs": totals[name].limits})
+    silos = {  # the memory composes what was used, which is no guarantee of all fits
+        name: guarantee.model_copy(update={"all_runs": totals[name].limits, "used": ()})
         for name, guarantee in statement.silos.items()
     }
     return replace(statement, silos=silos)
