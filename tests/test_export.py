@@ -50,7 +50,7 @@ def model(loss: str, target: str, *, intercept: float = 1.0, guaranteed: bool = 
         schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], PlanRequest(loss=loss_named(loss, schema), rounds=3)
     )
     promised = {
-        "north": SiloGuarantee(records=90, rounds=3, this_run=at(1.0), all_runs=at(1.5)),
+        "north": SiloGuarantee(records=90, rounds=3, this_run=at(1.0), all_runs=at(1.5), used=at(1.0)),
         "a": SiloGuarantee(records=50, rounds=3, this_run=at(2.0), all_runs=at(2.0)),
     }
     weights = np.random.default_rng(1).normal(size=plan.dimension)
@@ -144,7 +144,9 @@ def test_a_saved_model_keeps_its_statement_in_the_plan_s_order(tmp_path: Path) -
     assert loaded == trained
     assert loaded.statement is not None
     assert list(loaded.statement.silos) == ["north", "a"]
-    assert "epsilon = 1, delta = 1e-05 (all runs on this data so far: epsilon = 1.5" in str(loaded.statement)
+    assert "epsilon = 1, delta = 1e-05 (all runs on this data, whenever you stop: epsilon = 1.5" in str(
+        loaded.statement
+    )
 
 
 def test_a_model_whose_maker_saw_no_ledger_has_no_statement(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def plan(plan_of: MakePlan) -> Plan:
 def model(plan: Plan) -> Model:
     """A model of today, with what its silo was promised."""
     cost = (Guarantee(epsilon=1.0, delta=1e-6),)
-    promised = SiloGuarantee(records=40, rounds=5, this_run=cost, all_runs=cost)
+    promised = SiloGuarantee(records=40, rounds=5, this_run=cost, all_runs=cost, used=cost)
     return Model.of(plan, np.arange(4.0), {"clinic": 5}, {"clinic": promised})
 
 

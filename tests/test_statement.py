@@ -24,7 +24,7 @@ def at(epsilon: float, against: Observer = "anyone") -> Guarantee:
 
 
 def costing(*this_run: Guarantee, all_runs: tuple[Guarantee, ...] = (), rounds: int = 5) -> SiloGuarantee:
-    return SiloGuarantee(records=10, rounds=rounds, this_run=this_run, all_runs=all_runs or this_run)
+    return SiloGuarantee(records=10, rounds=rounds, this_run=this_run, all_runs=all_runs or this_run, used=this_run)
 
 
 SHIFT = 2 / 10 * math.sqrt(5)
@@ -75,9 +75,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
 def test_the_words_are_about_all_runs_of_the_silo_that_is_protected_least() -> None:
     silos = {"s0": costing(at(1.0), all_runs=(at(1.5),)), "s1": costing(at(1.2))}
     text = Statement(make_plan(), silos).text()
-    assert (
-        "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 (all runs on this data so far: " in text
-    )
+    assert "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 (all runs on this data, " in text
     assert "epsilon = 1.5, delta = 1e-06)" in text
     assert f"at most {guess(1.5):.1%}" in text
 
@@ -86,7 +84,7 @@ def test_earlier_runs_through_a_shuffler_count_in_a_run_of_own_noise_by_what_any
     """The silo's own noise is what protected them too, from whoever the words of this run speak of."""
     silos = {"s0": costing(at(1.0), all_runs=(at(1.4, "server"), at(6.0)))}
     text = Statement(make_plan((1.0,)), silos).text()
-    assert "(all runs on this data so far: epsilon = 6, delta = 1e-06)" in text
+    assert "(all runs on this data, whenever you stop: epsilon = 6, delta = 1e-06)" in text
     assert f"at most {guess(6.0):.1%}" in text
 
 
@@ -158,7 +156,9 @@ def test_each_view_is_told_by_the_silo_that_it_protects_least(mixed: Plan) -> No
     text = words(Statement(mixed, silos))
     assert f"at most {guess(1.0):.1%}; a coin" in text
     assert f"epsilon = 5, delta = 1e-06. Their guess is then right with probability at most {guess(5.0):.1%}" in text
-    assert "epsilon = 0.5, delta = 1e-06 (all runs on this data so far: epsilon = 0.9, delta = 1e-06)" in text
+    assert (
+        "epsilon = 0.5, delta = 1e-06 (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06)" in text
+    )
 
 
 def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -> None:

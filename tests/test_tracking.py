@@ -45,7 +45,7 @@ def test_costs_agree_with_the_ledgers_after_every_kind_of_run(
     recorder = Recorder(plan)
     result = train(plan, {name: Silo(records, tmp_path / name) for name in ("north", "south")}, watch=recorder)
     assert recorder.rounds[-1].epsilon == {
-        name: result.statement.silos[name].run.epsilon for name in recorder.rounds[-1].epsilon
+        name: result.statement.silos[name].used[0].epsilon for name in recorder.rounds[-1].epsilon
     }
     assert set(recorder.rounds[-1].epsilon) == {"north", "south"}
     assert [progress.round for progress in recorder.rounds] == list(range(plan.rounds))
@@ -94,7 +94,7 @@ def test_noise_that_cancels_over_rounds_has_no_level(schema: Schema, records: Re
     recorder = Recorder(plan)
     result = train(plan, {"clinic": Silo(records, tmp_path / "ledger")}, watch=recorder)
     assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
-    assert recorder.rounds[-1].epsilon == {"clinic": result.statement.silos["clinic"].run.epsilon}
+    assert recorder.rounds[-1].epsilon == {"clinic": result.statement.silos["clinic"].used[0].epsilon}
 
 
 def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s_noise_has_a_level(
@@ -111,7 +111,7 @@ def test_through_a_shuffler_the_costs_are_those_against_the_server_and_no_silo_s
         result = train(plan, silos, watch=recorder, collect=local.collect(plan))
     assert [progress.noise_norm for progress in recorder.rounds] == [None] * 3
     assert recorder.rounds[-1].epsilon == {
-        name: against(stated.this_run, "server").epsilon for name, stated in result.statement.silos.items()
+        name: against(stated.used, "server").epsilon for name, stated in result.statement.silos.items()
     }
 
 

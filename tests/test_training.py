@@ -16,6 +16,7 @@ from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
+from ringfence.silo.summary import summarise
 from ringfence.training import Silo, TrainingResult, split, train
 
 
@@ -85,12 +86,16 @@ def test_an_interrupted_run_keeps_only_what_it_released_on_its_account(schema: S
         assert 0 < account.spent()[0].epsilon < 2.0
 
 
-def test_a_silo_asked_in_half_of_the_rounds_pays_for_half(schema: Schema, tmp_path: Path) -> None:
+def test_a_silo_asked_in_half_of_the_rounds_uses_less_than_it_was_guaranteed(schema: Schema, tmp_path: Path) -> None:
     silos = federation(schema, tmp_path, dict.fromkeys("abcd", 100))
     plan = plan_for(schema, silos, participation=Participation(silos=2), survey=False)
     guarantees = train(plan, silos).statement.silos
     assert sum(guarantee.rounds for guarantee in guarantees.values()) == 2 * 20
-    assert all(guarantee.run.epsilon < 2.0 for guarantee in guarantees.values() if guarantee.rounds < 20)
+    assert {guarantee.run.epsilon for guarantee in guarantees.values()} == {2.0}
+    for name, guarantee in guarantees.items():
+        (told,) = summarise(silos[name].ledger)["costs"]
+        assert told["guarantee"]["epsilon"] == 2.0
+        assert told["used"] < 2.0 or guarantee.rounds == 20
 
 
 def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> None:

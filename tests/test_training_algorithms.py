@@ -195,7 +195,7 @@ def test_two_runs_on_one_data_set_add_up_in_the_statement(schema: Schema, tmp_pa
     second, _, _ = run(schema, tmp_path, algorithm="accelerated", survey=True)
     for guarantee in second.statement.silos.values():
         assert 50.0 < guarantee.total.epsilon < 100.0
-    assert "all runs on this data so far" in second.statement.text()
+    assert "all runs on this data, whenever you stop" in second.statement.text()
 
 
 @pytest.mark.parametrize("kind", ["accelerated, surveyed", "localized", "one-pass, correlated"])

@@ -64,11 +64,11 @@ def some_places(content: bytes, count: int) -> Iterator[tuple[int, int]]:
 
 def test_a_certificate_of_either_format_passes_and_names_whom_its_costs_are_against(content: bytes) -> None:
     found = verify(content)
-    assert [spent.against for spent in found.spent] == ["anyone"]
-    assert 0 < found.spent[0].epsilon <= found.budget[0].epsilon
+    assert [spent.against for spent in found.used] == ["anyone"]
+    assert 0 < found.used[0].epsilon <= found.budget[0].epsilon
     assert found.charged == found.released > 0
     assert verify(content, key=found.public_key).key_was_given
-    assert json.loads(json.dumps(found.data()))["spent"] == [found.spent[0].model_dump()]
+    assert json.loads(json.dumps(found.data()))["used"] == [found.used[0].model_dump()]
 
 
 def test_a_byte_changed_anywhere_in_the_file_shows(content: bytes) -> None:
@@ -138,7 +138,8 @@ def test_a_certificate_of_a_newer_format_is_refused_with_what_to_install() -> No
 def test_shuffled_releases_are_proved_against_the_server_and_against_anyone() -> None:
     for content in ((GOLDEN / "shuffled.json").read_bytes(), resigned(shuffled())):
         found = verify(content)
-        server, anyone = found.spent
+        assert all(used.epsilon <= limit.epsilon for used, limit in zip(found.used, found.guarantee, strict=True))
+        server, anyone = found.guarantee
         assert (server.against, anyone.against) == ("server", "anyone")
         assert 0 < server.epsilon < anyone.epsilon
         assert f"private at epsilon = {server.epsilon:.6g}, " in found.text()

@@ -23,9 +23,11 @@ _FORMAT_1 = {
 
 
 class SiloGuarantee(Public):
-    """What one silo's ledger shows: the cost of this run, and that of everything ever released from its data.
+    """What one silo's records are guaranteed: by this run's plan, and by its ledger for everything ever released.
 
-    Each is told against every kind of observer, the one that counts first.
+    Both hold however plans were chosen and whenever one stops. Each is told against every kind of observer, the one
+    that counts first. `used` is what this run's rounds came to: bookkeeping. Where it is missing, an earlier version
+    wrote what was used as if it were guaranteed.
     """
 
     records: int
@@ -33,6 +35,7 @@ class SiloGuarantee(Public):
     # Not strict: a list of JSON, once it went through the function below, is a list. Guarantees are strict themselves.
     this_run: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
     all_runs: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
+    used: tuple[Guarantee, ...] = Field(default=(), strict=False)
     remarks: tuple[Remark, ...] = Field(default=(), strict=False)
     """What the ledger says of its beginning and of changes of its data."""
 
@@ -59,17 +62,17 @@ class SiloGuarantee(Public):
 
     @property
     def run(self) -> Guarantee:
-        """What this run cost, against the observer that counts."""
+        """What this run's plan guarantees, against the observer that counts."""
         return self.this_run[0]
 
     @property
     def total(self) -> Guarantee:
-        """What all runs cost, against the same observer."""
+        """What is guaranteed of all runs together, against the same observer."""
         return against(self.all_runs, self.run.against)
 
     @property
-    def has_earlier_runs(self) -> bool:
-        """Whether all runs cost more than this one."""
+    def has_more_runs(self) -> bool:
+        """Whether all runs together are told at more than this one."""
         return self.total.epsilon > self.run.epsilon * (1 + 1e-9)
 
 
@@ -135,7 +138,7 @@ class Statement:
         """Say it as a bet: how often an observer's best guess is right, and what the stronger guarantees rely on."""
         first, *others = self.plan.observers
         channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
-        runs = ", over all runs so far" if any(silo.has_earlier_runs for silo in self.silos.values()) else ""
+        runs = ", over all runs on this data" if any(silo.has_more_runs for silo in self.silos.values()) else ""
         return [
             *_filled(
                 f"In words: {channel.observer_words} and tries to tell whether one of a silo's records was there or "
@@ -191,10 +194,9 @@ class Statement:
             f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
-        if silo.has_earlier_runs:
-            line += (
-                f" (all runs on this data so far: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
-            )
+        if silo.has_more_runs:
+            known = "all runs on this data, whenever you stop" if silo.used else "used by all runs on this data so far"
+            line += f" ({known}: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):
                 line += f"; {AGAINST[other.against]} epsilon = {other.epsilon:.4g}"

@@ -13,6 +13,7 @@ import numpy as np
 
 from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.model import Model
 from ringfence.protocol.guarantee import observers_of
@@ -32,10 +33,10 @@ from ringfence.statement import SiloGuarantee, Statement
 class Silo:
     """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
 
-    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts
-    a run grants what it needs on top of what was spent before. `key` signs what goes through a shuffler. Records that
-    were read from a file have one ledger (`silo.custody`): `new_beginning` says why they get another, and
-    `is_their_ledger` that this one is theirs where the registry does not know it.
+    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts a run
+    grants what it needs on top of what was used before, and what is guaranteed of all runs grows. `key` signs what goes
+    through a shuffler. Records that were read from a file have one ledger (`silo.custody`): `new_beginning` says why
+    they get another, and `is_their_ledger` that this one is theirs where the registry does not know it.
     """
 
     records: Records
@@ -151,8 +152,13 @@ def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
             ledger.grant(silo.cap)
         return ledger
     delta = max(account.budget.delta, terms.guarantee.delta)
-    events = [*account.reserved(without=plan.digest()), *plan_events(plan, terms)]
-    needed = account.budget.raised(costs(events, observers_of(account.observers, plan.observers), delta))
+    history = account.commitments(plan, plan_events(plan, terms))
+    needed = account.budget.raised(
+        [
+            enough(history, account.budget.limit(observer).model_copy(update={"delta": delta}))
+            for observer in observers_of(account.observers, plan.observers)
+        ]
+    )
     if not account.budget.covers(needed):
         ledger.grant(needed)
     return ledger
@@ -183,7 +189,8 @@ def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
     return SiloGuarantee(
         records=terms.records,
         rounds=len(approved.rounds),
-        this_run=costs(approved.charged(), plan.observers, terms.guarantee.delta),
-        all_runs=account.spent(),
+        this_run=terms.guarantees,
+        all_runs=account.guarantees(),
+        used=costs(approved.charged(), plan.observers, terms.guarantee.delta),
         remarks=tuple(account.remarks),
     )

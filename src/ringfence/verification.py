@@ -1,8 +1,8 @@
 """Checking a silo's certificate, by whoever got it, without the silo.
 
 The check trusts no number in it. It recomputes the hash chain, replays the entries under the gate's rules, derives
-the cost of every charged round from the approved plan, composes those costs, and checks the signature. It is written
-apart from the gate and the ledger's own reader, so that a mistake there shows here.
+the cost of every charged round from the approved plan, computes what that guarantees, and checks the signature. It is
+written apart from the gate and the ledger's own reader, so that a mistake there shows here.
 """
 
 import hashlib
@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.filters import Commitment, guaranteed, used
 from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
@@ -56,7 +57,8 @@ class Finding:
     plans: int
     charged: int
     released: int
-    spent: tuple[Guarantee, ...]
+    guarantee: tuple[Guarantee, ...]
+    used: tuple[Guarantee, ...]
     budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
@@ -65,7 +67,7 @@ class Finding:
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
-        told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("spent", "budget")}
+        told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("guarantee", "used", "budget")}
         return {"valid": True, **vars(self), **told, "remarks": list(self.remarks)}
 
     def text(self) -> str:
@@ -76,7 +78,8 @@ class Finding:
             else f"by the key {self.public_key}; whether that is the silo's, ask the silo by another way (--key)"
         )
         lost = self.charged - self.released
-        first, *others = self.spent
+        first, *others = self.guarantee
+        used = against(self.used, first.against)
         limit = against(self.budget, first.against)
         return "\n".join(
             [
@@ -92,8 +95,9 @@ class Finding:
                 "every release was charged first, no round was released twice, and each followed from a plan approved "
                 "before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
-                f"{first.delta:.3g}, for each record, against replacing it. This was computed again from the plans "
-                "alone.",
+                f"{first.delta:.3g}, for each record, against replacing it, however the plans were chosen and whenever "
+                f"one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used. This was computed "
+                "again from the plans alone.",
                 *(self._stronger(other) for other in others if other.epsilon > first.epsilon * (1 + _ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
@@ -138,8 +142,9 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
         if stated is None or followed is None:
             raise CertificateError(f"{path} is of silo '{finding.silo}', which released nothing for this model by it.")
         events = list(Counter(followed.charged.values()).items())
-        told = [
-            math.isclose(each.epsilon, accountant.epsilon(seen_by(each.against, events), each.delta), rel_tol=1e-6)
+        told = [  # what the plan guarantees; earlier versions stated what was used of it
+            math.isclose(each.epsilon, against(followed.terms.guarantees, each.against).epsilon, rel_tol=1e-6)
+            or math.isclose(each.epsilon, accountant.epsilon(seen_by(each.against, events), each.delta), rel_tol=1e-6)
             for each in stated.this_run
         ]
         if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(told):
@@ -188,7 +193,8 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, _History]":
         plans=len(history.plans),
         charged=history.charges,
         released=history.releases,
-        spent=tuple(history.spent(observer) for observer in history.observers()),
+        guarantee=tuple(history.guarantee(observer) for observer in history.observers()),
+        used=tuple(history.used(observer) for observer in history.observers()),
         budget=tuple(
             Guarantee(epsilon=limit, delta=history.delta, against=observer)
             for observer, limit in history.budget.items()
@@ -226,7 +232,7 @@ def _check_totals(certificate: Certificate, history: "_History") -> None:
     for stated in certificate.spent:
         if stated.delta != history.delta:
             raise CertificateError("The certificate's delta is not the one of the budget in its entries.")
-        true_epsilon = history.spent(stated.against).epsilon
+        true_epsilon = history.used(stated.against).epsilon
         if not math.isclose(stated.epsilon, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
             raise CertificateError(
                 f"The certificate states epsilon {stated.epsilon:.6g}, but its charges come to {true_epsilon:.6g}."
@@ -272,12 +278,15 @@ class _Followed:
     terms: SiloTerms
     covered: bool = True
     ended: bool = False
+    founding: bool = False
     version: int = 0
     charged: dict[int, Event] = field(default_factory=dict)
     released: set[int] = field(default_factory=set)
 
-    def reserved(self) -> list[tuple[Event, int]]:
-        return list(Counter(self.charged.values()).items()) if self.ended else plan_events(self.plan, self.terms)
+    def commitment(self, answered: bool) -> Commitment:
+        charged = list(Counter(self.charged.values()).items()) if self.ended else None
+        founding = self.founding if answered else not self.ended
+        return Commitment.of(plan_events(self.plan, self.terms), charged, founding=founding)
 
 
 class _History:
@@ -287,6 +296,7 @@ class _History:
         self._silo = silo
         self.budget: Grant = {}
         self.delta = 0.0
+        self.pledged: tuple[Grant, float] | None = None  # the budget when the first round was charged
         self.plans: dict[str, _Followed] = {}
         self.charges = self.releases = self.version = 0
         self.remarks: list[str] = []
@@ -295,7 +305,17 @@ class _History:
         """Return whom costs must be told against: whoever the budget or a plan names."""
         return observers_of(self.budget, *(followed.plan.observers for followed in self.plans.values()))
 
-    def spent(self, observer: Observer) -> Guarantee:
+    def commitments(self) -> list[Commitment]:
+        """Return every plan that was ever approved, as a filter counts it."""
+        return [followed.commitment(self.pledged is not None) for followed in self.plans.values()]
+
+    def guarantee(self, observer: Observer) -> Guarantee:
+        """Return what holds of all releases: the budget of the first charge's time, or an odometer's reading."""
+        granted, delta = self.pledged or (self.budget, self.delta)
+        epsilon = _limit(granted, observer) * (1 + _ROUNDING)
+        return guaranteed(self.commitments(), Guarantee(epsilon=epsilon, delta=delta, against=observer))
+
+    def used(self, observer: Observer) -> Guarantee:
         """Return what all charges come to against the observer, at the budget's delta."""
         events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
         epsilon = accountant.epsilon(seen_by(observer, list(events.items())), self.delta)
@@ -354,19 +374,25 @@ class _History:
         if not _same([[event.to_dict(), count] for event, count in events], body["events"]):
             raise CertificateError("what it reserved is not what the plan costs.")
         digest = plan.digest()
-        others = [event for other, followed in self.plans.items() if other != digest for event in followed.reserved()]
-        together = [*others, *events]
-        for observer, allowed in self.budget.items():
-            if accountant.epsilon(seen_by(observer, together), self.delta) > allowed * (1 + _ROUNDING):
-                raise CertificateError("with this plan, more was promised than the budget of that time.")
         before = self.plans.get(digest)
         self.plans[digest] = _Followed(
             plan,
             terms,
+            founding=before is not None and before.founding,
             version=before.version if before and before.charged else self.version,
             charged=before.charged if before else {},
             released=before.released if before else set(),
         )
+        if not all(self._allows(observer, allowed * (1 + _ROUNDING)) for observer, allowed in self.budget.items()):
+            raise CertificateError("with this plan, more was promised than the budget of that time.")
+
+    def _allows(self, observer: Observer, epsilon: float) -> bool:
+        """Tell whether the filter admits all plans, or, as was enough for earlier versions, their composition."""
+        history = self.commitments()
+        if used(history, Guarantee(epsilon=epsilon, delta=self.delta, against=observer)) <= epsilon:
+            return True
+        together = [event for each in history for event in (each.planned if each.charged is None else each.charged)]
+        return accountant.epsilon(seen_by(observer, together), self.delta) <= epsilon
 
     def _charge(self, body: Mapping[str, Any]) -> None:
         followed, round = self.plans.get(body["plan"]), body["round"]
@@ -384,6 +410,10 @@ class _History:
             raise CertificateError("what it charged is not what the plan's round costs.")
         charged[round] = event
         self.charges += 1
+        if self.pledged is None:
+            self.pledged = self.budget, self.delta
+            for other in self.plans.values():
+                other.founding = other.covered and not other.ended
 
     def _release(self, body: Mapping[str, Any]) -> None:
         followed, round = self.plans.get(body["plan"]), body["round"]

@@ -158,7 +158,7 @@ def test_training_elsewhere_or_after_the_ledger_was_deleted_is_refused(run: Run,
     again = train(run, data, "--ledgers", "elsewhere", "--same-data-as", "north.ledger")
     assert again.returncode == 0, again.stderr
     assert not list((tmp_path / "elsewhere").iterdir())
-    assert "all runs on this data so far" in again.stdout
+    assert "all runs on this data, whenever you stop" in again.stdout
     check_refused(init(run, "silo", data), ledger)
     ledger.rename(tmp_path / "hidden")
     check_refused(train(run, data), ledger, "which is not there any more")

@@ -127,9 +127,9 @@ def epsilon(costs: list[dict[str, Any]], against: str | None = None) -> float:
 
 
 def spent(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """What stands in a ledger's summary as spent, against each observer."""
+    """What stands in a ledger's summary as used, against each observer."""
     return [
-        {"epsilon": cost["spent"], "delta": summary["delta"], "against": cost["against"]} for cost in summary["costs"]
+        {"epsilon": cost["used"], "delta": summary["delta"], "against": cost["against"]} for cost in summary["costs"]
     ]
 
 
@@ -177,7 +177,7 @@ def check_ledgers(federation: Federation, ringfence_json: Json) -> Callable[[dic
             plan = next(plan for plan in shown["plans"] if plan["plan"] == report["plan"])
             assert plan["state"] == "finished"
             assert plan["charged"] == plan["released"] == stated["rounds"]
-            assert plan["costs"] == stated["this_run"]
-            assert spent(shown) == stated["all_runs"]
+            assert plan["costs"] == stated["used"]
+            assert [{**cost["guarantee"], "against": cost["against"]} for cost in shown["costs"]] == stated["all_runs"]
 
     return check

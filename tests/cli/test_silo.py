@@ -182,7 +182,7 @@ def test_serving_approving_asking_revoking_certifying_and_verifying_fit_together
     found = ringfence_json("verify", str(out), "--key", key)
     assert found["valid"]
     assert found["released"] == 1
-    assert found["spent"] == spent(operator.json("status"))
+    assert found["used"] == spent(operator.json("status"))
     assert "What is not proved" in ringfence("verify", str(out)).stdout
     check_one_sentence(ringfence("verify", str(out), "--key", "0" * 64), "not the one that you named")
     whole = out.read_bytes()

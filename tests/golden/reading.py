@@ -203,9 +203,15 @@ def describe(answer: bytes) -> dict[str, Any]:
 def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     """Check a certificate and return what it proves."""
     found = verify_file(path, key=key)
-    told_apart = ("spent", "budget", "same_user", "remarks")  # the last two are later than the first golden files
+    told_apart = (
+        "guarantee",
+        "used",
+        "budget",
+        "same_user",
+        "remarks",
+    )  # the last two are later than the first golden files
     proved = {name: value for name, value in found.data().items() if name not in told_apart}
-    epsilon, anyone = against(found.spent, "server").epsilon, against(found.spent, "anyone").epsilon
+    epsilon, anyone = against(found.used, "server").epsilon, against(found.used, "anyone").epsilon
     budget = {"alone": against(found.budget, "anyone").epsilon, **_budget(found.budget)}
     if found.same_user:
         proved["same_user"] = True
@@ -378,7 +384,7 @@ def _encoded(model: Model, rows: Path) -> Any:
 
 
 def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:
-    """Train once more on ledgers that exist, and return each silo's epsilon of all runs together.
+    """Train once more on ledgers that exist, and return what each silo is guaranteed of all runs together.
 
     A ledger that was registered is named, since this user's registry does not know it; an older one need not be.
     """

@@ -83,7 +83,7 @@ def test_the_held_out_loss_is_that_of_the_weights_which_the_round_asked_at(
 def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
     _, outcomes, recorder = run
     last = recorder.rounds[-1].epsilon
-    assert last == {name: silo.run.epsilon for name, silo in outcomes.result.statement.silos.items()}
+    assert last == {name: silo.used[0].epsilon for name, silo in outcomes.result.statement.silos.items()}
     assert HOSTILE in last
 
 

@@ -121,7 +121,7 @@ def test_ending_after_some_rounds_keeps_just_those(gate: Gate, ledger: Ledger, p
     assert refusal(ask(gate, plan, 2)) is RefusalReason.REVOKED
     summary = summarise(ledger.path)
     (told,) = summary["costs"]
-    assert told["spent"] == spent(ledger)
+    assert told["used"] == spent(ledger)
     assert told["reserved"] == 0.0
     assert summary["plans"][0]["rounds"] == plan.rounds
 

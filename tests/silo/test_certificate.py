@@ -67,7 +67,7 @@ def test_a_certificate_of_any_kind_of_plan_passes_and_states_what_the_ledger_doe
     plan = plan_of(**changes)
     released = run(silo_folder, plan, 0, 1, 3)
     finding = verify(certify(silo_folder).to_file(), key=verifying_key(silo_folder.key()))
-    (proved,) = finding.spent
+    (proved,) = finding.used
     with silo_folder.ledger() as ledger:
         assert proved.epsilon == pytest.approx(spent(ledger), rel=1e-9)
     assert (proved.delta, proved.against) == (1e-6, "anyone")
@@ -89,11 +89,11 @@ def test_a_history_with_endings_reapprovals_budgets_and_refusals_passes(
     run(silo_folder, plan, 1, 2)
     finding = verify(certify(silo_folder).to_file())
     assert finding.charged == finding.released == 4
-    assert {(told.delta, told.against) for told in (*finding.spent, *finding.budget)} == {(1e-5, "anyone")}
+    assert {(told.delta, told.against) for told in (*finding.used, *finding.budget)} == {(1e-5, "anyone")}
 
 
 def test_an_empty_ledger_has_a_certificate_of_nothing(silo_folder: SiloFolder) -> None:
-    assert verify(certify(silo_folder).to_file()).spent == (Guarantee(epsilon=0.0, delta=1e-6, against="anyone"),)
+    assert verify(certify(silo_folder).to_file()).used == (Guarantee(epsilon=0.0, delta=1e-6, against="anyone"),)
 
 
 def test_released_vectors_stand_in_it_by_hash_and_no_record_does(silo_folder: SiloFolder, plan_of: MakePlan) -> None:
@@ -211,7 +211,7 @@ def test_what_is_allowed_and_spent_is_proved_against_each_observer_and_none_can_
     run(silo_folder, plan_of(), 0, 1)
     signed = certify(silo_folder)
     finding = verify(signed.to_file())
-    assert [told.against for told in finding.spent] == [told.against for told in finding.budget] == ["server", "anyone"]
+    assert [told.against for told in finding.used] == [told.against for told in finding.budget] == ["server", "anyone"]
     assert [told.epsilon for told in finding.budget] == [2.0, 3.0]
     for place in (0, 1):
         forged = forge(signed, lambda content, place=place: content["spent"].pop(place))  # type: ignore[misc]

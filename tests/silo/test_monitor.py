@@ -98,7 +98,7 @@ def test_metrics_are_what_was_decided_and_what_the_ledger_says(served: Served, p
     assert found["ringfence_ledger_head"] == state["entries"]
     assert found["ringfence_rounds_charged_total"] == found["ringfence_rounds_released_total"] == 2
     assert found['ringfence_epsilon_granted{against="anyone"}'] == told["budget"]
-    assert found['ringfence_epsilon_spent{against="anyone"}'] == told["spent"] > 0
+    assert found['ringfence_epsilon_used{against="anyone"}'] == told["used"] > 0
     assert found['ringfence_epsilon_left{against="anyone"}'] == told["left"]
     assert found["ringfence_budget_delta"] == state["delta"]
 
@@ -149,10 +149,10 @@ def test_costs_are_composed_anew_only_when_the_ledger_has_another_entry(
     watching = Monitor(ledger, DecisionLog(tmp_path))
     first = watching.metrics()
     assert watching.metrics() == first
-    assert len(composed) == 2  # what is spent, and what is reserved
+    assert len(composed) == 1
     gate.approve(plan_of())
     assert watching.metrics() != first
-    assert len(composed) == 4
+    assert len(composed) == 2
 
 
 def test_an_agent_whose_ledger_cannot_be_trusted_gives_no_metrics_and_logs_that_it_refuses(

@@ -67,11 +67,11 @@ def test_what_is_told_of_the_cost_is_what_the_gate_goes_by(gate: Gate, ledger: L
     entries = ledger.entries()
     told = review(second, ledger.account(), "")
     events = plan_events(second, second.silos[0])
-    (own,), (total,), (so_far,) = told.own, told.total, told.spent
+    (own,), (total,), (so_far,) = told.own, told.total, told.used
     assert own.epsilon == cost(events, own) <= 0.9
     assert total.epsilon == cost([*plan_events(first, first.silos[0]), *events], total)
     assert so_far.epsilon == spent(ledger)
-    assert told.left(total) == 2.0 - total.epsilon
+    assert told.remaining == pytest.approx([2.0 - total.epsilon], abs=2e-3)
     assert "epsilon 0.9" in told.text()
     assert told.text().endswith("The gate would approve it; nothing is answered before you do.")
     assert ledger.entries() == entries

@@ -7,6 +7,7 @@ record of one silo is replaced by another.
 - ``accountant``: events to epsilon and delta.
 - ``calibrate``: a budget to the least noise that meets it.
 - ``charges``: what a plan costs a silo.
+- ``filters``: what a budget lets through, and what may be said after, when plans are chosen by earlier answers.
 - ``profiles`` and ``pld``: the privacy profiles and their composition, which the accountant rests on.
 
 The names below are public.
@@ -26,10 +27,12 @@ from ringfence.accounting.events import (
     of_group,
     seen_by,
 )
+from ringfence.accounting.filters import Commitment, guaranteed, left, odometer, used
 from ringfence.accounting.sampling import per_round_event, run_events
 
 __all__ = [
     "BinomialRelease",
+    "Commitment",
     "DisjointBatchRelease",
     "Event",
     "Events",
@@ -41,11 +44,15 @@ __all__ = [
     "delta",
     "epsilon",
     "gaussian_shift",
+    "guaranteed",
     "least_noise",
+    "left",
     "noise",
+    "odometer",
     "of_group",
     "per_round_event",
     "plan_events",
     "run_events",
     "seen_by",
+    "used",
 ]

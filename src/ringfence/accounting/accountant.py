@@ -9,7 +9,7 @@ a share of δ, which add up (``shuffled_sums``). Compose events, never (ε, δ) 
 
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
 from ringfence.accounting import pld
@@ -119,6 +119,30 @@ def as_one_gaussian(events: Events) -> float | None:
     """
     composed = _compose(events)
     return None if composed.slack else composed.shift
+
+
+def is_sampled(events: Events) -> bool:
+    """Tell whether a record takes part in some of the events by chance."""
+    return any(not isinstance(profile, GaussianProfile) for profile, _ in _compose(events).parts)
+
+
+def dominating_shift(events: Events, slack: float, releases: int) -> float:
+    """Return μ with which ``events``, at every ε, have no more δ than N(μ,1) against N(0,1), plus ``slack``.
+
+    Infinity if none can be proved. Half of the slack is for counts from a shuffler, of which there are or may yet be
+    as many as ``releases``: each may be priced with any slack, not only with its own. Sampling hides: with every
+    record in every batch it would cost no less.
+    """
+    aside = slack / (2 * max(releases, 1))
+    priced = [(replace(event, slack=aside) if isinstance(event, BinomialRelease) else event, n) for event, n in events]
+    composed = _compose(priced)
+    left = slack - composed.slack * (1 + 2.0**-40)
+    if left < 0:
+        return math.inf
+    if composed.shift is not None:
+        return composed.shift
+    unsampled = math.hypot(*(math.sqrt(count) * profile.shift for profile, count in composed.parts)) * (1 + 2.0**-49)
+    return min(unsampled, pld.dominating_shift(composed.parts, left) if composed.is_in_range else math.inf)
 
 
 def _compose(events: Events) -> _Composed:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.fft import irfft, rfft
+from scipy.special import ndtri
 
 from ringfence.accounting.profiles import Profile
 from ringfence.protocol.arrays import FloatArray
@@ -178,6 +179,26 @@ class ComposedLoss:
         hockey_stick = float(np.sum(self.masses[above] * -np.expm1(epsilon - self.losses[above])))
         return min(1.0, hockey_stick + self.outside + self.rounding_at(epsilon))
 
+    def dominating_shift(self, slack: float, below: float) -> tuple[float, float]:
+        """Return the μ that ``dominating_shift`` needs for all ε from some point up to ``below``, and that point.
+
+        For ε between two neighbouring losses, δ(ε) ≤ β - e^ε α with α the Q- and β the P-probability of all losses
+        above, β with its allowances. If Φ(Φ⁻¹(α) + μ) ≥ β - slack, a test of N(μ,1) against N(0,1) attains that.
+        """
+        above = slice(np.searchsorted(self.losses, 0.0, side="right"), None)
+        losses, masses = self.losses[above], self.masses[above]
+        lower = np.maximum(np.append(self.losses[0], self.losses[:-1])[above], 0.0)  # where each interval of ε begins
+        rounding = np.exp(np.minimum(self.log_moment - self.order * lower, 500.0)) * self.rounding
+        tail = np.cumsum(masses[::-1])[::-1]
+        beta = tail * (1 + 1e-9) + self.outside + rounding  # more than the rounding of these sums
+        alpha = np.cumsum((masses * np.exp(-losses))[::-1])[::-1] * (1 - 1e-9)
+        settled = lower[rounding < 1e-5 * tail]
+        start = float(settled[0]) if len(settled) else below
+        here = (beta > slack) & (lower >= start) & (lower < below)
+        if not np.any(here):
+            return 0.0, start
+        return float(np.max(ndtri(np.minimum(beta[here] - slack, 1.0)) - ndtri(alpha[here]))), start
+
     def epsilon(self, delta: float) -> float:
         """Return the least ε, to ten digits and rounded up, with ``self.delta(ε) <= delta``; infinity if none."""
         if self.delta(0.0) <= delta:
@@ -272,3 +293,23 @@ def epsilon_bound(parts: Sequence[Part], delta: float) -> float:
         if composed.rounding_at(epsilon) < SETTLED * delta and epsilon > composed.losses[1]:
             break
     return best
+
+
+def dominating_shift(parts: Sequence[Part], slack: float) -> float:
+    """Return μ with which, at every ε of either sign, all parts together have δ(ε) ≤ δ_Gauss(μ; ε) + ``slack``.
+
+    Infinity if none was found. Profiles are symmetric, δ(-ε) = 1 - e^-ε + e^-ε δ(ε) for both, so ε ≥ 0 is enough. One
+    tilt after the other, each proves it from where its rounding errors are small up to where the last one began.
+    """
+    moments = CumulantSketch.of(parts, 1e-3 * slack)
+    order, shift, below = moments.order_for_delta(slack / 8), 0.0, math.inf
+    while below > 0:
+        composed = compose(parts, moments, order)
+        if below == math.inf and composed.outside + composed.rounding_at(float(composed.losses[-1])) > slack:
+            return math.inf  # beyond the window
+        needed, start = composed.dominating_shift(slack, below)
+        if start >= below:
+            return math.inf
+        shift, below = max(shift, needed), start
+        order = moments.order_for_epsilon(below)
+    return shift * (1 + 1e-9)

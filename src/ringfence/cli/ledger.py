@@ -41,17 +41,22 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
     say(
-        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; spent {first['spent']:.4g}, "
+        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; used {first['used']:.4g}, "
         f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
+    )
+    guarantee = first["guarantee"]
+    say(
+        "Guarantee of all releases together, however plans are chosen and whenever you stop: epsilon "
+        f"{guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
     )
     for cost in others:
         say(
-            f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
-            f"left {cost['left']:.4g}."
+            f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, used {cost['used']:.4g}, "
+            f"left {cost['left']:.4g}, guarantee {cost['guarantee']['epsilon']:.4g}."
         )
     if summary["plans"]:
         print_table(
-            ["plan", "approved", "state", "rounds", "epsilon", "delta", "first release", "last release"],
+            ["plan", "approved", "state", "rounds", "epsilon used", "delta", "first release", "last release"],
             [
                 [p["plan"][:12], p["approved"][:16], p["state"], f"{p['charged']}/{p['rounds']}", cost["epsilon"],
                  cost["delta"], p["first_release"][:16], p["last_release"][:16]]

@@ -141,7 +141,7 @@ def approve(
     result = approve_plan(_open(folder), loaded, note=note)
     print_result(
         f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
-        f"together may reach {result.total[0].epsilon:.4g}; {result.left(result.total[0]):.4g} of "
+        f"together may reach {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of "
         f"{result.budget.epsilon:.4g} is left.",
         {"approved": result.plan.digest(), **result.data()},
         json=json,
@@ -190,7 +190,7 @@ def budget(
 
 @app.command()
 def status(folder: Folder, json: AsJson = False) -> None:
-    """Show the budget, what is spent and left, every plan, and whether an agent serves the folder."""
+    """Show the budget, what is guaranteed, used and left, every plan, and whether an agent serves the folder."""
     from ringfence.silo.decisions import status as read_status
 
     silo_folder = _open(folder)

@@ -358,9 +358,13 @@ def interval(what: str, pair: Any) -> Numeric:
 
 
 def _with_totals(statement: Statement, totals: Mapping[str, Budget], copies: Mapping[str, int]) -> Statement:
-    silos = {
+    silos = {  # the memory composes what was used, which is no guarantee of all fits
         name: guarantee.model_copy(
-            update={"all_runs": totals[name].limits, "remarks": (*guarantee.remarks, *_remark(copies.get(name, 1)))}
+            update={
+                "all_runs": totals[name].limits,
+                "used": (),
+                "remarks": (*guarantee.remarks, *_remark(copies.get(name, 1))),
+            }
         )
         for name, guarantee in statement.silos.items()
     }

@@ -44,7 +44,7 @@ def budget_chart(
 
 
 def epsilon_chart(rounds: Sequence[Progress]) -> Html | None:
-    """Draw what each silo's answers have cost it after every round; None if nothing was recorded."""
+    """Draw what each silo's answers have used after every round; None if nothing was recorded."""
     marked = [progress for progress in rounds if progress.epsilon]
     if not marked:
         return None
@@ -53,10 +53,10 @@ def epsilon_chart(rounds: Sequence[Progress]) -> Html | None:
     return line_chart(
         lines,
         title="Epsilon over the rounds",
-        description="After each round, what all answers so far have cost each silo together; it ends at what the plan "
-        "allows.",
+        description="After each round, what all answers so far have used of each silo's guarantee; it ends at what the "
+        "plan allows.",
         x_label="round",
-        y_label="epsilon so far",
+        y_label="epsilon used",
     )
 
 
@@ -86,8 +86,8 @@ def rounds_section(plan: Plan, epsilon: Html | None, updates: Html | None) -> Ht
         "Round by round",
         figure(
             epsilon,
-            "What the answers used so far cost each silo, all together and exactly composed. It is counted from the "
-            f"plan, not measured.{more}",
+            "What the answers so far have used of each silo's guarantee, exactly composed. This is bookkeeping, "
+            f"counted from the plan: the guarantee is the plan's, also for whoever stops earlier.{more}",
         ),
         figure(
             updates,

@@ -52,7 +52,7 @@ def train_report(
         facts(
             {
                 "largest epsilon of this run": max(silo.run.epsilon for silo in silos.values()),
-                "largest of all runs so far": worst.total.epsilon,
+                "largest of all runs, whenever you stop": worst.total.epsilon,
                 "records in all": f"{sum(silo.records for silo in silos.values()):,}",
                 "rounds": plan.steps,
             }
@@ -83,8 +83,8 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
         "What it cost each silo",
         figure(
             chart,
-            "Epsilon of this run, and of everything that was ever released from the same data, as the silo's ledger "
-            "has it. Several runs together cost less than their sum. Each number holds at its own delta, below.",
+            "The guaranteed epsilon of this run, and of everything that was ever released from the same data, by the "
+            "silo's ledger: however runs were chosen, and whenever you stop. Each holds at its own delta, below.",
         ),
         table(
             "Per silo",

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError
-from ringfence.protocol.guarantee import AGAINST, Guarantee, against
+from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against
 
 
 @dataclass(frozen=True, init=False)
@@ -53,6 +53,10 @@ class Budget:
     def delta(self) -> float:
         """The delta of all limits."""
         return self.limits[0].delta
+
+    def limit(self, observer: Observer) -> Guarantee:
+        """Return the limit against the observer; that against anyone stands in where there is none of its own."""
+        return against(self.limits, observer).model_copy(update={"against": observer})
 
     def __str__(self) -> str:
         first, *others = self.limits

@@ -2,8 +2,8 @@
 
 `Gate.answer` takes a request as hostile and gives back the plan's noisy update or a refusal. Guarantee: for
 every sequence of requests, by any number of callers, with crashes and restarts at any point, all that ever
-left is differentially private, under replacing one record, at the cost that the ledger shows, and that cost
-stays within the operator's budget.
+left is differentially private, under replacing one record, within the operator's budget, also where plans are chosen
+by the answers of earlier ones.
 
 It rests on three rules. A round is charged, and the charge synced, before anything is computed. An answer
 is stored before it is sent, and a repeated request gets the stored bytes. A charged round without a stored
@@ -19,6 +19,7 @@ import numpy as np
 
 from ringfence.accounting.charges import cost, plan_events, task_event
 from ringfence.accounting.events import Event
+from ringfence.accounting.filters import used
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
 from ringfence.protocol import demands
 from ringfence.protocol.arrays import FloatArray
@@ -280,16 +281,16 @@ class Gate:
                 )
 
     def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
-        together = [*account.reserved(without=plan.digest()), *events]
+        history = account.commitments(plan, events)
         observers = observers_of(plan.observers, account.observers)
         for limit in account.budget.limits:
-            total = cost(together, limit)
+            total = used(history, limit)
             if total > limit.epsilon:
                 raise ApprovalError(
                     f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
                     f"{total:.6g} at delta {limit.delta:.3g}{_named(limit, observers)}, more than its budget of "
-                    f"{limit.epsilon:.6g}. Ask for a plan with more noise or fewer rounds, end plans that are no "
-                    f"longer needed{self._ending(account, plan)}, or grant more."
+                    f"{limit.epsilon:.6g}{_FILTERED if account.answered else ''}. Ask for a plan with more noise or "
+                    f"fewer rounds, end plans that are no longer needed{self._ending(account, plan)}, or grant more."
                 )
 
     def _ending(self, account: Account, plan: Plan) -> str:
@@ -297,6 +298,9 @@ class Gate:
         running = [digest[:12] for digest, p in account.plans.items() if not p.ended and digest != plan.digest()]
         path = shlex.quote(str(self._ledger.path))
         return f" (`ringfence ledger {path} --end PLAN`; {', '.join(running[:5])} run)" if running else ""
+
+
+_FILTERED = ", where plans may be chosen by earlier answers"
 
 
 def _withdrawn(approved: Approved) -> RefusalReason | None:

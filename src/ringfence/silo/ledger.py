@@ -16,8 +16,8 @@ Its entries, in the order they were made:
 The entries of decisions (`opened`, `budget`, `approved`, `ended`) also say who made them: `by`, the account's name, and
 `note`, what they added in words.
 
-What was spent is the exact composition of the charged events; a crash can only leave a charge without a
-release, never the reverse.
+What was spent is the exact composition of the charged events, and bookkeeping; what is guaranteed, and admitted, is
+a filter's affair (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
 
 A ledger is known by the hash of its first entry. How far it had come is also kept outside of it, in the state folder
 of the user who runs it (`storage.watermark`): an older copy that is put back is refused.
@@ -36,7 +36,8 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import ValidationError
 
 from ringfence.accounting.charges import costs
-from ringfence.accounting.events import Event, event_from_dict
+from ringfence.accounting.events import Event, Events, event_from_dict
+from ringfence.accounting.filters import Commitment, guaranteed, left
 from ringfence.errors import (
     AccountingError,
     ApprovalError,
@@ -120,6 +121,8 @@ class Approved:
     ended: Literal["", "finished", "revoked"] = ""
     version: int = 1
     """The version of the data set that its rounds are about: the one of the approval before the first round."""
+    founding: bool = False
+    """Whether it was approved, and could be asked, when the ledger's first round was charged."""
     rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
@@ -129,6 +132,11 @@ class Approved:
     def reserved(self) -> list[tuple[Event, int]]:
         """Return what counts against the budget: all rounds while the plan runs, the charged ones after."""
         return self.charged() if self.ended else self.events
+
+    def commitment(self, answered: bool) -> Commitment:
+        """Return the plan as a filter counts it; `answered` says whether the ledger has charged any round."""
+        founding = self.founding if answered else not self.ended
+        return Commitment.of(self.events, self.charged() if self.ended else None, founding=founding)
 
 
 @dataclass
@@ -145,6 +153,8 @@ class Account:
     remarks: list[str] = field(default_factory=list)
     """What whoever reads of its costs must be told of its beginning and its data."""
     granted: Budget | None = None
+    pledged: Budget | None = None
+    """The budget when the first round was charged: nobody chose it by an answer."""
     plans: dict[str, Approved] = field(default_factory=dict)
     refusals: int = 0
     same_user: bool = False
@@ -174,8 +184,31 @@ class Account:
         limited = (limit.against for limit in self.budget.limits)
         return observers_of(limited, *(approved.plan.observers for approved in self.plans.values()))
 
+    @property
+    def answered(self) -> bool:
+        """Whether any round was ever charged."""
+        return self.pledged is not None
+
+    def commitments(self, plan: Plan | None = None, events: Events = ()) -> list[Commitment]:
+        """Return every plan that was ever approved, as a filter counts it; with `plan` as if that were approved now."""
+        found = {digest: approved.commitment(self.answered) for digest, approved in self.plans.items()}
+        if plan is not None:
+            before = self.plans.get(plan.digest())
+            founding = not self.answered or (before is not None and before.founding)
+            found[plan.digest()] = Commitment.of(events, founding=founding)
+        return list(found.values())
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """Return what is guaranteed of all releases together, however plans are chosen and whenever one stops."""
+        history, pledged = self.commitments(), self.pledged or self.budget
+        return tuple(guaranteed(history, pledged.limit(observer)) for observer in self.observers)
+
+    def left(self, observer: Observer) -> float:
+        """Return what the budget leaves, in epsilon, to one more plan: nothing more is approved if this is 0."""
+        return left(self.commitments(), self.budget.limit(observer), answered=self.answered)
+
     def spent(self) -> tuple[Guarantee, ...]:
-        """Return what everything charged comes to, against each kind of observer, at the budget's delta."""
+        """Return what everything charged comes to: bookkeeping, and no guarantee to whoever goes on or stops by it."""
         return costs(self.charged(), self.observers, self.budget.delta)
 
     def committed(self) -> tuple[Guarantee, ...]:
@@ -196,9 +229,7 @@ class Account:
         elif entry.kind == "approved":
             self._approve(entry)
         elif entry.kind == "charged":
-            number, weights = _typed(int, body["round"]), _typed(str, body["weights"])
-            event = event_from_dict(body["event"])
-            self.plans[body["plan"]].rounds[number] = ChargedRound(entry.number, entry.hash, weights, event)
+            self._charge(entry)
         elif entry.kind == "released":
             self.plans[body["plan"]].rounds[body["round"]].answer = StoredAnswer(entry.number, entry.hash)
         elif entry.kind == "refused":
@@ -224,6 +255,15 @@ class Account:
                 approved.covered = False
         self.granted = budget
 
+    def _charge(self, entry: Entry) -> None:
+        number, weights = _typed(int, entry.body["round"]), _typed(str, entry.body["weights"])
+        charged = ChargedRound(entry.number, entry.hash, weights, event_from_dict(entry.body["event"]))
+        self.plans[entry.body["plan"]].rounds[number] = charged
+        if self.pledged is None:
+            self.pledged = self.granted
+            for approved in self.plans.values():
+                approved.founding = approved.covered and not approved.ended
+
     def _approve(self, entry: Entry) -> None:
         whose = f"plan in the ledger's entry {entry.number}"
         require_known_format(whose, format_of(entry.payload), Plan.newest_format, LedgerError)
@@ -234,6 +274,7 @@ class Account:
             [(event_from_dict(event), int(count)) for event, count in entry.body["events"]],
             entry.time,
             version=before.version if before and before.rounds else self.version,
+            founding=before is not None and before.founding,
             rounds=before.rounds if before else {},
         )
 

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ringfence.accounting import filters
 from ringfence.accounting.charges import costs
 from ringfence.accounting.events import Event
+from ringfence.accounting.filters import Commitment
 from ringfence.protocol.guarantee import Guarantee, Observer, against
 from ringfence.protocol.messages import RefusalReason
 from ringfence.silo.budget import Budget
@@ -28,7 +30,8 @@ class _Standing(NamedTuple):
     budget: Budget
     observers: tuple[Observer, ...]
     charged: list[tuple[Event, int]]
-    reserved: list[tuple[Event, int]]
+    commitments: list[Commitment]
+    answered: bool
     rounds: int
     stored: int
 
@@ -80,7 +83,8 @@ def _standing(account: Account) -> _Standing:
         account.budget,
         account.observers,
         account.charged(),
-        account.reserved(),
+        account.commitments(),
+        account.answered,
         len(rounds),
         sum(charge.answer is not None for charge in rounds),
     )
@@ -90,8 +94,8 @@ def _ledger_metrics(standing: _Standing) -> str:
     delta, limits = standing.budget.delta, standing.budget.limits
     spent = costs(standing.charged, standing.observers, delta)
     left = [
-        max(0.0, against(limits, committed.against).epsilon - committed.epsilon)
-        for committed in costs(standing.reserved, standing.observers, delta)
+        filters.left(standing.commitments, standing.budget.limit(observer), answered=standing.answered)
+        for observer in standing.observers
     ]
     granted = [against(limits, guarantee.against).epsilon for guarantee in spent]
     return "".join(
@@ -101,7 +105,7 @@ def _ledger_metrics(standing: _Standing) -> str:
             _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, standing.stored)]),
             _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
             _epsilons("granted", "The most that all releases may cost together.", spent, granted),
-            _epsilons("spent", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
+            _epsilons("used", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
             _epsilons("left", "What more may be approved, beyond all running plans.", spent, left),
         ]
     )

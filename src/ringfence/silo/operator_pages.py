@@ -108,10 +108,10 @@ def _head(key: str, silo: str) -> Html:
 def _budget(state: dict[str, Any]) -> Html:
     first, *others = state["costs"]
     chart = bar_chart(
-        [Bar(name, (first[name],)) for name in ("budget", "spent", "reserved", "left")],
+        [Bar(name, (first[name],)) for name in ("budget", "used", "reserved", "left")],
         names=("epsilon",),
         title="The budget",
-        description=f"Of epsilon {first['budget']:.4g}, {first['spent']:.4g} is spent, {first['reserved']:.4g} "
+        description=f"Of epsilon {first['budget']:.4g}, {first['used']:.4g} is used, {first['reserved']:.4g} "
         f"reserved for running plans and {first['left']:.4g} left.",
         x_label=f"epsilon, at delta {state['delta']:.2g}",
     )
@@ -123,7 +123,7 @@ def _budget(state: dict[str, Any]) -> Html:
         *(
             tag(
                 "p",
-                f"{AGAINST[cost['against']].capitalize()}: budget {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
+                f"{AGAINST[cost['against']].capitalize()}: budget {cost['budget']:.4g}, used {cost['used']:.4g}, "
                 f"left {cost['left']:.4g}.",
             )
             for cost in others
@@ -184,7 +184,7 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
         return section("Running plans", tag("p", "None: nothing is answered."))
     return section(
         "Running plans",
-        table("Rounds of these are answered", ["plan", "rounds answered", "epsilon so far", ""], rows),
+        table("Rounds of these are answered", ["plan", "rounds answered", "epsilon used", ""], rows),
         tag(
             "p",
             "Finish: no new round is answered, and what is left of its budget is given back. Revoke: nothing of it is "

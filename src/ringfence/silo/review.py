@@ -6,6 +6,7 @@ from typing import Any
 
 from ringfence.accounting.calibrate import fixed_size_words
 from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError
 from ringfence.foreign_text import visible
 from ringfence.protocol.effort import Effort
@@ -23,9 +24,10 @@ class Review:
 
     All costs are told against each kind of observer. `own` is what the plan's own noise gives, at the delta it claims
     for this silo; `total` is what everything released, everything running and this plan come to together, at the
-    budget's delta; `spent` is what was charged so far. `own` and `total` are empty where the silo has no part in the
-    plan, or its cost cannot be told. `effort` is what its largest round takes of the silo's machine, about. `objection`
-    says why the gate would not approve it, if it would not.
+    budget's delta; `used` is what was charged so far, and `remaining` what the budget would leave, as epsilons in the
+    order of `total`. They are empty where the silo has no part in the plan, or its cost cannot be told. `effort` is
+    what its largest round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it
+    would not.
 
     Whatever the plan's author wrote stands in it as visible text, and every sentence is one line.
     """
@@ -34,14 +36,11 @@ class Review:
     silo: str
     own: tuple[Guarantee, ...]
     total: tuple[Guarantee, ...]
-    spent: tuple[Guarantee, ...]
+    used: tuple[Guarantee, ...]
+    remaining: tuple[float, ...]
     budget: Budget
     effort: Effort
     objection: str
-
-    def left(self, total: Guarantee) -> float:
-        """Return what is left of the budget's epsilon, against that total's observer, once the plan is approved."""
-        return max(0.0, against(self.budget.limits, total.against).epsilon - total.epsilon)
 
     def data(self) -> dict[str, Any]:
         """Return the review for machines."""
@@ -53,8 +52,11 @@ class Review:
             "trust": self.plan.trust,
             "claimed": [] if terms is None else [claim.model_dump() for claim in terms.guarantees],
             "own": [cost.model_dump() for cost in self.own],
-            "spent": [cost.model_dump() for cost in self.spent],
-            "total": [{**cost.model_dump(), "left": self.left(cost)} for cost in self.total],
+            "used": [cost.model_dump() for cost in self.used],
+            "total": [
+                {**cost.model_dump(), "left": remaining}
+                for cost, remaining in zip(self.total, self.remaining, strict=True)
+            ],
             "budget": self.budget.as_data(),
             "round": {"seconds": self.effort.seconds, "bytes": self.effort.memory},
             "keys": None if self.plan.keys is None else self.plan.keys.model_dump(),
@@ -80,15 +82,15 @@ class Review:
 
     def _cost(self, terms: SiloTerms) -> list[str]:
         own, total, delta = self.own[0], self.total[0], self.budget.delta
-        spent = against(self.spent, total.against)
+        used = against(self.used, total.against)
         limit = against(self.budget.limits, total.against)
         advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
             f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} records; "
             f"it claims {terms.guarantee.epsilon:.4g}.",
-            f"Spent so far: epsilon {spent.epsilon:.4g} at delta {delta:.2g}.",
+            f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}.",
             f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}.",
-            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}; {self.left(total):.4g} would be left.",
+            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}; {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
         ]
@@ -107,6 +109,7 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
     terms = plan.terms(account.silo)
     own: tuple[Guarantee, ...] = ()
     total: tuple[Guarantee, ...] = ()
+    remaining: tuple[float, ...] = ()
     effort = Effort()
     if terms is not None:
         effort = largest_round(plan, terms)
@@ -115,10 +118,13 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
             own = costs(events, plan.observers, terms.guarantee.delta)
             together = [*account.reserved(without=plan.digest()), *events]
             observers = observers_of(plan.observers, account.observers)
+            history = account.commitments(plan, events)
+            limits = [account.budget.limit(observer) for observer in observers]
+            remaining = tuple(left(history, limit, answered=account.answered) for limit in limits)
             total = costs(together, observers, account.budget.delta)
         except AccountingError:  # the objection says what is wrong
             pass
-    return Review(plan, account.silo, own, total, account.spent(), account.budget, effort, objection)
+    return Review(plan, account.silo, own, total, account.spent(), remaining, account.budget, effort, objection)
 
 
 def reveals(plan: Plan, terms: SiloTerms) -> list[str]:

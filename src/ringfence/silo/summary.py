@@ -15,9 +15,10 @@ from ringfence.silo.ledger import Account, Approved, Ledger
 def summarise(path: Path) -> dict[str, Any]:
     """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
 
-    Costs and budget are told against each kind of observer. `spent` composes every charged event exactly, at the
-    budget's delta; a plan's own cost is at its own delta, so the plans' numbers do not add up to it. `reserved` is what
-    running plans may yet add, and `left` what one more release may cost on top.
+    Costs and budget are told against each kind of observer. `guarantee` holds of all releases together, whenever one
+    stops. `used` composes every charged event exactly, at the budget's delta; a plan's own is at its own delta, so the
+    plans' numbers do not add up to it. `reserved` is what running plans may yet add, and `left` what the budget leaves
+    to one more Gaussian plan.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
@@ -35,11 +36,14 @@ def summarise(path: Path) -> dict[str, Any]:
             {
                 "against": spent.against,
                 "budget": against(account.budget.limits, spent.against).epsilon,
-                "spent": spent.epsilon,
+                "guarantee": {"epsilon": guarantee.epsilon, "delta": guarantee.delta},
+                "used": spent.epsilon,
                 "reserved": max(0.0, committed.epsilon - spent.epsilon),
-                "left": max(0.0, against(account.budget.limits, spent.against).epsilon - committed.epsilon),
+                "left": account.left(spent.against),
             }
-            for spent, committed in zip(account.spent(), account.committed(), strict=True)
+            for spent, committed, guarantee in zip(
+                account.spent(), account.committed(), account.guarantees(), strict=True
+            )
         ],
         "plans": [
             _plan(digest, account, approved, times.get(digest, [])) for digest, approved in account.plans.items()

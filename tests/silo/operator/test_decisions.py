@@ -137,6 +137,6 @@ def test_a_budget_against_everybody_together_is_shown_beside_that_against_the_se
     decisions.set_budget(silo_folder, Budget(budget.epsilon, budget.delta, anyone=7.5))
     try:
         page = desk.post("/enter", {"token": desk.token})[1]
-        assert f"{everybody}: budget 7.5, spent" in page
+        assert f"{everybody}: budget 7.5, used" in page
     finally:
         decisions.set_budget(silo_folder, budget)

@@ -1,0 +1,182 @@
+"""What a budget lets through when every plan may be chosen in the light of earlier answers, and what may be said after.
+
+That each sequence of plans fits by exact composition is not enough then (``docs/proofs.md``, "What composes, and who
+may choose", has an example and the proofs). A *filter* admits plans such that (ε, δ) holds however they are chosen, and
+an *odometer* gives a reading that holds whenever one stops.
+
+A plan enters the filter by a pair (μ, s): at every ε its δ is at most that of N(μ,1) against N(0,1), plus s. A Gaussian
+plan has s = 0; the k-th other plan of a ledger has s = RESERVE·δ/(k(k+1)), and the least μ for it. Plans are admitted
+while N(√Σμ², 1) against N(0,1) is (ε, (1 - RESERVE)·δ)-DP.
+
+Plans that were approved before the first answer, the *founding* ones, were chosen by nobody's answer: their exact
+composition is enough for them. If they leave no room in the filter, nothing else is admitted, but for Gaussian plans
+after Gaussian ones, by the filter with no reserve.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import count
+
+from ringfence.accounting import accountant
+from ringfence.accounting.calibrate import gaussian_shift
+from ringfence.accounting.events import BinomialRelease, Event, Events, seen_by
+from ringfence.accounting.profiles import gaussian_epsilon
+from ringfence.protocol.guarantee import Guarantee, Observer
+
+RESERVE = 1 / 64
+"""The part of δ that is kept, from the first answer on, for plans that are not Gaussian."""
+
+_LEAST = 2.0**-6  # a first plan that costs less counts as this much where the odometer's ladder begins
+
+
+@dataclass(frozen=True)
+class Commitment:
+    """A plan in a ledger: what all its rounds come to, and, once it has ended, what was charged of it.
+
+    ``founding``: it was approved, and could be asked, when the ledger's first round was charged.
+    """
+
+    planned: tuple[tuple[Event, int], ...] = ()
+    charged: tuple[tuple[Event, int], ...] | None = None
+    founding: bool = False
+
+    @classmethod
+    def of(cls, planned: Events, charged: Events | None = None, *, founding: bool = False) -> "Commitment":
+        """Return the commitment to these events; ``charged`` is given if the plan has ended."""
+        return cls(tuple(planned), None if charged is None else tuple(charged), founding)
+
+    def seen_by(self, observer: Observer) -> "Commitment":
+        """Return the commitment as the observer sees it."""
+        charged = None if self.charged is None else tuple(seen_by(observer, self.charged))
+        return replace(self, planned=tuple(seen_by(observer, self.planned)), charged=charged)
+
+    @cached_property
+    def is_gaussian(self) -> bool:
+        """Whether the plan is one Gaussian release, exactly."""
+        return accountant.as_one_gaussian(self.planned) is not None
+
+    @property
+    def counted(self) -> tuple[tuple[Event, int], ...]:
+        """What counts: of a plan that has ended, what was charged; all rounds, once there was one, of a sampled plan.
+
+        A sampled plan's pair is about all its rounds, and its end may have been chosen by their answers.
+        """
+        if self.charged is None or (self.charged and accountant.is_sampled(self.planned)):
+            return self.planned
+        return self.charged
+
+    @property
+    def is_later(self) -> bool:
+        """Whether somebody may have chosen the plan by an answer of another."""
+        return not self.founding and bool(self.counted)
+
+
+def used(history: Sequence[Commitment], limit: Guarantee) -> float:
+    """Return how much of the limit's ε the plans take up, against its observer: they are admitted if it is no more.
+
+    ``history`` has every plan that was ever approved, in that order.
+    """
+    seen = tuple(each.seen_by(limit.against) for each in history)
+    return _used(seen, limit.epsilon, limit.delta, any(each.is_later for each in seen))
+
+
+def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
+    """Return the limit if it admits the plans, else one of a larger ε that does."""
+    if used(history, limit) <= limit.epsilon:
+        return limit
+    whole = [replace(each, charged=None) if each.founding else each for each in history]
+    unlimited = limit.model_copy(update={"epsilon": math.inf})
+    return limit.model_copy(update={"epsilon": used(whole, unlimited)})
+
+
+def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> float:
+    """Return what the limit leaves, in ε, to one more Gaussian plan: none is admitted if this is 0.
+
+    ``answered``: some round was charged, so that a further plan may be chosen by its answer.
+    """
+    seen = tuple(each.seen_by(limit.against) for each in history)
+    return max(0.0, limit.epsilon - _used(seen, limit.epsilon, limit.delta, answered))
+
+
+def guaranteed(history: Sequence[Commitment], pledged: Guarantee) -> Guarantee:
+    """Return what is guaranteed of all plans together, however they are chosen and whenever one stops.
+
+    ``pledged`` is the limit that was in force when the first round was charged, which no answer chose: it is the
+    guarantee while it admits all plans. After that an odometer's reading is.
+    """
+    admits = used(history, pledged) <= pledged.epsilon
+    return pledged if admits else odometer(history, pledged.delta, pledged.against)
+
+
+def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "anyone") -> Guarantee:
+    """Return the guarantee of everything so far, which holds whenever one stops, also by this reading.
+
+    For founding plans alone it is their exact composition at ``delta``. Later plans let it climb a ladder of filters:
+    the j-th, j ≥ 2, admits j times the squared shift of the founding plans, at delta/(j(j-1)), and the guarantee is at
+    twice ``delta``.
+    """
+    seen = tuple(each.seen_by(observer) for each in history)
+    start = accountant.epsilon(_planned(each for each in seen if each.founding), delta)
+    if not any(each.is_later for each in seen):
+        return Guarantee(epsilon=start, delta=delta, against=observer)
+    if start == math.inf:
+        return Guarantee(epsilon=start, delta=delta, against=observer)
+    unit = gaussian_shift(max(start, _LEAST), delta) * (1 + 1e-6)  # so that equal plans do not just miss a rung
+    rung, needed = 0, 2
+    while rung < needed:
+        rung, share = needed, delta / (needed * (needed - 1))
+        shift = max(_shifts(seen, share))
+        if shift == math.inf:
+            return Guarantee(epsilon=shift, delta=delta, against=observer)
+        needed = math.ceil((shift / unit) ** 2)
+    epsilon = gaussian_epsilon(unit * math.sqrt(rung), share * (1 - RESERVE))
+    return Guarantee(epsilon=_unless_mixed(seen, epsilon), delta=min(2 * delta, 0.5), against=observer)
+
+
+def _planned(plans: Iterable[Commitment]) -> list[tuple[Event, int]]:
+    return [event for plan in plans for event in plan.planned]
+
+
+def _used(history: tuple[Commitment, ...], epsilon: float, delta: float, later: bool) -> float:
+    together, founding = _shifts(history, delta)
+    found, for_founding = (_epsilon(shift, delta * (1 - RESERVE)) for shift in (together, founding))
+    if for_founding > epsilon:  # they leave no room, whatever was given back since
+        found = _epsilon(together, delta) if all(plan.is_gaussian for plan in history) else max(found, for_founding)
+    if not later:
+        found = min(found, accountant.epsilon(_planned(plan for plan in history if plan.founding), delta))
+    return _unless_mixed(history, found)
+
+
+@lru_cache(maxsize=256)
+def _shifts(history: tuple[Commitment, ...], delta: float) -> tuple[float, float]:
+    """Return the shifts of all that counts, and of the founding plans with all their rounds, by the slacks of δ."""
+    of_all, of_founding = [], []
+    numbers = count(1)
+    for plan in history:
+        number = 0 if plan.is_gaussian else next(numbers)
+        slack = RESERVE * delta / (number * (number + 1)) if number else 0.0
+        of_all.append(_shift(plan.counted, slack, plan.planned))
+        if plan.founding:
+            of_founding.append(_shift(plan.planned, slack, plan.planned))
+    return _together(of_all), _together(of_founding)
+
+
+def _unless_mixed(history: Iterable[Commitment], epsilon: float) -> float:
+    mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event, _ in _planned(history))
+    return math.inf if mixed and epsilon > accountant.LARGEST_MIXED else epsilon
+
+
+def _together(shifts: Sequence[float]) -> float:
+    return math.hypot(*sorted(shifts)) * (1 + 2.0**-49)
+
+
+def _epsilon(shift: float, delta: float) -> float:
+    return gaussian_epsilon(shift, delta) if 0 < shift < math.inf else shift
+
+
+@lru_cache(maxsize=4096)
+def _shift(counted: tuple[tuple[Event, int], ...], slack: float, planned: tuple[tuple[Event, int], ...]) -> float:
+    releases = sum(times for event, times in planned if isinstance(event, BinomialRelease))
+    return accountant.dominating_shift(counted, slack, releases)
