@@ -40,7 +40,7 @@ def test_rows_that_have_a_ledger_are_refused_one_elsewhere_whatever_is_to_be_pre
 def test_folds_and_further_fits_go_on_in_the_ledger_that_the_rows_have(tmp_path: Path) -> None:
     first = classifier(tmp_path).fit(X[:150], Y[:150])
     second = classifier(tmp_path).fit(X[50:], Y[50:])
-    assert second.privacy_.silos["all"].total.epsilon > first.privacy_.silos["all"].total.epsilon
+    assert second.privacy_.silos["all"].used[0].epsilon > first.privacy_.silos["all"].used[0].epsilon
 
 
 def test_without_ledgers_there_is_no_registry(own_state: Path) -> None:
