@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import Remark
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
 
@@ -70,6 +70,8 @@ def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], .
     return both if anyone != server else both[1:]
 
 
+_EARLIER = ("  Earlier runs on the same data are counted as their plans say, and some may rely on more than this one.",)
+
 WEAK = 0.9
 """A guarantee under which somebody may guess right more often than this is called weak."""
 
@@ -120,10 +122,15 @@ class Statement:
         channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
         return [
             *_filled(
-                f"In words: {channel.observer_words} and tries to tell whether one of a silo's records was there or "
+                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's records was there or "
                 f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
+            *(
+                _EARLIER
+                if others and any(silo.total.epsilon > silo.run.epsilon for silo in self.silos.values())
+                else ()
+            ),
             *(line for observer in others for line in ["", *self._without(observer)]),
         ]
 
@@ -131,7 +138,7 @@ class Statement:
         worst = self._worst(observer)
         guess = _best_guess(worst)
         return _filled(
-            f"{AGAINST[observer].capitalize()}, only the silo's own noise protects its records: epsilon = "
+            f"{against_words(observer).capitalize()}, only the silo's own noise protects its records: epsilon = "
             f"{worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability at most "
             f"{guess:.1%}{': that is weak' if guess > WEAK else ''}."
         )
@@ -145,13 +152,15 @@ class Statement:
             f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
+        if silo.this_run[1:]:
+            line += f" {against_words(silo.run.against, self.plan.most_colluders)}"
         if silo.total.epsilon > silo.run.epsilon * (1 + 1e-9):
             line += (
                 f" (all runs on this data so far: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
             )
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):
-                line += f"; {AGAINST[other.against]} epsilon = {other.epsilon:.4g}"
+                line += f"; {against_words(other.against)} epsilon = {other.epsilon:.4g}"
         return line
 
 

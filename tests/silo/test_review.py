@@ -9,7 +9,7 @@ from ringfence.accounting.charges import cost, plan_events
 from ringfence.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.protocol.guarantee import Guarantee, against_words
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
@@ -99,7 +99,7 @@ def test_a_plan_that_trusts_a_shuffler_is_told_against_each_observer(
             Guarantee(epsilon=cost(events, limit), delta=DELTA, against=limit.against)
             for limit in plan.silos[0].guarantees
         )
-    everybody = f"{AGAINST['anyone'].capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
+    everybody = f"{against_words('anyone').capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
     assert everybody in told.text()
     assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in told.text()
     assert "coins tossed for each record and number" in told.text()

@@ -36,7 +36,7 @@ def ledger(
 
 def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     """Print what a ledger says, and by which command a plan in it is ended."""
-    from ringfence.protocol.guarantee import AGAINST
+    from ringfence.protocol.guarantee import against_words
 
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
@@ -44,11 +44,9 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
         f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; spent {first['spent']:.4g}, "
         f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
     )
-    for cost in others:
-        say(
-            f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, "
-            f"left {cost['left']:.4g}."
-        )
+    for cost in summary["costs"] if others else ():
+        named = against_words(cost["against"], summary["colluders"]).capitalize()
+        say(f"{named}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, left {cost['left']:.4g}.")
     if summary["plans"]:
         print_table(
             ["plan", "approved", "state", "rounds", "epsilon", "delta", "first release", "last release"],

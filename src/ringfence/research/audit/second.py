@@ -106,13 +106,13 @@ class Counts:
 
 
 def counts(plan: Plan, against: Observer) -> Counts:
-    """Read from a shuffled plan of full batches what hides a record of its first silo: all coins, or its own alone."""
+    """Read from a shuffled plan of full batches what hides a record of its first silo: honest silos' coins, or its."""
     [stage] = plan.stages
     channel = stage.channel
     if not isinstance(channel, ShufflerChannel):
         raise PlanError("The second accountant was asked for the counts of a plan that trusts no shuffler.")
     first, *others = (terms.stages[0].batch for terms in plan.silos)
-    batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - 1])
+    batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - channel.colluders - 1])
     return Counts(channel.levels, batch * channel.coins, plan.dimension, stage.rounds)
 
 
