@@ -117,7 +117,7 @@ def test_a_claim_that_forgets_the_peer_is_charged_too_little() -> None:
 
 def test_shares_that_keep_their_order_are_refuted() -> None:
     """The peer takes its own off the pile; whatever comes first in the rest is the audited silo's."""
-    assert found_out("shuffled-peer", Question(3.0, 1e-5, 32, 1), "keep-order", 16).noise_refutes
+    assert found_out("shuffled-peer", Question(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
 
 
 def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:

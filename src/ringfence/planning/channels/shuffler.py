@@ -163,7 +163,7 @@ def _channel(
 
 
 def _alone(plan: Plan, own: SiloTerms) -> float:
-    """Return the epsilon of the silo's own coins, to six digits and rounded up."""
+    """Return the epsilon of the silo's own coins, to six digits and rounded up, and no less than with the others'."""
     (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
     if not math.isfinite(cost.epsilon):
         raise PlanError(
@@ -171,4 +171,4 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
             "nobody if the server worked together with the shuffler. Allow more bits or rounds with more records, or "
             "leave it out."
         )
-    return cost.epsilon * (1 + 1e-6)
+    return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))
