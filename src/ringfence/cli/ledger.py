@@ -40,12 +40,13 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
 
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
+    observer = f" {against_words(first['against'], summary['colluders'])}" if others else ""
     say(
-        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; spent {first['spent']:.4g}, "
+        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}{observer}; spent {first['spent']:.4g}, "
         f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
     )
-    for cost in summary["costs"] if others else ():
-        named = against_words(cost["against"], summary["colluders"]).capitalize()
+    for cost in others:
+        named = against_words(cost["against"]).capitalize()
         say(f"{named}: budget epsilon {cost['budget']:.4g}, spent {cost['spent']:.4g}, left {cost['left']:.4g}.")
     if summary["plans"]:
         print_table(

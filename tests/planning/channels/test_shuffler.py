@@ -36,7 +36,6 @@ def plan_with(sizes: dict[str, int] | None = None, **said: Any) -> Plan:
         {},
         {"quorum": 2, "colluders": 0},
         {"colluders": 0},
-        {"sizes": SIZES | {"big": 2000}},  # whose own coins are more than are counted on
         {"sampling": "one-pass"},
         {"epsilon": 0.3, "rounds": 1},
         {"epsilon": 4.0, "rounds": 20},
@@ -61,6 +60,12 @@ def test_the_plan_keeps_every_silo_s_promise_to_each_observer(said: dict[str, An
     assert min(spent) > 0.8, "coins come in whole numbers per record, but not many more of them than needed"
     assert plan.dimension * (channel.levels + channel.coins) <= said.get("bits", shuffler.BITS * plan.dimension)
     assert (channel.server_key, channel.shuffler_key) == (KEYS.server, KEYS.shuffler)
+
+
+def test_a_silo_whose_own_coins_are_more_than_are_counted_on_claims_no_less_against_anyone() -> None:
+    """A budget could not allow less against anyone than against the server."""
+    server, anyone = plan_with(SIZES | {"big": 2000}).silos[0].guarantees
+    assert server.epsilon == anyone.epsilon
 
 
 def test_the_smallest_batch_that_may_leave_decides_how_many_coins_there_are() -> None:
