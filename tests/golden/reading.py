@@ -214,6 +214,11 @@ def certificate_facts(path: Path, key: str | None = None) -> dict[str, Any]:
     return {**proved, "epsilon": epsilon, "alone_epsilon": anyone, "delta": budget["delta"], "budget": budget}
 
 
+def certificate_words(path: Path) -> str:
+    """Check a certificate and return what is said of it."""
+    return verify_file(path).text()
+
+
 def _reasons(remarks: Iterable[str]) -> list[list[str]]:
     """Return what operators wrote of ledgers and data, without our words around it."""
     return [re.findall("“([^”]*)”", remark) for remark in remarks]

@@ -21,7 +21,7 @@ def account(
     epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
     noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
                                        "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
-                                       "for each of --records, those of all silos.")] = "exact",
+                                       "for each of --records, those of all silos that tell nobody theirs.")] = "exact",
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
