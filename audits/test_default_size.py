@@ -29,7 +29,11 @@ SABOTAGED = [
     *((LOCAL_SGD, mode) for mode in NOISE if mode != NONE),
 ]
 
-MORE_RUNS = {("shuffled", "wrong-sensitivity"): 190, ("shuffled-alone", "with-replacement"): 190}
+MORE_RUNS = {
+    ("shuffled", "wrong-sensitivity"): 190,
+    ("shuffled-peer", "wrong-sensitivity"): 190,
+    ("shuffled-alone", "with-replacement"): 190,
+}
 """Where the default number of runs would miss more often: once in two thousand and in three hundred times, at most."""
 
 

@@ -72,7 +72,7 @@ def test_below_the_quorum_nothing_comes_out(tmp_path: Path) -> None:
 
 
 def test_a_smaller_quorum_is_enough_and_the_noise_is_that_of_those_who_came(tmp_path: Path) -> None:
-    with federation(tmp_path, quorum=2) as made:
+    with federation(tmp_path, quorum=2, colluders=0) as made:
         totals = made.local.collect(made.plan)(0, made.answers(0, "clinic", "west"))
         assert totals is not None
         assert (totals.silos, int(totals.numbers[-1])) == (2, 80)

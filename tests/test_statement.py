@@ -11,12 +11,14 @@ from scipy.special import ndtr
 
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.local_shuffler import local_shuffler
-from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol.channels import ShufflerChannel
+from ringfence.protocol.guarantee import Guarantee, Observer, against_words
 from ringfence.protocol.plan import Plan
 from ringfence.statement import SiloGuarantee, Statement
 from ringfence.training import Silo, train
 from tests.sealed_sums.shuffled_federation import NAMES, make_shuffled_plan, records_of, schema_of
 from tests.server.quadratics import make_plan
+from tests.support import restaged
 
 
 def at(epsilon: float, against: Observer = "anyone") -> Guarantee:
@@ -123,23 +125,39 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
     text = words(Statement(mixed, silos))
     assert text.startswith(
         "What is protected "
-        "clinic: each of 10 records, over 3 rounds, by epsilon = 1, delta = 1e-06; against the server, the shuffler "
-        "and all other silos together epsilon = 4 north: "
+        "clinic: each of 10 records, over 3 rounds, by epsilon = 1, delta = 1e-06 against the server and up to 1 other "
+        "silo together, as long as the shuffler does not work with them; against the server, the shuffler and all "
+        "other silos together epsilon = 4 north: "
     )
     assert (
-        "In words: a server that sees everything that the shuffler lets out and tries to tell whether one of a silo's "
-        "records was there or another in its place, is right with probability at most 73.1%; a coin is right with 50%. "
+        "In words: a server that sees everything that the shuffler lets out, has 1 other silo on its side and tries to "
+        "tell whether one of a silo's records was there or another in its place, is right with probability at most "
+        "73.1%; a coin is right with 50%. "
         "So much epsilon and delta allow. Computed exactly from the noise of this run alone, it is at most 54.7%. "
         "This relies on two things beside the silo itself: "
         "- The shuffler does not work together with the server. It cannot read a message, but it knows which came from "
         "whom. "
-        "- At least 3 silos of every round, this one included, add the noise that they promised. "
-        "If the server works with the shuffler, or with all other silos, only the silo's own noise is left. "
+        "- At least 2 silos of every round, this one included, add the noise that they promised, and tell nobody what "
+        "it is. "
+        "If the server works with the shuffler, or with more silos, only the silo's own noise is left. "
         "Against the server, the shuffler and all other silos together, only the silo's own noise protects its "
         "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%: that is weak. "
         "What is not protected "
     ) in text
     assert max(map(len, Statement(mixed, {"clinic": costing(at(1.0))}).text().splitlines())) < 120
+
+
+def test_a_plan_that_counts_on_no_colluders_promises_nothing_against_other_silos_and_says_so(mixed: Plan) -> None:
+    """As plans of earlier versions, which name no number, and whose channels have the default."""
+    (stage,) = mixed.stages
+    channel = ShufflerChannel.model_validate(
+        {name: value for name, value in stage.channel.model_dump().items() if name != "colluders"}
+    )
+    text = words(Statement(restaged(mixed, channel=channel), {"clinic": costing(at(1.0, "server"), at(4.0))}))
+    assert f"epsilon = 1, delta = 1e-06 {against_words('server', 0)}; against" in text
+    assert "has no other silo on its side" in text
+    assert "At least 3 silos" in text
+    assert "It is no promise against another silo, which knows its own noise." in text
 
 
 def test_own_noise_that_is_strong_by_itself_is_not_called_weak(mixed: Plan) -> None:
@@ -156,9 +174,8 @@ def test_each_view_is_told_by_the_silo_that_it_protects_least(mixed: Plan) -> No
     text = words(Statement(mixed, silos))
     assert f"at most {guess(1.0):.1%}; a coin" in text
     assert f"epsilon = 5, delta = 1e-06. Their guess is then right with probability at most {guess(5.0):.1%}" in text
-    assert (
-        "epsilon = 0.5, delta = 1e-06 (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06)" in text
-    )
+    assert "work with them (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06); against" in text
+    assert "Earlier runs on the same data are counted as their plans say" in text
 
 
 def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -> None:
@@ -172,10 +189,9 @@ def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -
         statement = train(plan, silos, collect=local.collect(plan)).statement
     for name, silo in statement.silos.items():
         server, anyone = silo.this_run
-        line = f"{name}: each of 40 records, over 3 rounds, by epsilon = {server.epsilon:.4g}, delta = 1e-06; against "
-        assert line + f"the server, the shuffler and all other silos together epsilon = {anyone.epsilon:.4g}" in str(
-            statement
-        )
+        line = f"{name}: each of 40 records, over 3 rounds, by epsilon = {server.epsilon:.4g}, delta = 1e-06 against "
+        assert line + against_words("server", 1).removeprefix("against ") in str(statement)
+        assert f"{against_words('anyone')} epsilon = {anyone.epsilon:.4g}" in str(statement)
 
 
 # As version 0.1.0 wrote it

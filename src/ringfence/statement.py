@@ -13,7 +13,7 @@ from ringfence.accounting.charges import person_events, plan_events
 from ringfence.accounting.events import Event, seen_by
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import Remark
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
 
@@ -81,6 +81,8 @@ def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], .
     return both if anyone != server else both[1:]
 
 
+_EARLIER = ("  Earlier runs on the same data are counted as their plans say, and some may rely on more than this one.",)
+
 WEAK = 0.9
 """A guarantee under which somebody may guess right more often than this is called weak."""
 
@@ -141,12 +143,17 @@ class Statement:
         runs = ", over all runs on this data" if any(silo.has_more_runs for silo in self.silos.values()) else ""
         return [
             *_filled(
-                f"In words: {channel.observer_words} and tries to tell whether one of a silo's records was there or "
+                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's records was there or "
                 f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%. "
                 f"So much epsilon and delta allow{runs}. Computed exactly from the noise of this run alone, it is at "
                 f"most {self._exact_guess(first):.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
+            *(
+                _EARLIER
+                if others and any(silo.total.epsilon > silo.run.epsilon for silo in self.silos.values())
+                else ()
+            ),
             *(line for observer in others for line in ["", *self._without(observer)]),
         ]
 
@@ -154,7 +161,7 @@ class Statement:
         worst = self._worst(observer)
         guess = _best_guess(worst)
         return _filled(
-            f"{AGAINST[observer].capitalize()}, only the silo's own noise protects its records: epsilon = "
+            f"{against_words(observer).capitalize()}, only the silo's own noise protects its records: epsilon = "
             f"{worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability at most "
             f"{guess:.1%}{': that is weak' if guess > WEAK else ''}."
         )
@@ -194,12 +201,14 @@ class Statement:
             f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
+        if silo.this_run[1:]:
+            line += f" {against_words(silo.run.against, self.plan.most_colluders)}"
         if silo.has_more_runs:
             known = "all runs on this data, whenever you stop" if silo.used else "used by all runs on this data so far"
             line += f" ({known}: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):
-                line += f"; {AGAINST[other.against]} epsilon = {other.epsilon:.4g}"
+                line += f"; {against_words(other.against)} epsilon = {other.epsilon:.4g}"
         return line
 
 

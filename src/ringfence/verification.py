@@ -23,8 +23,8 @@ from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
 from ringfence.protocol.custody import remarks
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
-from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.guarantee import OBSERVERS, Guarantee, Observer, against, against_words, observers_of
+from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
 from ringfence.protocol.schedule import task
 from ringfence.sealed_sums import sealing
 from ringfence.silo.ledger import FORMATS, GENESIS
@@ -62,6 +62,7 @@ class Finding:
     budget: tuple[Guarantee, ...]
     public_key: str
     key_was_given: bool
+    colluders: int | None = None
     same_user: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -98,7 +99,7 @@ class Finding:
                 f"{first.delta:.3g}, for each record, against replacing it, however the plans were chosen and whenever "
                 f"one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used. This was computed "
                 "again from the plans alone.",
-                *(self._stronger(other) for other in others if other.epsilon > first.epsilon * (1 + _ROUNDING)),
+                *(self._stronger(first, other) for other in others if other.epsilon > first.epsilon * (1 + _ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
                 *(["", "What the silo says of its data", ""] if self.remarks else []),
@@ -115,12 +116,11 @@ class Finding:
             ]
         )
 
-    @staticmethod
-    def _stronger(other: Guarantee) -> str:
+    def _stronger(self, first: Guarantee, other: Guarantee) -> str:
         return (
-            "  - That counts on shufflers that do not work together with the server, and on the noise of other silos. "
-            f"{AGAINST[other.against].capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at the "
-            "same delta."
+            f"  - That holds {against_words(first.against, self.colluders)}. "
+            f"{against_words(other.against).capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at "
+            "the same delta."
         )
 
 
@@ -201,6 +201,7 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, _History]":
         ),
         public_key=certificate.public_key,
         key_was_given=key is not None,
+        colluders=fewest_colluders(followed.plan for followed in history.plans.values()),
         same_user=any(entry.kind == "courier" for entry in certificate.entries),
         remarks=tuple(history.remarks),
     )
@@ -352,11 +353,11 @@ class _History:
                 raise KeyError(entry.kind)
 
     def _grant(self, granted: Grant, delta: float) -> None:
-        limits = [granted[observer] for observer in AGAINST if observer in granted]  # the weakest observer first
+        limits = [granted[observer] for observer in OBSERVERS if observer in granted]  # the weakest observer first
         rising = limits == sorted(limits) and 0 < limits[0] <= limits[-1] < math.inf
         if "anyone" not in granted or not rising or not 0 < delta < 1:
             raise CertificateError("it is no budget.")
-        if delta < self.delta or any(_limit(granted, observer) < _limit(self.budget, observer) for observer in AGAINST):
+        if delta < self.delta or any(_limit(granted, each) < _limit(self.budget, each) for each in OBSERVERS):
             for followed in self.plans.values():
                 followed.covered = False
         self.budget, self.delta = granted, delta

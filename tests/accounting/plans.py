@@ -35,7 +35,7 @@ def mixed_plan(sampling: str) -> Plan:
     """Return a plan of three silos of different sizes, two of which are enough for the shuffler."""
     keys = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos=dict.fromkeys(("big", "mid", "small"), "a0" * 32))
     sizes = {"big": 300, "mid": 200, "small": 120}
-    return make_shuffled_plan(schema_of(3), keys, sizes, quorum=2, sampling=sampling, epsilon=2.0)
+    return make_shuffled_plan(schema_of(3), keys, sizes, quorum=2, colluders=0, sampling=sampling, epsilon=2.0)
 
 
 def all_rounds(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:

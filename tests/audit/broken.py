@@ -140,6 +140,9 @@ class Numbers(Protocol):
     def reused(self) -> Broken:
         """One noise in all rounds."""
 
+    def kept_apart(self) -> Broken:
+        """The audited silo's shares, to be told from those of the others."""
+
 
 _LAWS: dict[str, Callable[[Numbers], Broken]] = {
     "half-noise": lambda numbers: numbers.less_noise(0.5),
@@ -149,6 +152,8 @@ _LAWS: dict[str, Callable[[Numbers], Broken]] = {
     "with-replacement": lambda numbers: numbers.drawn_twice(),
     "wrong-sensitivity": lambda numbers: numbers.wrong_sensitivity(),
     "reuse-noise": lambda numbers: numbers.reused(),
+    "forget-peer": lambda numbers: numbers.wrong_sensitivity(),  # likewise the plan's fault
+    "keep-order": lambda numbers: numbers.kept_apart(),
 }
 
 
@@ -222,6 +227,9 @@ class Noisy:
     def reused(self) -> Broken:
         return Broken(sums=self._sums(variance=float(len(self.seen.strength))))
 
+    def kept_apart(self) -> Broken:
+        raise NotImplementedError
+
     def _size(self, factor: float = 1.0, *, variance: float, trials: int = 1) -> Laws:
         rate = self.seen.rate
         return _each(
@@ -268,7 +276,7 @@ class Simulated:
     def repeated(self) -> Broken:
         raise NotImplementedError
 
-    drawn_twice = reused = repeated
+    drawn_twice = reused = kept_apart = repeated
 
 
 @dataclass(frozen=True)
@@ -345,3 +353,10 @@ class Counted:
         log_weights = np.add.outer(same.log_weights, fresh.log_weights).ravel()
         law = Lattice(log_weights, np.add.outer(same.values, fresh.values).ravel(), same.variance + fresh.variance)
         return Broken(sums=[(law, canaries)])
+
+    def kept_apart(self) -> Broken:
+        """The mean over the audited silo's records is taken for that over all: its coins weigh more."""
+        (rounds, canaries), more = self.seen.strength.shape, sum(self.batches) / self.batches[0]
+        own = self.tossed[0] + self.channel.levels * (self.batches[0] + 1) % 2
+        sums = self.number(rounds * more, rounds * own, rounds=rounds, scale=more)
+        return Broken([(self.number(more, own, scale=more), self.seen.strength.size)], [(sums, canaries)])

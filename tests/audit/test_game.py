@@ -6,6 +6,7 @@ from exact distributions, and `found_out` checks that this is 1e-6 at most. Whoe
 its sampling or its sensitivity makes one of the first tests fail.
 """
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, 
 from ringfence.audit.mechanisms import MECHANISMS, Question
 from ringfence.audit.sabotage import SABOTAGES, sabotaged
 from ringfence.errors import AccountingError, PlanError
+from ringfence.sealed_sums import shares
 from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.questions import gradient
 from tests.audit.power import MOST, guesses_missed, miss_rate
@@ -52,8 +54,8 @@ def test_an_honest_silo_keeps_its_claim(name: str) -> None:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_half_of_the_noise_is_noticed_in_every_mechanism(name: str) -> None:
-    """Misses, by the squares: 6e-10 for a survey, 1e-10 for `shuffled`, and 2e-14 or less elsewhere."""
-    runs = 160 if MECHANISMS[name].canaries(NOISY) == 1 else 5 if name == "shuffled" else 3
+    """Misses, by the squares: 6e-10 for a survey, 1e-10 for totals, and 2e-14 or less elsewhere."""
+    runs = 160 if MECHANISMS[name].canaries(NOISY) == 1 else 5 if name in ("shuffled", "shuffled-peer") else 3
     report = found_out(name, NOISY, "half-noise", runs)
     assert report.noise_refutes
     assert "squares" in " ".join(report.findings())
@@ -104,13 +106,27 @@ def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
     assert shifts[1] == pytest.approx(2 * shifts[0], rel=0.1)
 
 
+def test_a_claim_that_forgets_the_peer_is_charged_too_little() -> None:
+    """Likewise: fourteen silos' coins out of sixteen are the peer's, who takes them off; `make audit` refutes it."""
+    mechanism, question = MECHANISMS["shuffled-peer"], Question(3.0, 1e-5, 32, 1)
+    [honest], [fooled] = play(mechanism, question, 1), play(mechanism, question, 1, "forget-peer")
+    shifts = [2 * float(np.sqrt(run.observations[0].power()[0])) for run in (honest, fooled)]
+    assert fooled.claim.epsilon == pytest.approx(honest.claim.epsilon, rel=0.1)
+    assert shifts[1] == pytest.approx(math.sqrt(8) * shifts[0], rel=0.1)
+
+
+def test_shares_that_keep_their_order_are_refuted() -> None:
+    """The peer takes its own off the pile; whatever comes first in the rest is the audited silo's."""
+    assert found_out("shuffled-peer", Question(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
+
+
 def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:
     """The plan's guarantee against the server for a total, against anyone for the silo's own counts; one ledger."""
-    for name in ("shuffled", "shuffled-alone"):
+    for name in ("shuffled", "shuffled-peer", "shuffled-alone"):
         [plan] = MECHANISMS[name].plans(SMALL)
         [run] = play(MECHANISMS[name], SMALL, 1)
         server, anyone = (plan.silos[0].against(observer).epsilon for observer in plan.observers)
-        if name == "shuffled":
+        if name != "shuffled-alone":
             assert 0.9 * server < run.claim.epsilon <= server
         else:
             assert run.claim.epsilon == pytest.approx(anyone, rel=1e-5)
@@ -161,7 +177,8 @@ def test_runs_share_neither_coins_nor_noise() -> None:
 def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
     touched = [(randomness, "draw"), (randomness, "gaussian_noise"), (randomness, "heads"),
                (sampling, "participation"), (gradient, "clipped_mean"), (own_noise, "shift_of"),
-               (shuffler, "BinomialRelease"), (shuffled_sums, "binomial_shift"), (gate, "Gate")]  # fmt: skip
+               (shuffler, "BinomialRelease"), (shuffler, "honest_silos"), (shares, "mix"),
+               (shuffled_sums, "binomial_shift"), (gate, "Gate")]  # fmt: skip
     before = [getattr(module, name) for module, name in touched]
     for mode in SABOTAGES:
         with pytest.raises(ZeroDivisionError), sabotaged(mode):

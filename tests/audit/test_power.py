@@ -69,6 +69,7 @@ def test_guesses_are_missed_no_more_often_than_is_said(p: float, allowed: float,
         *(("shuffled-alone", mode, 2, 4) for mode in ("half-noise", "repeat-round", "with-replacement", "reuse-noise")),
         ("shuffled-alone", "skip-clip", 1, 4),
         ("shuffled", "reuse-noise", 2, 4),
+        ("shuffled-peer", "keep-order", 2, 4),
     ],
 )
 def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int, runs: int) -> None:

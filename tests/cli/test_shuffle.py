@@ -51,7 +51,7 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     text = " ".join(done.stdout.split())
     assert "a server that sees everything that the shuffler lets out" in text
     assert "The shuffler does not work together with the server." in text
-    assert "At least 3 silos of every round, this one included, add the noise that they promised." in text
+    assert "At least 2 silos of every round, this one included, add the noise that they promised," in text
     together = "Against the server, the shuffler and all other silos together"
     assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
     assert "that is weak" in text, "three silos of 240 records at epsilon 2: little is left without the shuffler"
@@ -88,8 +88,8 @@ def test_a_plan_pins_everybody_s_keys_and_survives_its_file(
     federation: Federation, ringfence_json: Json, keys: Path, tmp_path: Path, sampling: str
 ) -> None:
     out = tmp_path / "plan.json"
-    options = ["--trust", "shuffler", "--keys", str(keys), "--sampling", sampling, "--max-rounds", "10"]
-    shown = ringfence_json(*federation.plan(*options, "--bits", "2000", "--out", str(out)))
+    options = ["--trust", "shuffler", "--colluders", "0", "--keys", str(keys), "--sampling", sampling]
+    shown = ringfence_json(*federation.plan(*options, "--max-rounds", "10", "--bits", "2000", "--out", str(out)))
     plan = parsed(shown["plan"])
     assert plan == Plan.parse(out.read_bytes(), error=PlanError)
     (stage,) = plan.stages
@@ -102,7 +102,8 @@ def test_a_plan_pins_everybody_s_keys_and_survives_its_file(
 
 
 def test_a_plan_with_a_shuffler_is_explained_in_text(federation: Federation, ringfence: Ringfence, keys: Path) -> None:
-    done = ringfence(*federation.plan("--trust", "shuffler", "--keys", str(keys), "--max-rounds", "10"))
+    options = ["--trust", "shuffler", "--colluders", "0", "--keys", str(keys), "--max-rounds", "10"]
+    done = ringfence(*federation.plan(*options))
     assert done.returncode == 0, done.stderr
     assert "north" in done.stdout
 
@@ -115,15 +116,17 @@ def test_a_plan_with_a_shuffler_is_explained_in_text(federation: Federation, rin
         (["--trust", "server"], "one of nobody, shuffler, not 'server'"),
         (["--keys", "KEYS"], "for plans that trust a shuffler"),
         (["--quorum", "2"], "for plans that trust a shuffler"),
+        (["--colluders", "1"], "for plans that trust a shuffler"),
         (["--bits", "900"], "for plans that trust a shuffler"),
         (["--trust", "shuffler", "--keys", "KEYS", "--weights", "equal"], "name no weights"),
         (["--trust", "shuffler", "--keys", "KEYS", "--sampling", "poisson"], "full and one-pass sampling"),
         (["--trust", "shuffler", "--keys", "KEYS", "--survey"], "without a survey"),
         (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "1"], "quorum must be between 2 and"),
         (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "3"], "quorum must be between 2 and"),
+        (["--trust", "shuffler", "--keys", "KEYS"], "a shuffler would gain nothing"),
         (["--trust", "shuffler", "--keys", "KEYS", "--available", "1"], "quorum must be between 2 and"),
         (["--trust", "shuffler", "--keys", "KEYS", "--silo", "west=50"], "keys of west are missing"),
-        (["--trust", "shuffler", "--keys", "KEYS", "--bits", "7"], "bits per vector are too few"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--colluders", "0", "--bits", "7"], "bits per vector are too few"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

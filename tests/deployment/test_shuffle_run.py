@@ -72,10 +72,10 @@ class Deployment:
     key: Path
     keys: PublicKeys
 
-    def plan(self, *, quorum: int | None = None) -> Plan:
+    def plan(self, *, quorum: int | None = None, colluders: int | None = None) -> Plan:
         """Make a plan, have all silos approve it and the shuffler serve it, and write it down."""
         members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
-        asked = PlanRequest(rounds=ROUNDS, trust="shuffler", keys=self.keys, quorum=quorum)
+        asked = PlanRequest(rounds=ROUNDS, trust="shuffler", keys=self.keys, quorum=quorum, colluders=colluders)
         plan = make_plan(self.agents.schema, members, asked)
         (self.agents.folder / f"{plan.run}.json").write_bytes(plan.content)
         for silo in self.agents.silos.values():
@@ -224,7 +224,7 @@ def test_while_a_silo_stays_away_nothing_is_released_below_the_quorum_and_a_sent
     deployment: Deployment, wire: Wire, tmp_path: Path
 ) -> None:
     """Of three silos three are needed: two wait. Of three two are needed: they go on without the third."""
-    all_needed, two_needed = deployment.plan(), deployment.plan(quorum=2)
+    all_needed, two_needed = deployment.plan(), deployment.plan(quorum=2, colluders=0)
     west = deployment.agents.silos["west"]
     west.kill()
     try:

@@ -201,6 +201,7 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "trust": (["--trust", "shuffler"], "shuffler"),
     "keys": (["--keys", "keys.toml"], KEYS),
     "quorum": (["--quorum", "3"], 3),
+    "colluders": (["--colluders", "2"], 2),
     "bits": (["--bits", "500"], 500),
 }
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from ringfence.protocol.channels import Channel
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against, observers_of
+from ringfence.protocol.guarantee import OBSERVERS, Guarantee, against, against_words, observers_of
 
 SERVER = Guarantee(epsilon=1.0, delta=1e-6, against="server")
 ANYONE = Guarantee(epsilon=3.0, delta=1e-6)
@@ -26,7 +26,7 @@ def test_the_guarantee_against_an_observer_is_the_one_that_names_it() -> None:
 
 
 def test_what_holds_against_anyone_stands_in_for_every_observer_and_for_nothing_else() -> None:
-    for observer in get_args(Observer):
+    for observer in OBSERVERS:
         assert against([ANYONE], observer) is ANYONE
     with pytest.raises(KeyError):
         against([SERVER], "anyone")
@@ -39,9 +39,19 @@ def test_observers_are_named_once_each_and_the_one_that_counts_first() -> None:
     assert observers_of(["server"]) == ("server",)
 
 
+def test_the_server_is_named_with_as_many_silos_as_may_work_together_with_it() -> None:
+    said = [against_words("server", number) for number in (None, 0, 1, 2)]
+    for phrase, words in zip(
+        said, ("as each plan names", "nor any", "up to 1 other silo ", "2 other silos"), strict=True
+    ):
+        assert words in phrase
+        assert "shuffler" in phrase
+
+
 def test_every_observer_has_its_words_and_every_channel_protects_against_anyone() -> None:
-    assert set(AGAINST) == set(get_args(Observer))
-    assert all(phrase.startswith("against ") for phrase in AGAINST.values())
+    phrases = {against_words(observer, number) for observer in OBSERVERS for number in (None, 0, 1, 2)}
+    assert len(phrases) == 5
+    assert all(phrase.startswith("against ") for phrase in phrases)
     channels = get_args(get_args(Channel)[0])
     assert len(channels) == 2
     for channel in channels:

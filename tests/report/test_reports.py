@@ -123,14 +123,14 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
 def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: MakePlan) -> None:
     keys = PublicKeys(server="5e" * 32, shuffler="5f" * 32, silos={"clinic": "a0" * 32, "ward": "a1" * 32})
     members = [Member("clinic", 40, 1.0, 1e-6), Member("ward", 50, 1.0, 1e-6)]
-    plan = plan_of(members=members, trust="shuffler", keys=keys)
+    plan = plan_of(members=members, trust="shuffler", colluders=0, keys=keys)
     silos = {terms.name: {"records": terms.records, "answered": 5, "claimed": []} for terms in plan.silos}
     content = {"silos": silos, "guarantees": "As claimed.", "rounds": [], "begun": "2026-01-01T00:00:00"}
     text = words(conducted_report(plan, content, []))
     with_trust, without = plan.silos[0].guarantees
     assert with_trust.epsilon < without.epsilon
     assert (
-        "claimed epsilon against a server that does not work together with the shuffler "
+        "claimed epsilon against the server as long as neither the shuffler nor any other silo works with it "
         "claimed epsilon against the server, the shuffler and all other silos together at delta "
         f"clinic 40 5 {with_trust.epsilon:.4g} {without.epsilon:.4g} 1 × 10⁻⁶"
     ) in text

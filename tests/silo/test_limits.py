@@ -39,7 +39,7 @@ def local() -> Iterator[LocalShuffler]:
 
 @pytest.fixture
 def shuffled(local: LocalShuffler) -> Plan:
-    return make_shuffled_plan(schema_of(3), local.keys, {"clinic": RECORDS, "north": RECORDS})
+    return make_shuffled_plan(schema_of(3), local.keys, {"clinic": RECORDS, "north": RECORDS}, colluders=0)
 
 
 def with_channel(plan: Plan, **changes: Any) -> Plan:
@@ -148,7 +148,7 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
         "curvature": {"survey": True, "algorithm": "accelerated"},
         "one-pass": {"sampling": "one-pass", "survey": False},
         "correlated": {"sampling": "one-pass", "correlation": 0.5, "survey": False},
-        "shuffler": {"trust": "shuffler", "keys": local.keys, "survey": False},
+        "shuffler": {"trust": "shuffler", "colluders": 0, "keys": local.keys, "survey": False},
     }
     plan = (
         make_survey(schema, members)

@@ -9,11 +9,12 @@ from ringfence.accounting.charges import cost, plan_events
 from ringfence.local_shuffler import LocalShuffler, local_shuffler
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import Localized, Phase
-from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.protocol.guarantee import Guarantee, against_words
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.review import reveals, review
+from ringfence.silo.summary import summarise
 from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan, ask_all, own_terms, spent
 
@@ -105,8 +106,34 @@ def test_a_plan_that_trusts_a_shuffler_is_told_against_each_observer(
             Guarantee(epsilon=cost(events, limit), delta=DELTA, against=limit.against)
             for limit in plan.silos[0].guarantees
         )
-    everybody = f"{AGAINST['anyone'].capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
+    everybody = f"{against_words('anyone').capitalize()}: epsilon {told.own[1].epsilon:.4g} for this plan"
     assert everybody in told.text()
     assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in told.text()
+    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
+    assert "The stated epsilon holds even if 1 of them tell the server all that they know." in told.text()
     assert "coins tossed for each record and number" in told.text()
     assert "The shuffler: sealed messages, which it cannot read." in told.text()
+
+
+def test_costs_of_plans_with_different_numbers_of_colluders_hold_against_the_least_of_them(
+    local: LocalShuffler, tmp_path: Path
+) -> None:
+    """Each is counted with its own number; the second says so where it stands beside the first."""
+    first, second = (
+        make_shuffled_plan(schema_of(3), local.keys, dict.fromkeys(NAMES, 40), colluders=number) for number in (0, 1)
+    )
+    with Ledger.create(tmp_path / "own.ledger", silo="clinic", budget=Budget(2.0, DELTA, anyone=9.0)) as ledger:
+        gate = Gate(records_of(schema_of(3), 40, 0), ledger, local.silos["clinic"])
+        alone = review(first, ledger.account(), "").text()
+        assert "The stated epsilon holds against none of them: a silo knows its own noise" in alone
+        assert f"for each of 40 records {against_words('server', 0)}; it claims 1" in alone
+        gate.approve(first)
+        told = review(second, ledger.account(), "")
+        gate.approve(second)
+        account = ledger.account()
+    assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
+    assert f"{against_words('server', 0)}.\n" in told.text(), "of everything together"
+    assert told.total[0].epsilon == pytest.approx(
+        cost([*plan_events(first, first.silos[0]), *plan_events(second, second.silos[0])], told.total[0])
+    )
+    assert account.most_colluders == summarise(tmp_path / "own.ledger")["colluders"] == 0

@@ -245,10 +245,10 @@ def test_the_watcher_sees_files_that_are_gone_at_once(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-@pytest.mark.parametrize("trust", ["nobody", "shuffler"])
+@pytest.mark.parametrize("trust", [["nobody"], ["shuffler", "--colluders", "0"]], ids=["nobody", "shuffler"])
 @pytest.mark.parametrize("last", [f"{VALUE},0.5,-0.5,yes", f"{VALUE},0.5,-0.5,{VALUE}"], ids=["whole", "bad cell"])
 def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
-    tmp_path: Path, trust: str, last: str
+    tmp_path: Path, trust: list[str], last: str
 ) -> None:
     """Temporary files included, those that are gone when it ends too."""
     data, temporary, work, copies = (tmp_path / name for name in ("data", "temporary", "work", "copies"))
@@ -259,14 +259,14 @@ def test_a_run_from_the_command_line_leaves_the_value_in_no_output_and_no_file(
         (data / f"{name}.csv").write_text("a,b,c,ill\n" + f"{VALUE},0.5,-0.5,yes\n{row}\n" * 60 + last + "\n")
     command = ["ringfence", "train", str(data / "north.csv"), str(data / "south.csv")]
     options = ["--schema", str(data / "schema.toml"), "--target", "ill", "--epsilon", "2", "--rounds", "3"]
-    places = ["--ledgers", str(work), "--out", str(work / "model.json"), "--trust", trust]
+    places = ["--ledgers", str(work), "--out", str(work / "model.json"), "--trust", *trust]
     surroundings = {"TMPDIR": str(temporary), "HOME": str(work), "XDG_STATE_HOME": str(work)}
     ended = watch([temporary, work], copies, *command, *options, *places, **surroundings)
     assert (ended.returncode == 0) == last.endswith("yes"), ended.stderr.decode()
     found = watched.seen(copies)
     if ended.returncode == 0:
         assert {"north.ledger", "north.ledger-journal", "model.json", "ringfence/registry.sqlite"} <= set(found)
-    if ended.returncode == 0 and trust == "shuffler":
+    if ended.returncode == 0 and trust[0] == "shuffler":
         assert {"shuffler.db", "shuffler.db-journal"} <= {Path(name).name for name in found}
     for content in (ended.stdout, ended.stderr, *itertools.chain.from_iterable(found.values())):
         assert_clean(content)

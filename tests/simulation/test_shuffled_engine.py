@@ -63,7 +63,8 @@ def channel_of(plan: Plan) -> ShufflerChannel:
 def finely(plan: Plan) -> Plan:
     """Return the plan with so many levels and coins that roundings vanish beside the noise, and little privacy."""
     (stage,), coarse = plan.stages, channel_of(plan)
-    needed = shares_needed(parties=coarse.quorum, bits=8 * 5 * coarse.block, distance=MIXED)
+    honest = coarse.quorum - coarse.colluders
+    needed = shares_needed(parties=honest, bits=8 * 5 * coarse.block, distance=MIXED)
     channel = coarse.model_copy(update={"levels": 2**16, "coins": 2**30, "width": 5, "shares": needed})
 
     def terms(own: SiloTerms) -> SiloTerms:
@@ -155,6 +156,7 @@ def test_where_some_silos_answer_the_mean_is_over_their_records_and_has_their_co
             algorithm=Accelerated(smoothness=1.0),
             participation=Participation(silos=2),
             trust="shuffler",
+            colluders=0,
             keys=local.keys,
         )
     )

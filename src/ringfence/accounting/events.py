@@ -180,12 +180,12 @@ class BinomialRelease(_Release):
     """Counts with fair coins, of which only the total over several silos leaves a shuffler (`shuffled_sums`).
 
     Replacing one record moves the total by at most ``reach`` in l2 norm before it is rounded. Every one of
-    ``dimension`` coordinates carries ``trials`` coins, ``own`` of them the silo's own; ``slack`` is the part of δ that
-    one release sets aside. ``partition`` and ``part`` are as in `DisjointBatchRelease`; without a partition every
-    record takes part.
+    ``dimension`` coordinates carries ``trials`` coins that the server's accomplices do not know, ``own`` of them the
+    silo's own; ``slack`` is the part of δ that one release sets aside. ``partition`` and ``part`` are as in
+    `DisjointBatchRelease`; without a partition every record takes part.
 
-    Whoever sees the silo's own counts (a server that works together with the shuffler, or with all other silos) is
-    stopped by its own coins alone.
+    Whoever sees the silo's own counts (a server that works together with the shuffler, or with more silos than the plan
+    counts on) is stopped by its own coins alone.
     """
 
     kind: ClassVar[str] = "binomial"
@@ -210,7 +210,7 @@ class BinomialRelease(_Release):
             raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
 
     def seen_by(self, observer: Observer) -> Self:
-        """Return what anyone at all may see: the silo's own coins; a server without the shuffler sees the total's."""
+        """Return what hides the record: all `trials`, or from anyone at all the silo's own coins."""
         return self if observer == "server" else replace(self, trials=self.own)
 
     def of_silo(self, silo: str) -> Self:

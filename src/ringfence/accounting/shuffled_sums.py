@@ -1,46 +1,12 @@
 """What a shuffled sum of vectors costs, and the noise that meets a budget. Every number is on the safe side.
 
-*The mechanism* (P_vec, corrected). m vectors of l2 norm at most L are added up. Every coordinate x becomes
-y = (x + L) g / (2L) with g ``levels``; a party adds up the y of its own records, rounds the sum S at random to
-floor(S + u) with u uniform on [0, 1), and adds Bin(Kb, 1/2) for its K records of b ``coins`` each. The analyst sees,
-per coordinate, only the total of all parties: an integer that holds Bin(T, 1/2) with T = mb ``trials``. Replacing one
-vector moves the exact sums by a ∈ R^d with ‖a‖₂ ≤ ``reach``, which is g in exact arithmetic.
+P_vec, corrected: m vectors of l2 norm at most L are added up in ``levels`` g per coordinate, rounded at random by every
+party, and carry Bin(T, 1/2) in each coordinate, with T = mb ``trials`` for b ``coins`` per vector. Replacing one vector
+moves the exact sums by at most ``reach`` in l2 norm, which is g in exact arithmetic.
 
-*The claim* (``binomial_shift``). For every two neighbours the totals P, Q satisfy, for every γ ≥ 0,
-
-    H_γ(P‖Q) ≤ H_γ(N(μ,1)‖N(0,1)) + slack,    where H_γ(P‖Q) = sup_A P(A) - γ Q(A) is the hockey-stick divergence.
-
-*Proof.* Write B(k) = P(Bin(T, 1/2) ≥ k), extend it to real arguments by straight lines between the integers, and let
-Z = -Φ⁻¹(B), which rises from -∞ at 0 to ∞ at T+1 and is antisymmetric about (T+1)/2.
-
-(a) *Rounding is interpolation.* Fix the other parties' rounded sums, and one coordinate. floor(S + u) is floor(S) plus
-one with probability S - floor(S), so the total is at least k with probability B(k - S), straight lines included. The
-neighbours are thus real shifts of one curve: with x = k - S, P(total ≥ k) = B(x) and Q(total ≥ k) = B(x + a). This
-uses the rounding's randomness and loses nothing. Let a ≥ 0; otherwise reflect, as coins and rounding are symmetric.
-
-(b) *The best tests are thresholds.* Two roundings whose means differ by a are ordered in likelihood ratio (each lies on
-two neighbouring integers), and adding an independent log-concave variable keeps that order. Hence P/Q rises in k, and
-H_γ(P‖Q) is the maximum over k of B(x) - γ B(x + a).
-
-(c) *One coordinate.* Let t be the last integer with B(t) > slack/d. If B(x) ≤ slack/d, or B(x + a) ≥ 1 - slack/d, then
-B(x) ≤ B(x + a) + slack/d. Otherwise x < t + 1 and, by symmetry, x + a > T - t, so both x and x + a lie within
-``reach`` of [T - t, t + 1]. There the steps Z(k+1) - Z(k) between integers are at most c. Between integers B is linear,
-so Z'' = Z Z'²: Z lies below its chord where Z > 0 and above it where Z < 0, by at most a bend h = max Z Z'²/8. (The
-middle cell, if any, is antisymmetric: its chord passes through its centre, and the same holds in each half.) Since
-x ≤ x + a, only one of the two bends can count against us: Z(x + a) - Z(x) ≤ ca + h. Nor is it more than c'a, where
-c' = max Z', which is better for short steps. With μ(a) either of these, B(x) ≤ Φ(μ(a) + Φ⁻¹(B(x + a))): no more than
-the power of the best test of N(μ(a),1) against N(0,1). With (b), H_γ(P‖Q) ≤ H_γ(N(μ(a),1)‖N(0,1)) + slack/d for every
-γ ≥ 0. And a = 0 costs nothing.
-
-(d) *All coordinates.* They are independent, and H_γ(P₁×P₂‖Q₁×Q₂) = ∫ p₁ H_{γq₁/p₁}(P₂‖Q₂) ≤ H_γ(P₁×G₂‖Q₁×G₂') + δ₂ if
-H_γ(P₂‖Q₂) ≤ H_γ(G₂‖G₂') + δ₂ for every γ ≥ 0: factors can be replaced by Gaussians one at a time, and the slacks add
-up. The product of the Gaussians is one of shift √Σμ(aⱼ)² ≤ min(c ‖a‖₂ + h√d, c' ‖a‖₂) =: μ (triangle inequality).
-
-The same replacement, factor by factor, holds for adaptive rounds: rounds of (μ_r, slack_r) are together no worse than
-N(√Σμ_r², 1) against N(0,1) plus Σ slack_r. Averaging over what was fixed in (a) keeps the bound, H being convex. ∎
-
-How the analyst comes to see only the total is another question: unary bits of all parties, mixed by the shuffler, hide
-everything but their number exactly; additive shares do so up to ``mixing_distance``.
+``binomial_shift`` finds a Gaussian release that is at least as telling; it composes with adaptive rounds. That an
+analyst sees the total only holds exactly for unary bits that a shuffler mixes, and for additive shares up to
+``mixing_distance``. Proofs, with the B, Z, c, h and c' of the code: docs/proofs.md, "What a shuffler hides".
 """
 
 import math
@@ -65,7 +31,7 @@ _MOST_PARTIES = 10_000  # of a mix: the recursion takes the square of this
 
 
 def binomial_shift(*, reach: float, trials: int, dimension: int, slack: float) -> float:
-    """Return μ for which the totals are no worse than N(μ,1) against N(0,1), plus ``slack``; see above.
+    """Return μ for which the totals are no worse than N(μ,1) against N(0,1), plus ``slack``.
 
     ``reach`` bounds how far replacing one vector moves the sums of all coordinates, in l2 norm and in levels.
     Infinity where nothing is proved: too few ``trials`` for that reach, or for so small a slack.
@@ -97,7 +63,7 @@ class _Steps:
     slope: FloatArray  # likewise: the largest Z'
 
     def shift(self, reach: float, dimension: int) -> float:
-        """Return min(c · reach + h√d, c' · reach), with c, h and c' taken over all cells that part (c) needs."""
+        """Return min(c · reach + h√d, c' · reach), with c, h and c' taken over all cells within reach."""
         if reach > self.stride * len(self.steepest):  # and do not overflow
             return math.inf
         last = self.inside + math.ceil(reach / self.stride) - 1
@@ -239,27 +205,10 @@ def _noise_to_signal(noise: CoinNoise) -> float:
 def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
     """Return how far the shuffled shares of a sum are, at most, from a simulation that knows the total alone.
 
-    *Split and mix.* Each of n ``parties`` holds an element of an abelian group G of 2^``bits`` elements and sends k
-    ``shares``, uniform among those that add up to it; a shuffler permutes all nk. The distance is in total variation:
-    two inputs with the same total are at most twice that apart. A vector of d numbers modulo 2^w, shared and shuffled
-    as a whole, is one element of d·w bits. Whoever else puts shares into the mix, honest or not, does no harm: what is
-    seen then is made from the mixed shares of these n and from the others' own.
-
-    *Proof* (after Balle, Bell, Gascón & Nissim 2020, who bound the expectation below in closed form). Let V be the
-    view and U uniform on the |G|^(nk-1) sequences with the right total. By Cauchy-Schwarz the distance is at most
-    ½√(|G|^(nk-1) Pr[V=V'] - 1), V' an independent copy of V. V = V' says that the shares r of the first copy are those
-    of the second in an order σ, a uniform permutation; so r fulfils n sums by its own parties and n by those of the
-    second copy. Draw an edge for each share between its two parties, a bipartite multigraph of 2n vertices. In a
-    connected component of it the shares off a spanning tree are free, and those on it are determined or contradict
-    each other. So with C components at most |G|^(nk-2n+C) of the |G|^(nk-n) equally likely r qualify, each of which
-    meets the second copy with probability |G|^(-(nk-n)): Pr[V=V' | σ] ≤ |G|^(C-nk), and the distance is at most ½√x(n),
-    x(n) = E|G|^(C-1) - 1.
-    All degrees are k, so a component has as many first as second parties. Split off the component of the first party:
-    s of either side, of the (sk)! ways to match its shares some connect it. Bounding these by all,
-
-        x(n) ≤ Σ_{0<s<n} C(n-1, s-1) C(n, s) / C(nk, sk) · |G| (1 + x(n-s)),    x(1) = 0,
-
-    where C(nk, sk) are binomial coefficients. ∎ This falls in k, term by term.
+    Each of so many ``parties`` holds an element of an abelian group of 2^``bits`` elements and sends ``shares``,
+    uniform among those that add up to it; a shuffler permutes all of them. The distance is in total variation: two
+    inputs with the same total are at most twice that apart. Shares of anybody else in the mix do no harm, even if they
+    are known: count the parties that keep theirs to themselves. The recursion over x(n) is proved in docs/proofs.md.
     """
     n, k, bits = require_count("parties", parties), require_count("shares", shares), require_count("bits", bits)
     if n > _MOST_PARTIES:

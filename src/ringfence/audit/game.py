@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ringfence.accounting.events import require_count, seen_by
-from ringfence.audit.adversary import Observation, interrogate, look_at, seen_together
+from ringfence.audit.adversary import Observation, interrogate, look_at
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
 from ringfence.audit.fidelity import Squares, improbability
-from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question
+from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question, no_canaries
 from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
 from ringfence.audit.shuffled_plans import collect_openly, private_keys
 from ringfence.errors import PlanError
@@ -243,7 +243,7 @@ def _run(
             return ledgers.enter_context(Ledger.create(folder / silo, silo=silo, budget=budget, marked=False))
 
         def approved(plan: Plan, terms: SiloTerms) -> Gate:
-            records = mechanism.records(plan, coins * (terms.name == SILO))  # only the audited silo holds canaries
+            records = mechanism.records(plan, coins) if terms.name == SILO else no_canaries(plan, terms)
             key = None if terms.key is None else private_keys(SILO).silos[terms.name]
             gate = gate_type(records, ledger_of(terms.name), key)
             gate.approve(plan)
@@ -252,7 +252,8 @@ def _run(
         observations = []
         for plan in plans:
             own = plan.model_copy(update={"run": secrets.token_hex(8)})
-            gates = [approved(own, terms) for terms in seen_together(own, mechanism.against)]
+            answering = own.silos[:1] if mechanism.against == "anyone" else own.silos
+            gates = [approved(own, terms) for terms in answering]
             look = look_at(own, gates, collect_openly(own))
             observations.append(mechanism.read(own, interrogate(look, own)))
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), question.delta)

@@ -49,6 +49,9 @@ CORRELATION = 0.5
 SGD = MinibatchSGD(step=1.0)
 DOMAIN = Box(lower=-1.0, upper=1.0)
 
+PEER_SIZE = 14
+"""How many times as large as the audited silo one is that works together with the server."""
+
 FIRST_SHARE = 0.5
 """How much of the epsilon the first of several plans gets."""
 
@@ -145,10 +148,15 @@ def _gradient_plan(
     return _plan(question, data, stages, algorithm=algorithm, batch=batch, already=already)
 
 
-def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
-    """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one."""
+def _shuffled_plan(question: Question, canaries: int, peers: int = 0) -> list[Plan]:
+    """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one.
+
+    A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that counts on it shows.
+    """
+    sizes = {SILO: 1, shuffled_plans.OTHER: 1, shuffled_plans.PEER: PEER_SIZE}
     members = [
-        Member(name, question.records, question.epsilon, question.delta) for name in (SILO, shuffled_plans.OTHER)
+        Member(name, size * question.records, question.epsilon, question.delta)
+        for name, size in list(sizes.items())[: 2 + peers]
     ]
     request = PlanRequest(
         run="audit",
@@ -158,6 +166,7 @@ def _shuffled_plan(question: Question, canaries: int) -> list[Plan]:
         algorithm=SGD,
         rounds=question.rounds,
         trust="shuffler",
+        colluders=peers,
         keys=shuffled_plans.private_keys(SILO).public(),
     )
     return [make_plan(_canary_schema(min(question.records, canaries)), members, request)]
@@ -211,6 +220,11 @@ def canary_rows(plan: Plan) -> list[int]:
     divided = task(plan, terms, 0, 0).part is not None
     rows = partition(plan, SILO, terms.records) if divided else range(terms.records)
     return list(rows)[: plan.data.width]
+
+
+def no_canaries(plan: Plan, terms: SiloTerms) -> Records:
+    """Return records of a silo that is not audited: their gradients are 0."""
+    return Records(plan.data, np.zeros((terms.records, plan.data.width)), np.zeros(terms.records))
 
 
 def _gradient_records(plan: Plan, coins: FloatArray) -> Records:
@@ -268,7 +282,7 @@ class Mechanism:
     read: Callable[[Plan, FloatArray], Observation] = _read_gradients
     most_canaries: int = CANARIES
     """How many records play at most."""
-    not_played: frozenset[str] = frozenset()
+    not_played: frozenset[str] = frozenset({"forget-peer", "keep-order"})
     """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
     against: Observer = "anyone"
     """Who looks: the claim is the one against them."""
@@ -286,18 +300,18 @@ def _read_counts(plan: Plan, answers: FloatArray, *, against: Observer) -> Obser
     return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
 
 
-def _counts(*, against: Observer, canaries: int, runs: int, not_played: frozenset[str] = frozenset()) -> Mechanism:
+def _counts(*, against: Observer, canaries: int, runs: int, not_played: set[str], peers: int = 0) -> Mechanism:
     return Mechanism(
-        partial(_shuffled_plan, canaries=canaries),
+        partial(_shuffled_plan, canaries=canaries, peers=peers),
         read=partial(_read_counts, against=against),
         most_canaries=canaries,
-        not_played=not_played,
+        not_played=frozenset(not_played),
         against=against,
         runs=runs,
     )
 
 
-_ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise"})
+_ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "forget-peer", "keep-order"})
 
 MECHANISMS: dict[str, Mechanism] = {
     # All records in every round.
@@ -330,11 +344,13 @@ MECHANISMS: dict[str, Mechanism] = {
         most_canaries=1,
         not_played=_ONE_RELEASE,
     ),
-    # Counts of which a shuffler lets out the total, and the same counts for a server that works together with the
-    # shuffler. Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute
-    # a claim depends on the runs more than on the canaries, so there are few of these. They are too few to see in a
-    # total that a record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it;
-    # 62 numbers, and the size of the batch, of two bytes each are one block of shares.
-    "shuffled": _counts(against="server", canaries=16, runs=150, not_played=frozenset({"with-replacement"})),
-    "shuffled-alone": _counts(against="anyone", canaries=62, runs=120),
+    # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
+    # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long
+    # as about 20 + c numbers do, and whether guesses refute a claim depends on the runs more than on the canaries, so
+    # there are few of these. They are too few to see in a total that a record is drawn twice. The silo's own counts,
+    # drawn by the same code for the same plan, show it; 62 numbers, and the size of the batch, of two bytes each are
+    # one block of shares.
+    "shuffled": _counts(against="server", canaries=16, runs=150, not_played={"with-replacement", "forget-peer"}),
+    "shuffled-peer": _counts(against="server", canaries=16, runs=150, not_played={"with-replacement"}, peers=1),
+    "shuffled-alone": _counts(against="anyone", canaries=62, runs=120, not_played={"forget-peer", "keep-order"}),
 }

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from ringfence.accounting import events, shuffled_sums
 from ringfence.accounting.channels import own_noise, shuffler
+from ringfence.planning.channels import shuffler as shuffler_planning
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schedule import Task, task
+from ringfence.sealed_sums import shares
 from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.ledger import Account, StoredAnswer
 from ringfence.silo.mechanism import Draws
@@ -152,6 +154,21 @@ def _with_replacement() -> AbstractContextManager[object]:
     return patch.object(sampling, "participation", drawn)
 
 
+@contextmanager
+def _forgotten_peer() -> Iterator[None]:
+    """Plan, approve and charge as if no other silo told the server its coins."""
+
+    def all_of_them(quorum: int, colluders: int) -> int:
+        del colluders
+        return quorum
+
+    with (
+        patch.object(shuffler, "honest_silos", all_of_them),
+        patch.object(shuffler_planning, "honest_silos", all_of_them),
+    ):
+        yield
+
+
 SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     NONE: nullcontext,
     "half-noise": lambda: _less_noise(0.5),
@@ -161,4 +178,6 @@ SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "with-replacement": _with_replacement,
     "wrong-sensitivity": _half_sensitivity,
     "reuse-noise": _reused_noise,
+    "forget-peer": _forgotten_peer,
+    "keep-order": lambda: patch.object(shares, "mix", lambda messages: None),  # a silo's shares stay together
 }

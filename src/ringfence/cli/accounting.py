@@ -21,7 +21,7 @@ def account(
     epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
     noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
                                        "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
-                                       "for each of --records, those of all silos.")] = "exact",
+                                       "for each of --records, those of all silos that tell nobody theirs.")] = "exact",
     rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo, for person_epsilon.")] = 1,
     silos_per_person: Annotated[int, typer.Option(help="Silos like this with rows of one person.")] = 1,
     json: AsJson = False,

@@ -22,14 +22,14 @@ def audit(
         str,
         typer.Option(
             help="full, fixed, poisson, one-pass, correlated, multi-stage, localized, several-plans, survey, "
-            "curvature, shuffled, shuffled-alone or local-sgd."
+            "curvature, shuffled, shuffled-peer, shuffled-alone or local-sgd."
         ),
     ] = "full",
     sabotage: Annotated[
         str,
         typer.Option(
             help="Break the silo first, to see that it is noticed: none, half-noise, root-half-noise, skip-clip, "
-            "repeat-round, with-replacement, wrong-sensitivity or reuse-noise."
+            "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer or keep-order."
         ),
     ] = "none",
     report: Annotated[Path, typer.Option(metavar="FILE", help="Write the report here (HTML).")] = Path(

@@ -36,12 +36,13 @@ def ledger(
 
 def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     """Print what a ledger says, and by which command a plan in it is ended."""
-    from ringfence.protocol.guarantee import AGAINST
+    from ringfence.protocol.guarantee import against_words
 
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
+    observer = f" {against_words(first['against'], summary['colluders'])}" if others else ""
     say(
-        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}; used {first['used']:.4g}, "
+        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}{observer}; used {first['used']:.4g}, "
         f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
     )
     guarantee = first["guarantee"]
@@ -51,8 +52,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     )
     for cost in others:
         say(
-            f"{AGAINST[cost['against']].capitalize()}: budget epsilon {cost['budget']:.4g}, used {cost['used']:.4g}, "
-            f"left {cost['left']:.4g}, guarantee {cost['guarantee']['epsilon']:.4g}."
+            f"{against_words(cost['against']).capitalize()}: budget epsilon {cost['budget']:.4g}, used "
+            f"{cost['used']:.4g}, left {cost['left']:.4g}, guarantee {cost['guarantee']['epsilon']:.4g}."
         )
     if summary["plans"]:
         print_table(

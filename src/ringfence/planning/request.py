@@ -149,6 +149,12 @@ class PlanRequest:
     quorum: int | None = field(
         default=None, metadata=offered("The fewest silos that a shuffler lets out together; all that are asked.")
     )
+    colluders: int | None = field(
+        default=None,
+        metadata=offered(
+            "How many other silos may work together with the server without hurting a shuffled guarantee; by default 1."
+        ),
+    )
     bits: int | None = field(
         default=None, metadata=offered("The most bits per record of the shuffled sum; by default 140 per weight.")
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from ringfence.protocol.guarantee import AGAINST, Guarantee
+from ringfence.protocol.guarantee import Guarantee, against_words
 from ringfence.protocol.public import Digest, Public
 
 
@@ -39,7 +39,7 @@ class FormerLedger(Public):
         name = f"ledger {self.ledger[:12]}"
         if not self.spent:
             return f"{name}, which could not be read any more, so that nobody can say what it had spent"
-        costs = "; ".join(f"epsilon {cost.epsilon:.4g} {AGAINST[cost.against]}" for cost in self.spent)
+        costs = "; ".join(f"epsilon {cost.epsilon:.4g} {against_words(cost.against)}" for cost in self.spent)
         return f"{name}, which after {self.number} entries had spent {costs}, at delta {self.spent[0].delta:.2g}"
 
 

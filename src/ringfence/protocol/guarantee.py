@@ -1,7 +1,7 @@
 """A guarantee: (epsilon, delta) for each record, against replacing it, and against whom it holds."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -10,15 +10,28 @@ from ringfence.protocol.public import Public
 Observer: TypeAlias = Literal["server", "anyone"]
 """Who is trying to learn something of a record.
 
-server: whoever sees what the shuffler lets out, as long as the shuffler does not work together with the server.
+server: the server, whoever sees what the shuffler lets out, and as many other silos as the plan names (`colluders`),
+all of them together, as long as the shuffler does not work with them.
 anyone: the server, all other silos, the shuffler and whoever listens, all of them together.
 """
 
-AGAINST: dict[Observer, str] = {
-    "server": "against a server that does not work together with the shuffler",
-    "anyone": "against the server, the shuffler and all other silos together",
-}
-"""Each observer as a phrase."""
+OBSERVERS: tuple[Observer, ...] = get_args(Observer)
+"""All of them, the weakest first."""
+
+
+def against_words(observer: Observer, colluders: int | None = None) -> str:
+    """Return the observer as a phrase; `colluders` is how many other silos may be with the server, if one number is."""
+    if observer == "anyone":
+        return "against the server, the shuffler and all other silos together"
+    if colluders == 0:
+        return "against the server as long as neither the shuffler nor any other silo works with it"
+    silos = "as many other silos as each plan names" if colluders is None else f"up to {other_silos(colluders)}"
+    return f"against the server and {silos} together, as long as the shuffler does not work with them"
+
+
+def other_silos(count: int) -> str:
+    """Return so many other silos as a phrase."""
+    return f"{count or 'no'} other silo{'s' * (count > 1)}"
 
 
 class Guarantee(Public):
@@ -32,7 +45,7 @@ class Guarantee(Public):
 def observers_of(*named: Iterable[Observer]) -> tuple[Observer, ...]:
     """Return all observers that are named, each once, the one that counts first."""
     found = {observer for observers in named for observer in observers}
-    return tuple(observer for observer in AGAINST if observer in found)
+    return tuple(observer for observer in OBSERVERS if observer in found)
 
 
 def against(guarantees: Iterable[Guarantee], observer: Observer) -> Guarantee:

@@ -8,6 +8,7 @@ them.
 
 import itertools
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
@@ -270,6 +271,12 @@ class Plan(Document):
         return max(channels, key=lambda channel: (len(channel.observers), channel.least_answers()))
 
     @property
+    def most_colluders(self) -> int | None:
+        """How many other silos may work together with the server; None if all of them may."""
+        known = (stage.channel.most_colluders() for stage in self.stages)
+        return min((number for number in known if number is not None), default=None)
+
+    @property
     def trust(self) -> str:
         """Whom the guarantees rely on beside the silo itself."""
         return self.leading_channel.trust
@@ -303,6 +310,14 @@ EmbeddedPlan: TypeAlias = Annotated[
     Plan, BeforeValidator(_read_embedded), PlainSerializer(lambda plan: plan.content.decode(), return_type=str)
 ]
 """A plan inside of another document, as the very bytes that it is named by."""
+
+
+def fewest_colluders(plans: Iterable[Plan]) -> int | None:
+    """Return how many silos may work with the server whatever plan they turn to; None if no plan names a number.
+
+    What several plans come to together, each counted with its own number, holds against so many.
+    """
+    return min((plan.most_colluders for plan in plans if plan.most_colluders is not None), default=None)
 
 
 def load_plan(path: Path) -> Plan:

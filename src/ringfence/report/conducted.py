@@ -6,7 +6,7 @@ from typing import Any
 
 from ringfence.html.charts import figure
 from ringfence.html.markup import Html, Value, outline, section, table, tag
-from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.guarantee import against_words
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
 from ringfence.report.page import ReportPage, facts
@@ -33,7 +33,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
         "run": plan.run,
         "begun": header.time,
         "ended": rounds[-1]["closed"] if rounds else header.time,
-        "guarantees": f"{NOTE} {plan.leading_channel.claim_words} {PROOF}",
+        "guarantees": f"{NOTE} {plan.leading_channel.claim_words()} {PROOF}",
         "trust": plan.trust,
         "adjacency": plan.adjacency,
         "unit": plan.unit,
@@ -162,7 +162,7 @@ def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
         )
         for terms in plan.silos
     ]
-    claims = [f"claimed epsilon {AGAINST[observer]}" for observer in plan.observers]
+    claims = [f"claimed epsilon {against_words(observer, plan.most_colluders)}" for observer in plan.observers]
     header = ["silo", "records", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
     return table("Per silo", header, rows)
 

@@ -8,7 +8,7 @@ from ringfence.html.markup import Html, Value, bullets, outline, section, table,
 from ringfence.model import Model
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import Proposal
-from ringfence.protocol.guarantee import AGAINST, against
+from ringfence.protocol.guarantee import against, against_words
 from ringfence.report import sections
 from ringfence.report.page import ReportPage, facts, not_private
 from ringfence.statement import Statement
@@ -104,7 +104,7 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
         ),
         *(
             table(
-                f"{AGAINST[observer].capitalize()}: each silo's own noise alone",
+                f"{against_words(observer).capitalize()}: each silo's own noise alone",
                 ["silo", "epsilon", "epsilon of all runs"],
                 [
                     (name, against(silo.this_run, observer).epsilon, against(silo.all_runs, observer).epsilon)

@@ -11,6 +11,7 @@ to the same length as all others.
 """
 
 import os
+import random as randoms
 from collections import Counter
 
 import numpy as np
@@ -39,6 +40,11 @@ def split(channel: ShufflerChannel, numbers: Numbers) -> list[bytes]:
         for block, shares_of_block in enumerate(content)
         for share in shares_of_block
     ]
+
+
+def mix(messages: list[bytes]) -> None:
+    """Put all silos' messages into an order that is uniform among all orders, and independent of how they came."""
+    randoms.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
 
 
 def add_up(channel: ShufflerChannel, messages: list[bytes], *, silos: int, numbers: int) -> Numbers:

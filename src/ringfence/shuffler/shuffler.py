@@ -15,7 +15,6 @@ how they came. What it promises, whatever the server, the network and some of th
 """
 
 import base64
-import random
 import threading
 import time
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from ringfence.protocol import demands
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA, ShufflerChannel
 from ringfence.protocol.messages import Batch, SealedUpdate, written_length
 from ringfence.protocol.plan import Plan, Stage
+from ringfence.sealed_sums import shares
 from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
 from ringfence.shuffler.store import Store, StoredRound
 from ringfence.shuffler.witness import Witness
@@ -230,7 +230,7 @@ class Shuffler(Closing):
 
     def _mixed(self, found: StoredRound) -> bytes:
         messages = self._store.pooled(found.number)
-        random.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
+        shares.mix(messages)
         joined = base64.b64encode(b"".join(messages)).decode()
         return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
 

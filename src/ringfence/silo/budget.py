@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError
-from ringfence.protocol.guarantee import AGAINST, Guarantee, Observer, against
+from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words
 
 
 @dataclass(frozen=True, init=False)
@@ -15,6 +15,7 @@ class Budget:
 
     `Budget(1.0, 1e-6)` allows epsilon 1 against anyone. Plans that trust a shuffler cost more against a server that
     works together with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
+    Each plan is counted against the server and as many other silos as it names itself.
     """
 
     limits: tuple[Guarantee, ...]
@@ -60,7 +61,7 @@ class Budget:
 
     def __str__(self) -> str:
         first, *others = self.limits
-        more = "".join(f", {limit.epsilon:g} {AGAINST[limit.against]}" for limit in others)
+        more = "".join(f", {limit.epsilon:g} {against_words(limit.against)}" for limit in others)
         return f"epsilon {first.epsilon:g} at delta {self.delta:g}{more}"
 
     def as_data(self) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from ringfence.accounting.filters import used
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
 from ringfence.protocol import demands
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import AGAINST, Guarantee, observers_of
+from ringfence.protocol.guarantee import Guarantee, against_words, observers_of
 from ringfence.protocol.head import SignedHead
 from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, parse_answer, unpack
 from ringfence.protocol.plan import Plan, SiloTerms
@@ -106,7 +106,7 @@ class Gate:
             events = plan_events(plan, terms)
         except AccountingError as problem:
             raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan. {problem}") from None
-        self._check_claim(terms, events)
+        self._check_claim(plan, terms, events)
         return events
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
@@ -269,14 +269,14 @@ class Gate:
                 "records by their places: one that was moved might take part twice. Ask for a new plan."
             )
 
-    def _check_claim(self, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
+    def _check_claim(self, plan: Plan, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
         """Refuse a plan that claims more than its noise gives, to any observer."""
         for claimed in terms.guarantees:
             true_epsilon = cost(events, claimed)
             if true_epsilon > claimed.epsilon:
                 raise ApprovalError(
                     f"The plan claims epsilon {claimed.epsilon:.6g} at delta {claimed.delta:.3g} for silo "
-                    f"'{self.silo}'{_named(claimed, terms.guarantees)}, but its noise gives epsilon "
+                    f"'{self.silo}'{_named(claimed, plan.observers, plan.most_colluders)}, but its noise gives epsilon "
                     f"{true_epsilon:.6g}. Ask for a plan with more noise or fewer rounds."
                 )
 
@@ -319,6 +319,6 @@ def _places_changed(approved: Approved, account: Account) -> bool:
     return approved.version != account.version and _goes_by_place(approved.plan)
 
 
-def _named(guarantee: Guarantee, among: Sequence[object]) -> str:
+def _named(guarantee: Guarantee, among: Sequence[object], colluders: int | None = None) -> str:
     """Say against whom the guarantee is, where there are several."""
-    return f" {AGAINST[guarantee.against]}" if len(among) > 1 else ""
+    return f" {against_words(guarantee.against, colluders)}" if len(among) > 1 else ""

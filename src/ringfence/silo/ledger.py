@@ -49,7 +49,7 @@ from ringfence.errors import (
 )
 from ringfence.protocol.custody import NewBeginning, remarks
 from ringfence.protocol.guarantee import Guarantee, Observer, observers_of
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, fewest_colluders
 from ringfence.protocol.public import format_of
 from ringfence.silo.budget import Budget, read_budget
 from ringfence.silo.consent import decided
@@ -182,7 +182,17 @@ class Account:
     def observers(self) -> tuple[Observer, ...]:
         """Whom costs are told against: whoever the budget or a plan names."""
         limited = (limit.against for limit in self.budget.limits)
-        return observers_of(limited, *(approved.plan.observers for approved in self.plans.values()))
+        return observers_of(limited, *(plan.observers for plan in self.approved_plans))
+
+    @property
+    def approved_plans(self) -> list[Plan]:
+        """All plans that were ever approved."""
+        return [approved.plan for approved in self.plans.values()]
+
+    @property
+    def most_colluders(self) -> int | None:
+        """How many other silos may be with the server for its costs to hold, whatever the plans; None: no plan says."""
+        return fewest_colluders(self.approved_plans)
 
     @property
     def answered(self) -> bool:

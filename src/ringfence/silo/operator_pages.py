@@ -4,7 +4,7 @@ from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
-from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.guarantee import against_words
 from ringfence.silo.consent import LONGEST_NOTE
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
@@ -123,10 +123,10 @@ def _budget(state: dict[str, Any]) -> Html:
         *(
             tag(
                 "p",
-                f"{AGAINST[cost['against']].capitalize()}: budget {cost['budget']:.4g}, used {cost['used']:.4g}, "
-                f"left {cost['left']:.4g}.",
+                f"{against_words(cost['against'], state['colluders']).capitalize()}: budget {cost['budget']:.4g}, "
+                f"used {cost['used']:.4g}, left {cost['left']:.4g}.",
             )
-            for cost in others
+            for cost in (state["costs"] if others else ())
         ),
     )
 

@@ -10,9 +10,9 @@ from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError
 from ringfence.foreign_text import visible
 from ringfence.protocol.effort import Effort
-from ringfence.protocol.guarantee import AGAINST, Guarantee, against, observers_of
+from ringfence.protocol.guarantee import Guarantee, against, against_words, observers_of
 from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
 from ringfence.silo.budget import Budget
 from ringfence.silo.ledger import Account
 from ringfence.silo.limits import largest_round, words
@@ -24,10 +24,10 @@ class Review:
 
     All costs are told against each kind of observer. `own` is what the plan's own noise gives, at the delta it claims
     for this silo; `total` is what everything released, everything running and this plan come to together, at the
-    budget's delta; `used` is what was charged so far, and `remaining` what the budget would leave, as epsilons in the
-    order of `total`. They are empty where the silo has no part in the plan, or its cost cannot be told. `effort` is
-    what its largest round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it
-    would not.
+    budget's delta, which holds with at most `colluders` other silos at the server's side, if a plan names a number;
+    `used` is what was charged so far, and `remaining` what the budget would leave, as epsilons in the order of `total`.
+    They are empty where the silo has no part in the plan, or its cost cannot be told. `effort` is what its largest
+    round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it would not.
 
     Whatever the plan's author wrote stands in it as visible text, and every sentence is one line.
     """
@@ -39,6 +39,7 @@ class Review:
     used: tuple[Guarantee, ...]
     remaining: tuple[float, ...]
     budget: Budget
+    colluders: int | None
     effort: Effort
     objection: str
 
@@ -50,6 +51,7 @@ class Review:
             "silo": self.silo,
             "reveals": [] if terms is None else reveals(self.plan, terms),
             "trust": self.plan.trust,
+            "colluders": self.plan.most_colluders,
             "claimed": [] if terms is None else [claim.model_dump() for claim in terms.guarantees],
             "own": [cost.model_dump() for cost in self.own],
             "used": [cost.model_dump() for cost in self.used],
@@ -82,14 +84,20 @@ class Review:
 
     def _cost(self, terms: SiloTerms) -> list[str]:
         own, total, delta = self.own[0], self.total[0], self.budget.delta
+        if len(self.total) == 1:
+            named, together = "", ""
+        else:
+            named = f" {against_words(own.against, self.plan.most_colluders)}"
+            together = f" {against_words(total.against, self.colluders)}"
         used = against(self.used, total.against)
         limit = against(self.budget.limits, total.against)
         advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
-            f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} records; "
-            f"it claims {terms.guarantee.epsilon:.4g}.",
+            f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} records"
+            f"{named}; it claims {terms.guarantee.epsilon:.4g}.",
             f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}.",
-            f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}.",
+            f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
+            f"{together}.",
             f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}; {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
@@ -99,8 +107,8 @@ class Review:
         own = against(self.own, total.against)
         limit = against(self.budget.limits, total.against)
         return (
-            f"{AGAINST[total.against].capitalize()}: epsilon {own.epsilon:.4g} for this plan, {total.epsilon:.4g} for "
-            f"everything; the budget allows {limit.epsilon:.4g}."
+            f"{against_words(total.against, self.colluders).capitalize()}: epsilon {own.epsilon:.4g} for this plan, "
+            f"{total.epsilon:.4g} for everything; the budget allows {limit.epsilon:.4g}."
         )
 
 
@@ -124,7 +132,10 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
             total = costs(together, observers, account.budget.delta)
         except AccountingError:  # the objection says what is wrong
             pass
-    return Review(plan, account.silo, own, total, account.spent(), remaining, account.budget, effort, objection)
+    colluders = fewest_colluders([plan, *account.approved_plans])
+    return Review(
+        plan, account.silo, own, total, account.spent(), remaining, account.budget, colluders, effort, objection
+    )
 
 
 def reveals(plan: Plan, terms: SiloTerms) -> list[str]:

@@ -18,7 +18,8 @@ def summarise(path: Path) -> dict[str, Any]:
     Costs and budget are told against each kind of observer. `guarantee` holds of all releases together, whenever one
     stops. `used` composes every charged event exactly, at the budget's delta; a plan's own is at its own delta, so the
     plans' numbers do not add up to it. `reserved` is what running plans may yet add, and `left` what the budget leaves
-    to one more Gaussian plan.
+    to one more Gaussian plan. `colluders` is how many other silos may be at the server's side for its costs to hold,
+    the least of what the plans name.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
@@ -32,6 +33,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "entries": len(entries),
         "chain": "intact",
         "delta": account.budget.delta,
+        "colluders": account.most_colluders,
         "costs": [
             {
                 "against": spent.against,
@@ -65,6 +67,7 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
         "charged": len(approved.rounds),
         "released": len(times),
         "trust": approved.plan.trust,
+        "colluders": approved.plan.most_colluders,
         "costs": [cost.model_dump() for cost in costs(approved.charged(), approved.plan.observers, delta)],
         "first_release": times[0] if times else "",
         "last_release": times[-1] if times else "",

@@ -62,7 +62,9 @@ def test_the_channel_carries_the_correlation_that_was_asked_for_in_training_only
 
 
 @pytest.mark.parametrize(
-    "said", [PlanRequest(keys=KEYS), PlanRequest(quorum=2), PlanRequest(bits=100)], ids=["keys", "quorum", "bits"]
+    "said",
+    [PlanRequest(keys=KEYS), PlanRequest(quorum=2), PlanRequest(colluders=1), PlanRequest(bits=100)],
+    ids=["keys", "quorum", "colluders", "bits"],
 )
 def test_what_is_for_a_shuffler_is_refused(said: PlanRequest) -> None:
     with pytest.raises(PlanError, match="for plans that trust a shuffler"):

@@ -34,13 +34,14 @@ def plan_with(sizes: dict[str, int] | None = None, **said: Any) -> Plan:
     "said",
     [
         {},
-        {"quorum": 2},
+        {"quorum": 2, "colluders": 0},
+        {"colluders": 0},
         {"sampling": "one-pass"},
         {"epsilon": 0.3, "rounds": 1},
         {"epsilon": 4.0, "rounds": 20},
         {"delta": 1e-9},
         {"bits": 4 * 400},
-        {"participation": Participation(silos=2)},
+        {"participation": Participation(silos=2), "colluders": 0},
     ],
     ids=str,
 )
@@ -53,7 +54,7 @@ def test_the_plan_keeps_every_silo_s_promise_to_each_observer(said: dict[str, An
         assert (server.against, anyone.against) == ("server", "anyone")
         assert server.epsilon == said.get("epsilon", 1.0)
         assert cost(events, server) <= server.epsilon
-        assert cost(events, anyone) <= anyone.epsilon <= cost(events, anyone) * (1 + 2e-6)
+        assert cost(events, anyone) <= anyone.epsilon <= max(server.epsilon, cost(events, anyone) * (1 + 2e-6))
         assert terms.key == KEYS.silos[terms.name]
         spent.append(cost(events, server) / server.epsilon)
     assert min(spent) > 0.8, "coins come in whole numbers per record, but not many more of them than needed"
@@ -61,11 +62,18 @@ def test_the_plan_keeps_every_silo_s_promise_to_each_observer(said: dict[str, An
     assert (channel.server_key, channel.shuffler_key) == (KEYS.server, KEYS.shuffler)
 
 
+def test_a_silo_whose_own_coins_are_more_than_are_counted_on_claims_no_less_against_anyone() -> None:
+    """A budget could not allow less against anyone than against the server."""
+    server, anyone = plan_with(SIZES | {"big": 2000}).silos[0].guarantees
+    assert server.epsilon == anyone.epsilon
+
+
 def test_the_smallest_batch_that_may_leave_decides_how_many_coins_there_are() -> None:
     members = [Member(name, records, 1.0) for name, records in SIZES.items()]
-    request = PlanRequest(trust="shuffler", keys=KEYS, quorum=2)
-    assert shuffler.mixed_records(request, members) == 320
-    all_needed, two_needed = plan_with(), plan_with(quorum=2)
+    for quorum, colluders, mixed in ((2, 0, 320), (3, 1, 320), (3, 0, 620)):
+        request = PlanRequest(trust="shuffler", keys=KEYS, quorum=quorum, colluders=colluders)
+        assert shuffler.mixed_records(request, members) == mixed
+    all_needed, two_needed = (plan_with(quorum=quorum, colluders=0) for quorum in (3, 2))
     noise = [shuffle_of(plan).coins / shuffle_of(plan).levels ** 2 for plan in (all_needed, two_needed)]
     assert noise[0] < noise[1]
     assert shuffle_of(all_needed).quorum == 3
@@ -81,12 +89,14 @@ def test_the_strictest_budget_decides_for_all() -> None:
 
 
 def test_shares_are_as_many_as_hide_whose_counts_are_whose_and_no_more() -> None:
-    for sizes, said in ((SIZES, {}), (SIZES, {"quorum": 2}), (dict.fromkeys(NAMES, 20_000), {"epsilon": 4.0})):
+    for sizes, said in ((SIZES, {}), (SIZES, {"colluders": 0}), (dict.fromkeys(NAMES, 20_000), {"epsilon": 4.0})):
         plan = plan_with(sizes, **said)
         channel = shuffle_of(plan)
         bits, blocks = 8 * channel.width * channel.block, channel.blocks(numbers_of(plan))
 
-        def distance(shares: int, parties: int = channel.quorum, bits: int = bits, blocks: int = blocks) -> float:
+        def distance(
+            shares: int, parties: int = channel.quorum - channel.colluders, bits: int = bits, blocks: int = blocks
+        ) -> float:
             return blocks * mixing_distance(parties=parties, shares=shares, bits=bits)
 
         assert distance(channel.shares) <= MIXED < distance(channel.shares - 1)
@@ -106,7 +116,7 @@ def test_many_weights_travel_in_several_blocks() -> None:
 
 def test_the_noise_is_close_to_that_of_one_gaussian_on_all_records_and_far_below_that_of_silos_alone() -> None:
     """What a shuffler is for: at equal (ε, δ), the error of the mean falls like that of pooled records."""
-    mixed = plan_with(dict.fromkeys(NAMES, 1000), rounds=4)
+    mixed = plan_with(dict.fromkeys(NAMES, 1000), rounds=4, colluders=0)
     members = [Member(name, 1000, 1.0, 1e-6) for name in NAMES]
     alone = make_plan(SCHEMA, members, PlanRequest(rounds=4, survey=False))
     pooled = make_plan(SCHEMA, [Member("pool", 3000, 1.0, 1e-6)], PlanRequest(rounds=4, survey=False))
@@ -115,6 +125,9 @@ def test_the_noise_is_close_to_that_of_one_gaussian_on_all_records_and_far_below
     pooled_error = pooled.silos[0].stages[0].sigma
     alone_error = math.sqrt(sum((terms.weight * terms.stages[0].sigma) ** 2 for terms in alone.silos))
     assert pooled_error < mixed_error < 1.2 * pooled_error
+    peers = shuffle_of(plan_with(dict.fromkeys(NAMES, 1000), rounds=4))
+    needed = math.sqrt(peers.coins) / peers.levels / (math.sqrt(channel.coins) / channel.levels)
+    assert needed == pytest.approx(math.sqrt(3 / 2), rel=0.1), "two of three silos make the noise then"
     assert alone_error > 1.7 * pooled_error
 
 
@@ -140,6 +153,10 @@ def test_the_planner_counts_on_no_less_noise_than_the_coins_bring(sizes: dict[st
         ({"correlation": 0.5, "sampling": "one-pass"}, "correlated noise"),
         ({"quorum": 1}, "between 2 and the 3 silos that a round asks, but is 1"),
         ({"quorum": 4}, "between 2 and the 3 silos"),
+        ({"quorum": 2}, r"Of 2 silos in a batch, 1 may work together.*Let a batch hold 3 silos or more, or trust no"),
+        ({"sizes": {"big": 300, "mid": 200}}, "a shuffler would gain nothing"),
+        ({"colluders": 2}, "Let a batch hold 4 silos or more"),
+        ({"colluders": -1}, "-1 may work together"),
         ({"quorum": 3, "participation": Participation(silos=2)}, "between 2 and the 2 silos"),
         ({"quorum": 3, "available": 2}, "between 2 and the 2 silos"),
         ({"participation": Participation(probability=0.5)}, "give their number, not a probability"),
@@ -166,6 +183,7 @@ def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
         ({"trust": "server", "keys": KEYS}, "one of nobody, shuffler, not 'server'"),
         ({"keys": KEYS}, "for plans that trust a shuffler"),
         ({"quorum": 2}, "for plans that trust a shuffler"),
+        ({"colluders": 1}, "for plans that trust a shuffler"),
         ({"bits": 500}, "for plans that trust a shuffler"),
         ({"trust": "shuffler", "keys": KEYS, "weights": "equal"}, "name no weights"),
     ],
@@ -178,11 +196,11 @@ def test_requests_that_contradict_themselves_are_refused(said: dict[str, Any], s
 
 def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
     request = PlanRequest(
-        epsilon=1.0, delta=1e-6, rounds=3, trust="shuffler", keys=KEYS, quorum=2, bits=600, available=3
+        epsilon=1.0, delta=1e-6, rounds=3, trust="shuffler", keys=KEYS, quorum=2, colluders=0, bits=600, available=3
     )
     plan = propose_for(request, SCHEMA, SIZES).plan
     channel = shuffle_of(plan)
-    assert channel.quorum == 2
+    assert (channel.quorum, channel.colluders) == (2, 0)
     assert plan.dimension * (channel.levels + channel.coins) <= 600
     assert plan.keys == KEYS
 
@@ -190,4 +208,4 @@ def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
 def test_what_is_not_said_is_decided_by_the_channel() -> None:
     request = PlanRequest(epsilon=1.0, trust="shuffler", keys=KEYS)
     decided = planner_of(request).restricted(request, request.members(SIZES))
-    assert (decided.sampling, decided.survey, decided.quorum) == ("full", False, 3)
+    assert (decided.sampling, decided.survey, decided.quorum, decided.colluders) == ("full", False, 3, 1)

@@ -2,7 +2,7 @@
 
 import getpass
 
-from ringfence.protocol.guarantee import AGAINST
+from ringfence.protocol.guarantee import against_words
 from ringfence.protocol.messages import RefusalReason
 from ringfence.silo import decisions
 from ringfence.silo.budget import Budget
@@ -130,7 +130,7 @@ def test_an_approval_that_is_sent_twice_counts_once(desk: Desk, silo_folder: Sil
 def test_a_budget_against_everybody_together_is_shown_beside_that_against_the_server(
     desk: Desk, silo_folder: SiloFolder
 ) -> None:
-    everybody = AGAINST["anyone"].capitalize()
+    everybody = against_words("anyone").capitalize()
     assert everybody not in desk.post("/enter", {"token": desk.token})[1]
     with silo_folder.ledger() as ledger:
         budget = ledger.account().budget

@@ -21,24 +21,33 @@ def counts_rounding(records: int, dimension: int) -> float:
     return rounding_of(records, dimension) ** 2
 
 
-def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) -> BinomialRelease:
-    """Return what counts cost that leave the shuffler with those of at least quorum − 1 other honest silos.
+def honest_silos(quorum: int, colluders: int) -> int:
+    """Return how many silos of a batch keep their coins and shares to themselves at least.
 
-    Which others is not the silo's choice, so those with the fewest coins count. Shares that do not hide each silo's own
-    counts are refused: then the shuffled guarantee would be none.
+    The server decides which deposits it carries, so a batch may hold `quorum` silos, all of its accomplices among them.
     """
+    return quorum - colluders
+
+
+def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) -> BinomialRelease:
+    """Return what counts cost that leave the shuffler with those of the other honest silos.
+
+    Which others is not the silo's choice, so those with the fewest coins count. Shares that do not hide each honest
+    silo's own counts are refused: then the shuffled guarantee would be none.
+    """
+    honest = honest_silos(channel.quorum, channel.colluders)
     distance = channel.blocks(channel.numbers(plan, work.stage)) * mixing_distance(
-        parties=channel.quorum, shares=channel.shares, bits=8 * channel.width * channel.block
+        parties=honest, shares=channel.shares, bits=8 * channel.width * channel.block
     )
     if distance > MIXED:
         raise AccountingError(
-            f"Cut into {channel.shares} shares, the counts of {channel.quorum} silos are not proved to be hidden from "
-            "the server, so the plan's guarantee would not hold: ask for a plan with more shares."
+            f"Cut into {channel.shares} shares, the counts of {honest} silos are not proved to be hidden from the "
+            "server, so the plan's guarantee would not hold: ask for a plan with more shares."
         )
     others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(
         reach=channel.levels * counts_rounding(terms.records, work.length),
-        trials=channel.coins * (work.batch + sum(others[: channel.quorum - 1])),
+        trials=channel.coins * (work.batch + sum(others[: honest - 1])),
         own=channel.coins * work.batch,
         dimension=work.length,
         slack=channel.slack,

@@ -18,8 +18,11 @@ from ringfence.protocol.plan import Plan
 
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     """Refuse what is for a shuffler."""
-    if (request.keys, request.quorum, request.bits) != (None, None, None):
-        raise PlanError("Keys, a quorum and a limit of bits are for plans that trust a shuffler: say so, or not.")
+    if any(given is not None for given in (request.keys, request.quorum, request.colluders, request.bits)):
+        raise PlanError(
+            "Keys, a quorum, colluders and a limit of bits are for plans that trust a shuffler: say so, or leave them "
+            "out."
+        )
     return request
 
 

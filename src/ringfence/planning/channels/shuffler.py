@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ringfence.accounting import calibrate
-from ringfence.accounting.channels.shuffler import MIXED, counts_rounding
+from ringfence.accounting.channels.shuffler import MIXED, counts_rounding, honest_silos
 from ringfence.accounting.charges import costs, plan_events
-from ringfence.accounting.shuffled_sums import choose, shares_needed
+from ringfence.accounting.shuffled_sums import CoinNoise, choose, shares_needed
 from ringfence.errors import PlanError
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Setting
@@ -17,6 +17,9 @@ from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import sampling_named
+
+COLLUDERS = 1
+"""Other silos that may work together with the server, unless a number is given."""
 
 BITS = 140
 """Bits per coordinate and record that the protocol may take unless a limit is given: g + b."""
@@ -43,6 +46,7 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     participation = request.asked()
     asked = participation.silos or len(members)
     quorum = asked if request.quorum is None else request.quorum
+    colluders = COLLUDERS if request.colluders is None else request.colluders
     if participation.probability is not None:
         raise PlanError("A shuffler needs to know how many silos are asked: give their number, not a probability.")
     if not 2 <= quorum <= asked:
@@ -50,15 +54,28 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
             f"The shuffler's quorum must be between 2 and the {asked} silos that a round asks, but is {quorum}: a silo "
             "hides among others, and those must come."
         )
+    if not 0 <= colluders <= quorum - 2:
+        raise PlanError(
+            f"Of {quorum} silos in a batch, {colluders} may work together with the server, which leaves nobody for a "
+            "silo to hide among: a silo knows its own noise, so that a shuffler would gain nothing. Let a batch hold "
+            f"{colluders + 2} silos or more, or trust no shuffler. With 0 colluders the plan would promise nothing "
+            "against other silos but what each silo's own noise gives."
+        )
     missing = [member.name for member in members if member.name not in request.keys.silos]
     if missing:
         raise PlanError(f"The keys of {', '.join(missing)} are missing: every silo signs what it sends.")
-    return replace(request, sampling=sampling, survey=False, quorum=quorum)
+    return replace(request, sampling=sampling, survey=False, quorum=quorum, colluders=colluders)
 
 
 def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
-    """Return how many records the smallest batch holds that the shuffler lets out."""
-    return sum(sorted(member.records for member in members)[: request.quorum])
+    """Return how many records of honest silos the smallest batch holds that the shuffler lets out."""
+    return sum(sorted(member.records for member in members)[: honest_silos(*_batch_of(request))])
+
+
+def _batch_of(request: PlanRequest) -> tuple[int, int]:
+    """Return how many silos a batch holds at least, and how many of them may work together with the server."""
+    assert request.quorum is not None and request.colluders is not None  # noqa: S101, PT018 (restricted requests)
+    return request.quorum, request.colluders
 
 
 def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
@@ -66,8 +83,8 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
 
     The silos make one noise, so the strictest of their budgets decides for all.
     """
-    keys, quorum = request.keys, request.quorum
-    assert keys is not None and quorum is not None  # noqa: S101, PT018 (a restricted request has them)
+    keys = request.keys
+    assert keys is not None  # noqa: S101 (a restricted request has them)
     ((rounds, rule),) = draft.training_stages
     batches = [draft.batches(member)[0] for member in draft.members]
     answers, dimension = rule.times(rounds), draft.dimension
@@ -77,14 +94,14 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         for member in draft.members
     )
     noise = choose(
-        vectors=sum(sorted(batches)[:quorum]),
+        vectors=sum(sorted(batches)[: honest_silos(*_batch_of(request))]),
         dimension=dimension,
         shift=shift * (1 - 1e-9),
         slack=slack,
         bits=request.bits or BITS * dimension,
         inflation=max(counts_rounding(member.records, dimension) for member in draft.members),
     )
-    channel = _channel(noise.levels, noise.coins, quorum, slack, batches, dimension + 1, keys)
+    channel = _channel(noise, request, slack, batches, dimension + 1, keys)
 
     def terms(place: int, anyone: float) -> SiloTerms:
         member = draft.members[place]
@@ -124,18 +141,20 @@ def loudness(plan: Plan, setting: Setting) -> float:
 
 
 def _channel(
-    levels: int, coins: int, quorum: int, slack: float, batches: Sequence[int], numbers: int, keys: PublicKeys
+    noise: CoinNoise, request: PlanRequest, slack: float, batches: Sequence[int], numbers: int, keys: PublicKeys
 ) -> ShufflerChannel:
-    largest_total = sum(batches) * (levels + coins)
+    quorum, colluders = _batch_of(request)
+    largest_total = sum(batches) * (noise.levels + noise.coins)
     width = math.ceil(largest_total.bit_length() / 8)
     block = min(numbers, GROUP_BITS // (8 * width))
     blocks = -(-numbers // block)
     return ShufflerChannel(
-        levels=levels,
-        coins=coins,
+        levels=noise.levels,
+        coins=noise.coins,
         quorum=quorum,
+        colluders=colluders,
         slack=slack,
-        shares=shares_needed(parties=quorum, bits=8 * width * block, distance=MIXED / blocks),
+        shares=shares_needed(parties=honest_silos(quorum, colluders), bits=8 * width * block, distance=MIXED / blocks),
         block=block,
         width=width,
         server_key=keys.server,
@@ -144,7 +163,7 @@ def _channel(
 
 
 def _alone(plan: Plan, own: SiloTerms) -> float:
-    """Return the epsilon of the silo's own coins, to six digits and rounded up."""
+    """Return the epsilon of the silo's own coins, to six digits and rounded up, and no less than with the others'."""
     (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
     if not math.isfinite(cost.epsilon):
         raise PlanError(
@@ -152,4 +171,4 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
             "nobody if the server worked together with the shuffler. Allow more bits or rounds with more records, or "
             "leave it out."
         )
-    return cost.epsilon * (1 + 1e-6)
+    return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))

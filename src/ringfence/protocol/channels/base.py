@@ -29,10 +29,18 @@ class BaseChannel(Public):
     observers: ClassVar[tuple[Observer, ...]]
     trust: ClassVar[str]
     is_collected: ClassVar[bool] = False
-    observer_words: ClassVar[str]
-    """The observer that counts, and what it sees, as the subject of a sentence."""
-    claim_words: ClassVar[str]
-    """How silos that follow a plan give the guarantees that it claims, in a sentence."""
+
+    @abstractmethod
+    def observer_words(self) -> str:
+        """Return the observer that counts, and what it sees, as the subject of a sentence."""
+
+    @abstractmethod
+    def claim_words(self) -> str:
+        """Return how silos that follow a plan give the guarantees that it claims, in a sentence."""
+
+    def most_colluders(self) -> int | None:
+        """Return how many other silos may work together with the server; None if all of them may."""
+        return None
 
     @abstractmethod
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:

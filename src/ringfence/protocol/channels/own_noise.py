@@ -21,10 +21,6 @@ class OwnNoise(BaseChannel):
 
     observers: ClassVar[tuple[Observer, ...]] = ("anyone",)
     trust: ClassVar[str] = "nobody"
-    observer_words: ClassVar[str] = (
-        "whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone listening)"
-    )
-    claim_words: ClassVar[str] = "A silo that follows it gives them by its own noise."
     name: Literal["own-noise"] = "own-noise"
     correlation: float = Field(default=0.0, ge=0, lt=1)
 
@@ -57,6 +53,17 @@ class OwnNoise(BaseChannel):
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
         """Name correlated noise."""
         return "correlated noise" if self.correlation else ""
+
+    def observer_words(self) -> str:
+        """Name everybody."""
+        return (
+            "whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone "
+            "listening)"
+        )
+
+    def claim_words(self) -> str:
+        """Say that it takes nobody else."""
+        return "A silo that follows it gives them by its own noise."
 
     def reliance_words(self) -> list[str]:
         """Say that it relies on nobody."""

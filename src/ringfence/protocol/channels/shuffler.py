@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ringfence.protocol.channels.base import BaseChannel, require_computable
 from ringfence.protocol.effort import NUMBER, PASS, RANDOM, SEAL, Effort
-from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.guarantee import Observer, other_silos
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.messages import SIZE_LIMIT, written_length
 
@@ -35,8 +35,10 @@ class ShufflerChannel(BaseChannel):
 
     `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
     each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at
-    least `quorum` silos in it: fewer would mean less noise. `slack` is the part of delta, per round, that the
-    accounting sets aside. Each silo's numbers, `block` to a message and `width` bytes each, are cut into `shares`.
+    least `quorum` silos in it: fewer would mean less noise. Of the others in it, up to `colluders` may tell the server
+    their coins and shares; plans of before there was such a number count on none. `slack` is the part of delta, per
+    round, that the accounting sets aside. Each silo's numbers, `block` to a message and `width` bytes each, are cut
+    into `shares`.
 
     A silo's `sigma` is the standard deviation of its own coins, and its `key` checks its signatures.
     """
@@ -44,15 +46,11 @@ class ShufflerChannel(BaseChannel):
     observers: ClassVar[tuple[Observer, ...]] = ("server", "anyone")
     trust: ClassVar[str] = "shuffler"
     is_collected: ClassVar[bool] = True
-    observer_words: ClassVar[str] = "a server that sees everything that the shuffler lets out"
-    claim_words: ClassVar[str] = (
-        "Silos that follow it give them by the noise that they make together, as long as the shuffler does not work "
-        "together with the server; those against anyone hold by each silo's own noise alone."
-    )
     name: Literal["shuffler"] = "shuffler"
     levels: int = Field(ge=1, le=2**20)
     coins: int = Field(ge=1, le=2**30)
     quorum: int = Field(ge=2)
+    colluders: int = Field(default=0, ge=0)
     slack: float = Field(gt=0, lt=1)
     shares: int = Field(ge=2, le=2**16)
     block: int = Field(ge=1, le=2**20)
@@ -92,8 +90,13 @@ class ShufflerChannel(BaseChannel):
         if stage.sampling.is_secret or stage.sampling.is_phased or record_norm is None:
             raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
         most = stage.participation.silos or len(plan.silos)
-        if stage.participation.probability is not None or not 2 <= self.quorum <= most:
-            raise ValueError("the shuffler's quorum must be at least 2 silos and at most as many as a round asks")
+        if stage.participation.probability is not None or not self.colluders + 2 <= self.quorum <= most:
+            raise ValueError(
+                "the shuffler's quorum must be at least 2 silos beside those that may work together with the server, "
+                "and at most as many as a round asks"
+            )
+        if self.colluders != plan.most_colluders:
+            raise ValueError("all stages through a shuffler let equally many silos work together with the server")
         total = sum(terms.stages[number].batch for terms in plan.silos)
         for terms in plan.silos:
             own = terms.stages[number]
@@ -149,6 +152,24 @@ class ShufflerChannel(BaseChannel):
         """Return the keys of server and shuffler beside the silos'."""
         return PublicKeys(server=self.server_key, shuffler=self.shuffler_key, silos=silos)
 
+    def most_colluders(self) -> int:
+        """Return the plan's number."""
+        return self.colluders
+
+    def observer_words(self) -> str:
+        """Name the server, and how many silos are with it."""
+        return (
+            f"a server that sees everything that the shuffler lets out, has {other_silos(self.colluders)} on its side"
+        )
+
+    def claim_words(self) -> str:
+        """Name the shuffler and the other silos."""
+        most = f"no more than {other_silos(self.colluders)}" if self.colluders else "no other silo"
+        return (
+            "Silos that follow it give them by the noise that they make together, as long as the shuffler does not "
+            f"work together with the server, and {most} does; those against anyone hold by each silo's own noise alone."
+        )
+
     def reliance_words(self) -> list[str]:
         """Name the shuffler, and the other silos' noise."""
         return [
@@ -156,9 +177,12 @@ class ShufflerChannel(BaseChannel):
             "This relies on two things beside the silo itself:",
             "- The shuffler does not work together with the server. It cannot read a message, but it knows which",
             "  came from whom.",
-            f"- At least {self.quorum} silos of every round, this one included, add the noise that they promised.",
+            f"- At least {self.quorum - self.colluders} silos of every round, this one included, add the noise that "
+            "they promised,",
+            "  and tell nobody what it is.",
+            *([] if self.colluders else ["It is no promise against another silo, which knows its own noise."]),
             "",
-            "If the server works with the shuffler, or with all other silos, only the silo's own noise is left.",
+            "If the server works with the shuffler, or with more silos, only the silo's own noise is left.",
         ]
 
     def noise_words(self, sigma: float) -> str:
@@ -175,6 +199,13 @@ class ShufflerChannel(BaseChannel):
             "answer.",
             "The shuffler: sealed messages, which it cannot read. It passes them on in random order once at least "
             f"{self.quorum} silos have sent theirs.",
-            f"Other silos in the plan: {plan.others(terms.name)}. The stated epsilon needs a shuffler that does not "
-            f"work together with the server, and {self.quorum} silos, this one included, that add their noise.",
+            f"Other silos in the plan: {plan.others(terms.name)}. {self._others_words()}",
+            "The stated epsilon needs a shuffler that does not work together with the server, and "
+            f"{self.quorum - self.colluders} silos in every round, this one included, that add their noise and tell "
+            "nobody what it is.",
         ]
+
+    def _others_words(self) -> str:
+        if self.colluders:
+            return f"The stated epsilon holds even if {self.colluders} of them tell the server all that they know."
+        return "The stated epsilon holds against none of them: a silo knows its own noise, and sees the weights."

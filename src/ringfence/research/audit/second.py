@@ -112,14 +112,14 @@ class Counts:
 
 
 def counts(plan: Plan, against: Observer) -> Counts:
-    """Read from a plan with one shuffled stage what hides a record of its first silo: all coins, or its own alone."""
+    """Read from a plan with one shuffled stage what hides a record of its first silo: honest silos' coins, or its."""
     [(number, stage, channel)] = (
         (number, stage, stage.channel)
         for number, stage in enumerate(plan.stages)
         if isinstance(stage.channel, ShufflerChannel)
     )
     first, *others = (terms.stages[number].batch for terms in plan.silos)
-    batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - 1])
+    batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - channel.colluders - 1])
     times = int(_times(stage, first, plan.silos[0].records).max())
     return Counts(channel.levels, batch * channel.coins, plan.dimension, times)
 

@@ -134,7 +134,8 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "Counts from a shuffler are claimed by a bound that is proved for all neighbours at once, and the second "
             "accountant composes the exact distributions of two pairs of neighbours. So it must lie below the claim, "
             "and does by some percent: the proof counts a binomial's steepest step, far out in its tail, everywhere. "
-            "`shuffled` is the total that a shuffler lets out; `shuffled-alone` is what a server sees that works "
+            "`shuffled` is the total that a shuffler lets out; `shuffled-peer` is what is left of it for a server to "
+            "which another silo tells its coins and shares; `shuffled-alone` is what a server sees that works "
             "together with the shuffler, and its claim is the plan's guarantee against anyone. Seals are slow, so "
             "fewer runs are played.",
             "",

@@ -133,7 +133,8 @@ def text(results: ShuffleResults, command: str) -> str:
     parts = [
         "# What a shuffler buys",
         "The same algorithm at the same (ε, δ), trusting nobody (ISRL-DP), a shuffler (shuffle-DP, by shuffled vector "
-        "sums), or the server (central DP). How it works and who learns what: [shuffle](../../shuffle.md).",
+        "sums), or the server (central DP). Shuffled plans hold even if one other silo works together with the server. "
+        "How it works and who learns what: [shuffle](../../shuffle.md).",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
         *_excess_section(results),

@@ -21,8 +21,8 @@ def answer_question(
 ) -> Answer:
     """Return the noise that a closed form of the paper has for `epsilon`, and the epsilon that it truly gives.
 
-    Or `noise` is "shuffled": each of `records`, of all silos together, sends its own Gaussian message through a
-    shuffler, and the noise is what that needs.
+    Or `noise` is "shuffled": each of `records`, of all silos that do not work together with the server, sends its own
+    Gaussian message through a shuffler, and the noise is what that needs.
     """
     if noise == "shuffled":
         return _shuffled(records, rounds, sampling, clip, delta, epsilon)
