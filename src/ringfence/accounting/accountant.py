@@ -155,7 +155,11 @@ def _compose(events: Events) -> _Composed:
                 shift = binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack)
                 shift_list.append(math.sqrt(count) * shift)
             case FixedSizeRelease(records, batch, shift) if batch < records:
-                sampled[FixedSizeProfile(max(batch / records, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
+                sampled[
+                    FixedSizeProfile(
+                        max(math.nextafter(batch / records, 1.0), SMALLEST_RATE), max(shift, SMALLEST_SHIFT)
+                    )
+                ] += count
             case PoissonRelease(rate, shift) if rate < 1:
                 sampled[PoissonProfile(max(rate, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
             case FixedSizeRelease(shift=shift) | PoissonRelease(shift=shift):  # every record takes part
