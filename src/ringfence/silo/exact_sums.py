@@ -64,8 +64,8 @@ def parts(count: int, width: int) -> Iterator[slice]:
     return (slice(begin, begin + size) for begin in range(0, count, size))
 
 
-def limbs(weights: FloatArray) -> list[FloatArray]:
-    """Cut weights into two addends of 20 bits, by which rounded rows can be multiplied exactly.
+def limbs(weights: FloatArray) -> FloatArray:
+    """Cut weights into two addends of 20 bits, side by side, by which rounded rows can be multiplied exactly.
 
     What is left is at most N·2⁻⁴⁰ of the norm of N weights.
     """
@@ -74,7 +74,7 @@ def limbs(weights: FloatArray) -> list[FloatArray]:
         grid = np.ldexp(1.0, np.frexp(np.sqrt(np.sum(rest * rest)))[1] - 20)
         found.append(np.rint(rest / grid) * grid)
         rest = rest - found[-1]
-    return found
+    return np.concatenate(found, axis=1)
 
 
 def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 32) -> Counts:
@@ -88,11 +88,12 @@ def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 3
     waiting, block = 0, 2 ** (53 - bits - _LIMB)
     for left, right, exponent in terms:
         up = np.broadcast_to(exponent, len(left))[:, None]
-        scaled = np.ldexp(np.where(np.isfinite(right), right, 0.0), up)
-        scaled = np.clip(scaled, -2.0, 2.0) * 2.0 ** (_LIMB - 1)
-        high = np.trunc(scaled)
-        low = np.trunc((scaled - high) * 2.0**_LIMB)
-        factors = np.ldexp(np.concatenate([high, low], axis=1), bits - up)
+        scaled = np.where(np.isfinite(right), right, 0.0) * np.ldexp(2.0 ** (_LIMB - 1), up)
+        np.clip(scaled, -(2.0**_LIMB), 2.0**_LIMB, out=scaled)
+        high, back = np.trunc(scaled), np.ldexp(2.0**bits, -up)
+        factors = np.empty((len(left), 2 * right.shape[1]))
+        np.multiply(high, back, out=factors[:, : right.shape[1]])
+        np.multiply(np.trunc((scaled - high) * 2.0**_LIMB), back, out=factors[:, right.shape[1] :])
         for a, b in zip(_blocks(left, block), _blocks(factors, block), strict=True):
             # A block adds up to 2⁵³ at most, and fewer than 2¹⁰ of them to what 64 bits hold.
             if waiting + len(a) >= 2**10:

@@ -35,13 +35,14 @@ def clipped_total(
     loss: Residuals, most: float, weights: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
     """Add up the chosen records' gradients, each cut to norm `most`, in units of 2⁻⁶³ times that norm."""
-    limbs = exact_sums.limbs(weights)
+    limbs, outputs = exact_sums.limbs(weights), weights.shape[1]
     clip = most * (1 - exact_sums.slack(sum(weights.shape)))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
         for part in exact_sums.parts(*records.features.shape):
             features, norms = records.features[part], records.norms[part]
-            scores = features @ limbs[0] + features @ limbs[1]
+            products = features @ limbs
+            scores = products[:, :outputs] + products[:, outputs:]
             cut = clipped(loss, clip, scores=scores, norms=norms, targets=records.targets[part])
             yield features, cut * (chosen[part, None] / most), exact_sums.exponents(norms)
 
