@@ -3,7 +3,6 @@
 The only file that turns a rule into an event. `docs/accounting.md` has the proofs.
 """
 
-import math
 from collections.abc import Callable
 
 from ringfence.accounting.events import (
@@ -51,9 +50,7 @@ def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Par
             # shift/2 must cover the way from the record in to the record left out, which is half as long, with the
             # rounding of both averages.
             both = 2 * shift(0.5)
-            return (
-                PoissonRelease(math.nextafter(batch / records, 1.0), both) if records > batch else GaussianRelease(both)
-            )
+            return PoissonRelease(batch / records, both) if records > batch else GaussianRelease(both)
         case _:  # never guess: a sampling that is counted as another could cost more than is charged
             raise AccountingError(f"The cost of sampling '{rule.name}' is not known to this version.")
 
