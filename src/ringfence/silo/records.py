@@ -47,9 +47,11 @@ class Records(Unpicklable):
     def bounded_features(self, largest: float) -> FloatArray:
         """Return the features in units of `largest`: cut to norm 1 once more, and to multiples of 2⁻³¹."""
         kept = 1 - exact_sums.slack(self.features.shape[1])
-        cut = self.features * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
-        result: FloatArray = np.ldexp(np.trunc(np.ldexp(cut, exact_sums.ROW_BITS)), -exact_sums.ROW_BITS)
-        return result
+        cut: FloatArray = self.features * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
+        cut *= 2.0**exact_sums.ROW_BITS
+        np.trunc(cut, out=cut)
+        cut /= 2.0**exact_sums.ROW_BITS
+        return cut
 
     def take(self, rows: NDArray[np.int64]) -> "Records":
         """Return the records of the given rows: a part of the same data set."""

@@ -37,10 +37,10 @@ class Curvature(BaseQuestion):
         return facts.data.feature_norm**2
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return the second-moment matrix from limbs of the features, which are copied, and its squarings."""
+        """Return the second-moment matrix from a copy of the features, in whole numbers of any size, and its squarings."""
         width = facts.data.width
         seconds = PASS * records * width + PRODUCT * (4 * records + 48 * width) * width**2
-        return Effort(seconds, NUMBER * (5 * records * width + 24 * width**2))
+        return Effort(seconds, NUMBER * (2 * records * width + 100 * width**2))
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""

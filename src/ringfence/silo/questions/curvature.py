@@ -1,6 +1,7 @@
 """The largest eigenvalue of the features' second-moment matrix."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -27,10 +28,14 @@ def compute(
 def second_moments(features: FloatArray, divisor: int) -> FloatArray:
     """Return Σ xxᵀ/divisor of features that are multiples of 2⁻³¹ and at most 1: exact but for a last rounding."""
     width = features.shape[1]
-    high = np.trunc(features * 2.0**16)
-    halves = np.concatenate([high * 2.0**-16, features * 2.0**16 - high], axis=1)  # limbs of 16 bits each
-    terms = ((halves[part], features[part], 0) for part in exact_sums.parts(len(features), 2 * width))
-    total = exact_sums.outer_sum(terms, bits=16)
+
+    def terms() -> Iterator[tuple[FloatArray, FloatArray, int]]:
+        for part in exact_sums.parts(len(features), 2 * width):
+            scaled = features[part] * 2.0**16
+            high = np.trunc(scaled)
+            yield np.concatenate([high * 2.0**-16, scaled - high], axis=1), features[part], 0  # limbs of 16 bits each
+
+    total = exact_sums.outer_sum(terms(), bits=16)
     return exact_sums.quotient((total[:width] << 16) + total[width:], divisor << 16)
 
 
