@@ -12,6 +12,7 @@ from ringfence.accounting.events import (
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    exact_rounding,
 )
 from ringfence.accounting.sampling import event, per_round_event, run_events
 from ringfence.errors import AccountingError
@@ -114,7 +115,7 @@ def test_the_shift_covers_grid_rounding_and_summation(sampling: str) -> None:
     batch = n if sampling == "full" else 40
     event = per_round_event(sampling, records=n, batch=batch, clip=1.0, sigma=1.0, dimension=d)
     widths = 2 if sampling == "poisson" else 1  # each neighbour's own half of the shift covers two roundings
-    expected = 2 / batch * (1 + (n + d) * n * 2.0**-51) + widths * math.sqrt(d) * 2.0**-30
+    expected = 2 / batch * exact_rounding(n) + widths * math.sqrt(d) * 2.0**-30
     assert shift_in(event) == pytest.approx(expected, rel=1e-15)
 
 

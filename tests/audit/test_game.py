@@ -176,7 +176,7 @@ def test_runs_share_neither_coins_nor_noise() -> None:
 
 def test_sabotage_is_undone_at_the_end_of_its_block() -> None:
     touched = [(randomness, "draw"), (randomness, "gaussian_noise"), (randomness, "heads"),
-               (sampling, "participation"), (gradient, "clipped_mean"), (own_noise, "shift_of"),
+               (sampling, "participation"), (gradient, "compute"), (own_noise, "shift_of"),
                (shuffler, "BinomialRelease"), (shuffler, "honest_silos"), (shares, "mix"),
                (shuffled_sums, "binomial_shift"), (gate, "Gate")]  # fmt: skip
     before = [getattr(module, name) for module, name in touched]

@@ -59,6 +59,7 @@ DOCUMENT: dict[str, Any] = {
     "stages": [GRADIENT],
     "adjacency": "replace-one",
     "unit": "record",
+    "sums": "exact",
     "silos": [
         {
             "name": "north",

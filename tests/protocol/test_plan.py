@@ -225,6 +225,7 @@ THREE: Edits = {
     ],
 }
 TOGETHER: list[Edits] = [
+    {"sums": "floating-point"},
     {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
     RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
     LOCALIZED
@@ -247,7 +248,7 @@ TOGETHER: list[Edits] = [
     | {"stages.1.sampling.phase": 0, "silos.0.stages.1.batch": 20, "silos.1.stages.1.batch": 30},
     THREE | {"stages.0.channel.quorum": 3},
 ]
-"""Changes of several values at once, where one alone would not fit the others."""
+"""Other words, and changes of several values at once, where one alone would not fit the others."""
 
 ONE_VALUE = {"format", "adjacency", "unit"}
 """Fields that have one allowed value so far."""

@@ -92,6 +92,31 @@ def test_noise_lies_on_the_mechanism_s_grid() -> None:
     assert np.array_equal(noise, np.round(noise))
 
 
+@pytest.mark.parametrize("exponent", [-40, 0, 13])
+def test_the_grid_is_at_most_two_to_the_minus_thirty_of_the_noise_also_beside_powers_of_two(exponent: int) -> None:
+    power = 2.0**exponent
+    for sigma in (math.nextafter(power, 0.0), power, math.nextafter(power, math.inf), 1.5 * power):
+        assert 2.0**-31 * sigma < 2.0 ** grid_exponent(sigma) <= 2.0**-30 * sigma
+
+
+@pytest.mark.parametrize(("scale", "inner"), [(3.0, 0.8), (5.0, 1.0), (9.0, 1.2)])
+def test_noise_on_the_grid_is_a_continuous_gaussian_and_then_a_draw_that_knows_nothing_else(
+    scale: float, inner: float
+) -> None:
+    """But for a factor that is less than 10⁻⁵⁴⁷ from 1 at the scale of our grid."""
+    outer, points = math.sqrt(scale**2 - inner**2), np.arange(-400, 401)
+    step = 1 / 64
+    y = np.arange(-110 * 64, 110 * 64) * step  # where the trapezoid rule is exact to the last digits
+    draws = np.exp(-((points[:, None] - y) ** 2) / (2 * inner**2))
+    density = np.exp(-(y**2) / (2 * outer**2)) / (outer * math.sqrt(2 * math.pi))
+    composed = (draws / draws.sum(axis=0)) @ density * step
+    discrete = np.exp(-(points**2) / (2 * scale**2))
+    discrete /= discrete.sum()
+    seen = np.abs(points) < 6 * scale
+    error = np.abs(np.log(composed[seen] / discrete[seen])).max()
+    assert error <= 3 * 3 * math.exp(-2 * math.pi**2 * inner**2) + 1e-13
+
+
 @pytest.mark.parametrize("lag", [1, 2, 50])
 def test_noise_coordinates_are_uncorrelated(lag: int) -> None:
     """A correlation of 0.08 between numbers so far apart is noticed."""

@@ -3,6 +3,7 @@
 Statistical tests state what they notice; both of their rates are 10⁻⁶ at most (`tests.rates`).
 """
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,20 @@ def test_fixed_batches_have_exactly_k_distinct_records_each_equally_likely(plan_
     assert own_terms(plan).batch == 18
     assert np.all(chosen.sum(axis=1) == 18)
     check_counts(chosen.sum(axis=0).astype(np.int64), RUNS, 18 / 40, notices=0.6)
+
+
+def test_a_draw_in_which_it_is_not_clear_who_comes_first_is_made_again() -> None:
+    """Of all ways to give four records one of four numbers, the clear ones give every three of them equally often."""
+    counts: dict[tuple[int, ...], int] = {}
+    for numbers in itertools.product(range(4), repeat=4):
+        draws = iter([np.array(numbers, dtype=np.uint64), np.array([9, 8, 7, 6], dtype=np.uint64)])
+        chosen = tuple(sorted(sampling._first(3, 4, lambda _, draws=draws: next(draws))))  # type: ignore[misc]
+        if sorted(numbers)[2] < sorted(numbers)[3]:
+            counts[chosen] = counts.get(chosen, 0) + 1
+        else:
+            assert chosen == (1, 2, 3)  # as the second draw says
+    assert len(counts) == 4
+    assert len(set(counts.values())) == 1
 
 
 def test_any_two_records_meet_in_a_fixed_batch_as_often_as_any_other_two(plan_of: MakePlan) -> None:

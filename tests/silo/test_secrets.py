@@ -159,7 +159,7 @@ def strange(*_: object, **__: object) -> None:
 FAULTS = [
     (randomness, "draw"),
     (mechanism, "release"),
-    (gradient, "clipped_mean"),
+    (gradient, "compute"),
     (own_noise, "encode"),
     (own_noise, "message"),
     (Chain, "append"),

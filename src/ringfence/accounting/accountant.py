@@ -178,10 +178,10 @@ def _compose(events: Events) -> _Composed:
                 shift_list = divided[partition][part] if partition else gaussian
                 shift = binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack)
                 shift_list.append(math.sqrt(count) * shift)
-            case FixedSizeRelease(records, batch, shift) if batch < records:
-                sampled[FixedSizeProfile(max(batch / records, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
-            case PoissonRelease(rate, shift) if rate < 1:
-                sampled[PoissonProfile(max(rate, SMALLEST_RATE), max(shift, SMALLEST_SHIFT))] += count
+            case FixedSizeRelease(records, batch, shift) if (rate := _rounded_up(batch / records)) < 1:
+                sampled[FixedSizeProfile(rate, max(shift, SMALLEST_SHIFT))] += count
+            case PoissonRelease(rate, shift) if (rate := _rounded_up(rate)) < 1:
+                sampled[PoissonProfile(rate, max(shift, SMALLEST_SHIFT))] += count
             case FixedSizeRelease(shift=shift) | PoissonRelease(shift=shift):  # every record takes part
                 gaussian.append(math.sqrt(count) * shift)
             case _:
@@ -196,3 +196,8 @@ def _compose(events: Events) -> _Composed:
     slacks += [max(map(math.fsum, by_part.values())) for by_part in divided_slacks.values()]
     mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event in counts)
     return _Composed(parts, math.fsum(slacks), mixed)
+
+
+def _rounded_up(rate: float) -> float:
+    """Return a rate that is no less than the quotient of whole numbers that this one was rounded from."""
+    return max(math.nextafter(rate, 1.0), SMALLEST_RATE)

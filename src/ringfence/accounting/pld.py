@@ -83,6 +83,16 @@ class LossDistribution:
             return np.log(self.masses)
 
 
+def tail_rounding(profile: Profile, grid: FloatArray, above_p: FloatArray) -> FloatArray:
+    """Return what the rounding errors of both tails at either end of an interval come to at most.
+
+    Far out, where a tail is Φ(-a), an error of a few 2⁻⁵³ in a weighs a² times as much, and a² ≤ -2 ln Φ(-a).
+    """
+    rare = np.log(np.maximum(above_p, 1e-300))
+    result: FloatArray = 2.0**-49 * (1 + 4 * (grid + profile.furthest**2) - 16 * rare) * above_p
+    return result
+
+
 def discretise(profile: Profile, grid: FloatArray) -> LossDistribution:
     """Round a symmetric profile up to losses on ``grid`` (increasing from 0) and their negatives."""
     above_p, scaled_above_q = profile.tails(grid)
@@ -91,7 +101,7 @@ def discretise(profile: Profile, grid: FloatArray) -> LossDistribution:
     r = scaled_above_q[:-1] - np.exp(-gaps) * scaled_above_q[1:]  # its Q-mass, times e^{e_i}
     # The share b for the upper end solves (p-b) e^{-e_i} + b e^{-e_{i+1}} = r e^{-e_i}. The difference p - r cancels,
     # so it is raised by its rounding error: more mass at the upper end is the safe side.
-    rounding = 2.0**-49 * (1 + 4 * (grid[:-1] + profile.furthest**2)) * above_p[:-1]
+    rounding = tail_rounding(profile, grid, above_p)[:-1]
     upper = np.clip((p - r + rounding) / -np.expm1(-gaps), 0.0, p)
     positive = np.append(p - upper, 0.0)
     positive[1:] += upper

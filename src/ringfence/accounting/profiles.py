@@ -180,5 +180,5 @@ def _arsinh_of_scaled_sinh(log_scale: float, u: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):  # u = 0 gives ln 0 = -∞, and in the end 0
         log_z = log_scale + u + np.log(-np.expm1(-2 * u)) - math.log(2)
     above_one = np.maximum(log_z, 0.0)
-    below_one = np.exp(np.minimum(log_z, 0.0))
+    below_one = math.exp(min(log_scale, 700.0)) * np.sinh(np.where(log_z < 0, u, 0.0))  # exp(log_z) would be less exact
     return np.where(log_z < 0, np.arcsinh(below_one), above_one + np.log1p(np.sqrt(1 + np.exp(-2 * above_one))))

@@ -114,7 +114,14 @@ def _plan(
 
     def made(sigma: float, epsilon: float) -> Plan:
         training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
-        return Plan(run="audit", data=data, training=training, stages=tuple(stages), silos=(terms(sigma, epsilon),))
+        return Plan(
+            run="audit",
+            data=data,
+            training=training,
+            stages=tuple(stages),
+            sums="exact",
+            silos=(terms(sigma, epsilon),),
+        )
 
     def events(sigma: float) -> list[tuple[Event, int]]:
         return plan_events(draft, terms(sigma, question.epsilon))

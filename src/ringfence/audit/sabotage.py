@@ -18,6 +18,7 @@ from ringfence.planning.channels import shuffler as shuffler_planning
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.questions import Gradient
 from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schedule import Task, task
 from ringfence.sealed_sums import shares
@@ -25,6 +26,7 @@ from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.ledger import Account, StoredAnswer
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.questions import gradient
+from ringfence.silo.records import Records
 
 NONE = "none"
 
@@ -106,13 +108,22 @@ def _reused_noise() -> Iterator[None]:
 
 def _no_clip() -> AbstractContextManager[object]:
     """Add up gradients at their full length."""
-    real = gradient.clipped_mean
 
-    def unclipped(loss: gradient.Residuals, clip: FloatArray | float, **rest: Any) -> FloatArray:
-        del clip
-        return real(loss, math.inf, **rest)
+    def unclipped(
+        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
+    ) -> FloatArray:
+        del question
+        return gradient.clipped_mean(
+            plan.loss,
+            math.inf,
+            weights=argument.reshape(plan.data.width, -1),
+            features=records.features,
+            norms=records.norms,
+            targets=records.targets,
+            shares=chosen / batch,
+        ).reshape(-1)
 
-    return patch.object(gradient, "clipped_mean", unclipped)
+    return patch.object(gradient, "compute", unclipped)
 
 
 @contextmanager
@@ -140,9 +151,10 @@ def _half_sensitivity() -> Iterator[None]:
         yield
 
 
-def _with_replacement() -> AbstractContextManager[object]:
+@contextmanager
+def _with_replacement() -> Iterator[None]:
     """Draw a batch record by record, so that one record may be in it several times."""
-    real = sampling.participation
+    real, real_compute = sampling.participation, gradient.compute
 
     def drawn(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: sampling.Uniform) -> FloatArray:
         chosen = np.flatnonzero(real(rule, plan, terms, work, uniform))
@@ -151,7 +163,14 @@ def _with_replacement() -> AbstractContextManager[object]:
         times: FloatArray = np.bincount(picked, minlength=terms.records).astype(np.float64)
         return times
 
-    return patch.object(sampling, "participation", drawn)
+    def repeated(
+        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
+    ) -> FloatArray:
+        rows = np.repeat(np.arange(len(records)), chosen.astype(np.int64))
+        return real_compute(question, plan, argument, records.take(rows), np.ones(len(rows)), batch)
+
+    with patch.object(sampling, "participation", drawn), patch.object(gradient, "compute", repeated):
+        yield
 
 
 @contextmanager

@@ -110,5 +110,6 @@ class PlanDraft:
             data=self.data,
             training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
             stages=(*first, *training),
+            sums="exact",
             silos=tuple(silos),
         )

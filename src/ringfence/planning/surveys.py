@@ -45,6 +45,7 @@ def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = No
             # Nothing is trained, but every plan says what would be.
             training=Training(loss=defaults.loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0)),
             stages=(Stage(question=Moments(bound="joint"), rounds=1, sampling=Full()),),
+            sums="exact",
             silos=tuple(silos),
         )
 

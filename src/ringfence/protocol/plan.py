@@ -117,7 +117,8 @@ class Place(NamedTuple):
 class Plan(Document):
     """Everything the parties agree on before a run.
 
-    `run` sets apart two runs that agree in all else. Rounds of messages are counted through all stages, from 0.
+    `run` sets apart two runs that agree in all else. Rounds of messages are counted through all stages, from 0. `sums`
+    is how silos add up their records: noise that suffices for exact sums may not cover the errors of others.
     """
 
     newest_format: ClassVar[int] = 2
@@ -129,6 +130,7 @@ class Plan(Document):
     stages: tuple[Stage, ...] = Field(min_length=1, max_length=1000)
     adjacency: Literal["replace-one"] = "replace-one"
     unit: Literal["record"] = "record"
+    sums: Literal["floating-point", "exact"] = "floating-point"
     silos: tuple[SiloTerms, ...] = Field(min_length=1, max_length=100_000)
 
     @classmethod

@@ -41,5 +41,5 @@ def release(
     remembers this round too.
     """
     question, channel = work.stage.question, work.stage.channel
-    exact = computing(question).compute(question, plan, argument, records, draws.participation / work.batch)
+    exact = computing(question).compute(question, plan, argument, records, draws.participation, work.batch)
     return sending(channel).encode(channel, plan, work, exact, draws.noise, memory)

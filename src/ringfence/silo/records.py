@@ -9,12 +9,13 @@ from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import TINY, FloatArray
 from ringfence.protocol.encoding import Table, encode_features, encode_target, read_csv
 from ringfence.protocol.schema import Schema
+from ringfence.silo import exact_sums
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.unpicklable import Unpicklable
 
 
 class Records(Unpicklable):
-    """Encoded records and the public schema they were read with.
+    """Encoded records and the public schema they were read with; features are rounded so that sums can be exact.
 
     The number of records is public (the guarantee is against *replacing* one); their values are not, so
     neither `repr` nor an exception nor a pickle can carry them out. `marks` are those of the data set that they were
@@ -32,10 +33,10 @@ class Records(Unpicklable):
         if len(targets) == 0:
             raise RecordsError("This silo has no records, so it has nothing to contribute: leave it out.")
         self.schema = schema
-        self.features = features
+        self.features = exact_sums.rounded_rows(features)
         self.targets = targets
         self.marks = marks
-        self.norms: FloatArray = np.sqrt(np.sum(features * features, axis=1))
+        self.norms: FloatArray = exact_sums.norms(self.features)
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -44,8 +45,12 @@ class Records(Unpicklable):
         return f"<{len(self)} records of {self.schema.width} features, values hidden>"
 
     def bounded_features(self, largest: float) -> FloatArray:
-        """Return the features, cut to norm `largest` once more."""
-        cut: FloatArray = self.features * np.minimum(1.0, largest / np.maximum(self.norms, TINY))[:, None]
+        """Return the features in units of `largest`: cut to norm 1 once more, and to multiples of 2⁻³¹."""
+        kept = 1 - exact_sums.slack(self.features.shape[1])
+        cut: FloatArray = self.features * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
+        cut *= 2.0**exact_sums.ROW_BITS
+        np.trunc(cut, out=cut)
+        cut /= 2.0**exact_sums.ROW_BITS
         return cut
 
     def take(self, rows: NDArray[np.int64]) -> "Records":

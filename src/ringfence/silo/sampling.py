@@ -33,10 +33,22 @@ def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, unif
             # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
             chosen[uniform(terms.records) <= np.uint64((work.batch << 64) // terms.records - 1)] = 1.0
         case FixedSize():
-            chosen[np.argsort(uniform(terms.records))[: work.batch]] = 1.0
+            chosen[_first(work.batch, terms.records, uniform)] = 1.0
         case _:
             raise PlanError(f"This version cannot draw records by the rule '{rule.name}'.")
     return chosen
+
+
+def _first(count: int, records: int, uniform: Uniform) -> NDArray[np.int64]:
+    """Return the records with the least of random numbers; drawn again if it is not clear which these are.
+
+    What is clear does not depend on the records' order, so every set of them is equally likely.
+    """
+    while True:
+        numbers = uniform(records)
+        order = np.argsort(numbers)
+        if count == records or numbers[order[count - 1]] < numbers[order[count]]:
+            return order[:count]
 
 
 @lru_cache(maxsize=4)

@@ -34,7 +34,7 @@ def learned(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray]], seed: in
             noise = choices.standard_normal((len(silos), question.length(plan)))
             answers = {
                 terms.name: computing(question).compute(
-                    question, plan, argument, Records(plan.data, *own), np.full(len(own[1]), 1 / len(own[1]))
+                    question, plan, argument, Records(plan.data, *own), np.ones(len(own[1])), len(own[1])
                 )
                 + terms.stages[number].sigma * fresh
                 for terms, own, fresh in zip(plan.silos, silos, noise, strict=True)

@@ -6,13 +6,20 @@ import pytest
 
 from ringfence.accounting import correlation
 from ringfence.accounting.charges import plan_events, task_event
-from ringfence.accounting.events import DisjointBatchRelease, FixedSizeRelease, PoissonRelease, rounding_of, shift_of
+from ringfence.accounting.events import (
+    DisjointBatchRelease,
+    FixedSizeRelease,
+    PoissonRelease,
+    exact_rounding,
+    rounding_of,
+    shift_of,
+)
 from ringfence.accounting.sampling import per_round_event
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema
 from tests.accounting.plans import plan_for
-from tests.support import about_moments, clip_of, restaged, shift_in
+from tests.support import about_moments, clip_of, rebuilt, restaged, shift_in
 
 
 def test_a_full_round_s_shift_is_twice_the_clip_over_records_and_noise(schema: Schema) -> None:
@@ -92,21 +99,37 @@ def test_a_survey_s_shift_is_its_sensitivity_over_its_noise(schema: Schema) -> N
 
 
 def test_rounding_is_paid_for_in_every_number_that_is_summed(schema: Schema) -> None:
-    """Of the grid, √d half widths for either neighbour; of the sum, what double precision may add to it."""
-    plan = about_moments(plan_for(schema, "full", survey=True))
-    terms = plan.silos[0]
-    for number, dimension in ((0, 8), (1, 4)):  # moments of four features, and as many weights
+    """Of the grid, √d half widths for either neighbour; of the sum, what the plan says that rounding adds."""
+    surveyed = plan_for(schema, "full", survey=True)
+    for plan, number, dimension, roundings in (
+        (about_moments(surveyed), 0, 8, 2),  # moments of four features
+        (surveyed, 0, 4, 2 * 8**2),
+        (surveyed, 1, 4, 2),
+    ):
+        terms = plan.silos[0]
         work = task(plan, terms, number, 0)
-        sensitivity = work.stage.question.sensitivity(plan, terms.records)
-        expected = sensitivity / work.sigma * rounding_of(100, dimension) + math.sqrt(dimension) * 2.0**-30
-        assert shift_in(task_event(plan, terms, work)) == expected
+        exact = work.stage.question.sensitivity(plan, terms.records) / work.sigma
+        factors = {"exact": exact_rounding(100, 1, roundings), "floating-point": rounding_of(100, dimension)}
+        for sums, factor in factors.items():
+            charged = shift_in(task_event(rebuilt(plan, sums=sums), terms, work))
+            assert charged == exact * factor + math.sqrt(dimension) * 2.0**-30
+
+
+@pytest.mark.parametrize(("records", "more"), [(10**6, 4e-4), (10**7, 0.04), (5 * 10**7, 1.1)])
+def test_exact_sums_cost_nothing_where_others_cost_ever_more(records: int, more: float) -> None:
+    assert exact_rounding(records) < 1 + 2e-8
+    assert rounding_of(records, 50) > 1 + more
 
 
 def test_where_records_are_divided_the_row_itself_is_one_more_term(schema: Schema) -> None:
-    plan = plan_for(schema, "one-pass")
+    plan = rebuilt(plan_for(schema, "one-pass"), sums="floating-point")
     terms = plan.silos[0]
     work = task(plan, terms, 5, 2)
     expected = shift_of(
-        sensitivity=2 * clip_of(plan) / work.batch, sigma=work.sigma, summed=101, dimension=plan.dimension
+        sensitivity=2 * clip_of(plan) / work.batch,
+        sigma=work.sigma,
+        summed=100,
+        dimension=plan.dimension,
+        rounding=rounding_of(101, plan.dimension),
     )
     assert task_event(plan, terms, work) == DisjointBatchRelease(plan.digest(), 2, expected)

@@ -35,10 +35,11 @@ class Setting(NamedTuple):
         """Return the exact answer over the given record and the others."""
         rows = [record, *self.others]
         features, targets = np.array([row.features for row in rows]), np.array([row.target for row in rows])
-        shares = np.full(len(rows), 1.0 / self.batch)
-        shares[0] *= takes_part
+        chosen = np.ones(len(rows))
+        chosen[0] = takes_part
         records = Records(self.plan.data, features, targets)
-        return computing(self.question).compute(self.question, self.plan, self.argument, records, shares)
+        compute = computing(self.question).compute
+        return compute(self.question, self.plan, self.argument, records, chosen, self.batch)
 
     def moves(self, one: Record, other: Record) -> float:
         """Return how far the answer moves if the one record is replaced by the other."""

@@ -1,9 +1,11 @@
 """The curvature's answer moves by at most what is charged for it, whichever record is replaced."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from ringfence.silo.questions.curvature import largest_eigenvalue
+from ringfence.silo.questions.curvature import largest_eigenvalue, second_moments
 from tests.silo.questions.neighbours import (
     TARGETS,
     Target,
@@ -15,9 +17,21 @@ from tests.silo.questions.neighbours import (
 
 
 def test_it_is_the_largest_eigenvalue_of_the_mean_of_the_records_outer_products() -> None:
-    features = np.random.default_rng(0).normal(size=(30, 5))
-    squares = sum(np.outer(x, x) for x in features) / 30
-    assert largest_eigenvalue(features) == pytest.approx(np.linalg.norm(squares, 2), rel=1e-12)
+    features = np.rint(np.random.default_rng(0).uniform(-1, 1, (30, 5)) * 2.0**31) * 2.0**-31
+    squares = [[float(sum(Fraction(a) * Fraction(b) for a, b in zip(x, y, strict=True)) / 30) for x in features.T]
+               for y in features.T]  # fmt: skip
+    moments = second_moments(features, 30)
+    assert moments.tolist() == squares
+    assert largest_eigenvalue(moments) == pytest.approx(np.linalg.norm(squares, 2), rel=1e-13)
+
+
+@pytest.mark.parametrize("spectrum", [[0.0] * 4, [0.3] * 5, [1.0, 1 - 1e-9, 0.5], [1e-18, 0.0], [0.7, 0.7, 1e-8]])
+def test_an_eigenvalue_is_found_to_what_is_charged_also_where_others_are_as_large(spectrum: list[float]) -> None:
+    d = len(spectrum)
+    basis, _ = np.linalg.qr(np.random.default_rng(d).normal(size=(d, d)))
+    matrix = basis @ np.diag(spectrum) @ basis.T
+    allowed = (d + 4) ** 2 * 2.0**-53 + 2 * d * 2.0**-52  # the latter for making the matrix
+    assert largest_eigenvalue(matrix) == pytest.approx(max(spectrum), rel=allowed, abs=0.0)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -71,8 +71,15 @@ class BaseQuestion(Public):
         """
         return None
 
+    def roundings(self, facts: Facts) -> int:
+        """Return how often 2⁻⁵³ times records × sensitivity the computed answers of two neighbours may err in all.
+
+        Unless a question does more than add up: twice, for an exact sum's quotient is rounded once for either.
+        """
+        return 2
+
     def terms_summed(self, facts: Facts) -> int:
-        """Return how many coordinates are added up, per record, on the way to the answer: rounding errors grow with it.
+        """Return how many coordinates are added up, per record, on the way to the answer: each is put on the grid.
 
         Unless a question needs more: the larger of the answer's length and the number of features.
         """

@@ -27,15 +27,19 @@ class Curvature(BaseQuestion):
         """Return X²/n."""
         return facts.data.feature_norm**2 / batch
 
+    def roundings(self, facts: Facts) -> int:
+        """Return 2·(d + 4)², which the squarings of a d × d matrix take (`silo.questions.curvature`)."""
+        return 2 * (facts.data.width + 4) ** 2
+
     def largest(self, facts: Facts) -> float:
         """Return X²."""
         return facts.data.feature_norm**2
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return the second-moment matrix and its eigenvalues, and a copy of the features."""
+        """Count the second-moment matrix, from a copy of the features in whole numbers, and its squarings."""
         width = facts.data.width
-        seconds = PASS * records * width + PRODUCT * (records + width) * width**2
-        return Effort(seconds, NUMBER * (2 * records * width + 4 * width**2))
+        seconds = PASS * records * width + PRODUCT * (4 * records + 48 * width) * width**2
+        return Effort(seconds, NUMBER * (2 * records * width + 100 * width**2))
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""

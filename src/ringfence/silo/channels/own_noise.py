@@ -1,6 +1,6 @@
 """A silo's own noise: the exact answer on a grid, plus noise on the same grid, independent or correlated.
 
-Rounding to the grid moves an answer by at most √d·grid between neighbours, and floating-point summation a little more;
+Rounding to the grid moves an answer by at most √d·grid between neighbours, and writing it as doubles a little more;
 `accounting.events.shift_of` charges for both.
 """
 
@@ -23,7 +23,7 @@ GRID_BITS = 30
 
 def grid_exponent(sigma: float) -> int:
     """Return k: released numbers are multiples of 2^k. Adding noise that lies on the grid is then exact."""
-    return math.floor(math.log2(sigma)) - GRID_BITS
+    return math.frexp(sigma)[1] - 1 - GRID_BITS
 
 
 @dataclass(repr=False)

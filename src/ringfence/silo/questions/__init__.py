@@ -13,11 +13,12 @@ class AnswerFromRecords(Protocol):
     """What a question's file offers here."""
 
     def compute(
-        self, question: Any, plan: Plan, argument: FloatArray, records: Records, shares: FloatArray
+        self, question: Any, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
     ) -> FloatArray:
         """Return the exact answer, to which noise is yet to be added: a pure function, not private by itself.
 
-        `argument` is what the request carries. `shares` is 1/batch for every record that takes part and 0 for others.
+        `argument` is what the request carries. `chosen` is 1 for every record that takes part and 0 for others. Sums
+        over records go through `silo.exact_sums`: then the charge covers their arithmetic.
         """
 
 

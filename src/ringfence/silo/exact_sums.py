@@ -1,0 +1,125 @@
+"""Sums over records that are exact, and so the same in any order, on any number of threads, with any BLAS.
+
+Every term is a whole multiple of one unit, and no partial sum reaches 2⁵³ units: products of matrices are then integer
+arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringfence.protocol.arrays import FloatArray
+
+ROW_BITS = 31
+"""Bits that a record's features keep, counted from the power of two above their norm."""
+
+UNIT = 63
+"""Sums are counted in multiples of 2⁻⁶³."""
+
+_LIMB = 16
+"""Bits of each of the two limbs of a factor."""
+
+_RANGE = 100
+"""Rows are computed with between 2⁻¹⁰⁰ and 2¹⁰⁰: beyond they are cut, below they vanish."""
+
+_NUMBERS = 2**18
+"""About how many numbers are worked on at a time, so that they stay in a processor's cache."""
+
+Counts = NDArray[Any]
+"""Whole numbers of any size."""
+
+
+def slack(terms: int) -> float:
+    """Return what to keep from a bound, so that norms of so many computed numbers respect it in exact arithmetic."""
+    return (terms + 16) * 2.0**-52
+
+
+def norms(rows: FloatArray) -> FloatArray:
+    """Return every row's norm, to a relative error of (width + 3)·2⁻⁵⁴."""
+    result: FloatArray = np.sqrt(np.sum(rows * rows, axis=1))
+    return result
+
+
+def rounded_rows(rows: FloatArray) -> FloatArray:
+    """Return the rows, each rounded to the nearest multiple of 2⁻³¹ times the power of two above its norm."""
+    result = np.array(rows, dtype=np.float64, order="C")
+    np.clip(result, -(2.0**_RANGE), 2.0**_RANGE, out=result)
+    scales = np.ldexp(1.0, ROW_BITS - exponents(norms(result)))[:, None]
+    result *= scales
+    np.rint(result, out=result)
+    result /= scales
+    return result
+
+
+def exponents(lengths: FloatArray) -> NDArray[np.intc]:
+    """Return, for rows of these norms, powers of two above every number of them."""
+    return np.maximum(np.frexp(lengths)[1], -_RANGE)
+
+
+def parts(count: int, width: int) -> Iterator[slice]:
+    """Cut so many rows of that width into parts to be worked on one after the other."""
+    size = 32 * min(max(1, _NUMBERS // (32 * width)), 2**9)
+    return (slice(begin, begin + size) for begin in range(0, count, size))
+
+
+def limbs(weights: FloatArray) -> FloatArray:
+    """Cut weights into two addends of 20 bits, side by side, by which rounded rows can be multiplied exactly.
+
+    What is left is at most N·2⁻⁴⁰ of the norm of N weights.
+    """
+    found, rest = [], weights
+    for _ in range(2):
+        grid = np.ldexp(1.0, np.frexp(np.sqrt(np.sum(rest * rest)))[1] - 20)
+        found.append(np.rint(rest / grid) * grid)
+        rest = rest - found[-1]
+    return np.concatenate(found, axis=1)
+
+
+def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 32) -> Counts:
+    """Return Σ outer(left, right) over records, in units of 2⁻⁶³; each of `terms` is about one of their `parts`.
+
+    With a record's `exponent` e, `left` must be multiples of 2^(e − bits) and at most 2^e; `right` is cut to at most
+    2^(1 − e), rounded towards zero to multiples of 2^(−31 − e), and 0 where it is no number.
+    """
+    total: Any = 0
+    held: Any = 0
+    waiting, block = 0, 2 ** (53 - bits - _LIMB)
+    for left, right, exponent in terms:
+        up = np.broadcast_to(exponent, len(left))[:, None]
+        scaled = np.where(np.isfinite(right), right, 0.0) * np.ldexp(2.0 ** (_LIMB - 1), up)
+        np.clip(scaled, -(2.0**_LIMB), 2.0**_LIMB, out=scaled)
+        high, back = np.trunc(scaled), np.ldexp(2.0**bits, -up)
+        factors = np.empty((len(left), 2 * right.shape[1]))
+        np.multiply(high, back, out=factors[:, : right.shape[1]])
+        np.multiply(np.trunc((scaled - high) * 2.0**_LIMB), back, out=factors[:, right.shape[1] :])
+        for a, b in zip(_blocks(left, block), _blocks(factors, block), strict=True):
+            # A block adds up to 2⁵³ at most, and fewer than 2¹⁰ of them to what 64 bits hold.
+            if waiting + len(a) >= 2**10:
+                total, held, waiting = total + held.astype(object), 0, 0
+            held = held + np.matmul(a.transpose(0, 2, 1), b).astype(np.int64).sum(axis=0)
+            waiting += len(a)
+    total = total + held.astype(object)
+    width = total.shape[1] // 2
+    result: Counts = ((total[:, :width] << _LIMB) + total[:, width:]) << (32 - bits)
+    return result
+
+
+def _blocks(rows: FloatArray, size: int) -> list[FloatArray]:
+    """Return the rows in blocks of one size, and a last block of those that are left."""
+    whole = len(rows) // size * size
+    return [rows[:whole].reshape(-1, size, rows.shape[1]), rows[None, whole:]]
+
+
+def quotient(total: Counts, divisor: int, scale: float = 1.0) -> FloatArray:
+    """Return scale · total/divisor, of a total in units of 2⁻⁶³: computed exactly, then rounded to nearest once."""
+    over, under = scale.as_integer_ratio()
+    return np.asarray(total * over / (divisor * under << UNIT), dtype=np.float64)
+
+
+def mean(values: FloatArray, divisor: int) -> FloatArray:
+    """Add up rows of numbers of at most 1, each rounded towards zero to 31 bits, and divide."""
+    ones = np.ones((len(values), 1))
+    terms = ((ones[part], values[part], 0) for part in parts(*values.shape))
+    return quotient(outer_sum(terms)[0], divisor)

@@ -1,0 +1,166 @@
+"""Sums over records are exact: the same bytes in any order, and no record's term longer than the clip."""
+
+import math
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence.protocol.losses import Logistic, Softmax, Squared
+from ringfence.silo import exact_sums
+from ringfence.silo.questions.gradient import clipped_mean, clipped_total
+from ringfence.silo.records import Records
+from tests.generated import examples
+
+FLOATS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 5e-324, -2.3e-308, 2.0**-100, 2.0**-131, 1.0, -1.0, 1 + 2.0**-52, 1 - 2.0**-53, 3.0, 1e8, 1e300, -1.7e308]
+)
+
+
+def answer(loss: Any, clip: float, weights: Any, features: Any, targets: Any) -> Any:
+    total = clipped_total(loss, clip, weights, records_of(features, targets), np.ones(len(targets)))
+    return exact_sums.quotient(total, len(targets), clip)
+
+
+def records_of(features: Any, targets: Any) -> Records:
+    return Records(None, np.array(features), np.array(targets))  # type: ignore[arg-type]
+
+
+def made(n: int, d: int = 7, outputs: int = 1, seed: int = 0) -> tuple[Any, Any, Any]:
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(n, d)) * 10.0 ** random.uniform(-8, 3, (n, 1))
+    targets = random.integers(outputs, size=n).astype(float) if outputs > 1 else random.choice([-1.0, 1.0], n)
+    return features, targets, random.normal(size=(d, outputs))
+
+
+@pytest.mark.parametrize(("loss", "outputs"), [(Logistic(), 1), (Softmax(classes=3), 3)], ids=["logistic", "softmax"])
+def test_the_order_of_records_changes_no_byte(loss: Any, outputs: int) -> None:
+    features, targets, weights = made(20_011, outputs=outputs)
+    expected = answer(loss, 0.7, weights, features, targets).tobytes()
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(targets))
+        assert answer(loss, 0.7, weights, features[order], targets[order]).tobytes() == expected
+    assert answer(loss, 0.7, weights, np.asfortranarray(features), targets).tobytes() == expected
+
+
+def test_sums_of_any_division_of_the_records_add_up_to_the_same() -> None:
+    random = np.random.default_rng(1)
+    rows = exact_sums.rounded_rows(random.normal(size=(5000, 3)))
+    up = exact_sums.exponents(exact_sums.norms(rows))
+    factors = np.ldexp(random.uniform(-2, 2, (5000, 2)), -up[:, None])
+    terms = [
+        (rows[part], factors[part], up[part])
+        for part in (slice(0, 1), slice(1, 40), slice(40, 4999), slice(4999, 5000))
+    ]
+    by_record = [(rows[[i]], factors[[i]], up[i]) for i in range(5000)]
+    assert (exact_sums.outer_sum(terms) == exact_sums.outer_sum(by_record)).all()
+
+
+@given(st.lists(st.tuples(*[st.floats(-2.0, 2.0)] * 2), min_size=1, max_size=70), st.integers(1, 100))
+@examples(50)
+def test_a_mean_is_that_of_rational_numbers_rounded_once(values: list[tuple[float, float]], divisor: int) -> None:
+    columns = zip(*values, strict=True)
+    exact = [Fraction(sum(math.trunc(value * 2.0**31) for value in column), divisor * 2**31) for column in columns]
+    assert exact_sums.mean(np.array(values), divisor).tolist() == [float(value) for value in exact]
+
+
+def test_no_partial_sum_loses_a_bit_at_the_largest_numbers_there_can_be() -> None:
+    """All terms are as large as they may be, and one differs in its last bit; many more than 64 bits could add up."""
+    n, most = 70_000, 1 - 2.0**-32
+    left, right = np.full((n, 1), most), np.full((n, 1), 2 - 2.0**-31)
+    right[0] -= 2.0**-31
+    terms = ((left[part], right[part], 0) for part in exact_sums.parts(n, 1))
+    assert exact_sums.outer_sum(terms)[0, 0] == (2**32 - 1) * (n * (2**32 - 1) - 1)
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from tests.silo.test_exact_sums import Logistic, answer, made
+features, targets, weights = made(30_000, d=60)
+sys.stdout.buffer.write(answer(Logistic(), 0.7, weights, features, targets).tobytes())
+"""
+
+
+def test_one_thread_and_many_give_the_same_bytes() -> None:
+    answers = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            env={**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2", "7")
+    }
+    assert len(answers) == 1
+    assert len(answers.pop()) == 60 * 8
+
+
+@given(
+    st.lists(FLOATS, min_size=3, max_size=3),
+    st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3),
+    FLOATS,
+    st.floats(1e-40, 1e40) | st.sampled_from([1.0, 3.0, 1 + 2.0**-52, 2.0**-400]),
+    st.booleans(),
+)
+@examples(400)
+def test_a_record_s_term_is_never_longer_than_the_clip_in_exact_arithmetic(
+    features: list[float], weights: list[float], target: float, clip: float, scaled: bool
+) -> None:
+    """Also of numbers that overflow or vanish, and of gradients that are as long as the clip to the last bit."""
+    if scaled and 0 < math.hypot(*features) < 1e100 and abs(target) < 1e100:
+        clip = max(abs(target) * math.hypot(*features), 2.0**-400)  # any less is lost on the noise's grid
+    with np.errstate(all="ignore"):
+        for loss, outputs in ((Squared(), 1), (Softmax(classes=3), 3)):
+            matrix = np.outer(weights, np.arange(1, outputs + 1))
+            total = clipped_total(loss, clip, matrix, records_of([features], [target]), np.ones(1))
+            assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
+
+
+def test_a_cut_gradient_is_as_long_as_the_clip_but_for_what_rounding_takes() -> None:
+    for seed in range(20):
+        features, _, weights = made(1, seed=seed)
+        cut = answer(Squared(), 0.3, 0 * weights, features, np.array([1e12]))
+        assert 0.3 * (1 - 2.0**-29) <= np.linalg.norm(cut) <= 0.3
+
+
+def test_what_is_lost_is_less_than_a_thousandth_of_the_least_noise_that_a_plan_may_have() -> None:
+    """Also where all errors point in one direction: all records are alike."""
+    for seed in range(200):
+        (row, target, weights), clip = made(1, d=4, seed=seed), 0.3
+        features, targets = np.repeat(row, 50, axis=0), np.repeat(target, 50)
+        plain = clipped_mean(
+            Logistic(), clip, weights=0 * weights, features=features, norms=exact_sums.norms(features),
+            targets=targets, shares=np.full(50, 1 / 50),
+        )  # fmt: skip
+        lost = np.abs(answer(Logistic(), clip, 0 * weights, features, targets) - plain)
+        assert lost.max() <= 0.75 * 2.0**-30 * clip < clip * 2.0**-20 / 1000
+
+
+@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5))
+@examples(200)
+def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(rows: list[list[float]]) -> None:
+    rounded = exact_sums.rounded_rows(np.array(rows))
+    for before, after in zip(np.clip(rows, -(2.0**100), 2.0**100), rounded, strict=True):
+        (up,) = exact_sums.exponents(exact_sums.norms(after[None]))
+        units = np.ldexp(after, 32 - up)
+        assert (units == np.trunc(units)).all()
+        assert np.abs(units).max() <= 2.0**32
+        assert np.abs(after - before).max() <= max(2.0**-31 * np.linalg.norm(before), 2.0**-132)
+    assert (exact_sums.rounded_rows(rounded) == rounded).all()
+
+
+@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-5, 1e5))
+@examples(200)
+def test_bounded_features_have_norm_one_at_most_in_exact_arithmetic(rows: list[list[float]], largest: float) -> None:
+    with np.errstate(all="ignore"):
+        bounded = records_of(rows, np.zeros(len(rows))).bounded_features(largest)
+    units = np.ldexp(bounded, 31)
+    assert (units == np.trunc(units)).all()
+    assert all(sum(int(unit) ** 2 for unit in row) <= 2**62 for row in units)
