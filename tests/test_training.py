@@ -98,6 +98,28 @@ def test_a_silo_asked_in_half_of_the_rounds_uses_less_than_it_was_guaranteed(sch
         assert told["used"] < 2.0 or guarantee.rounds == 20
 
 
+@pytest.mark.parametrize("sampling", ["full", "poisson"])
+def test_without_a_cap_a_second_run_is_told_with_a_guarantee_that_holds_whenever_one_stops(
+    schema: Schema, tmp_path: Path, sampling: str
+) -> None:
+    silos = federation(schema, tmp_path, {"north": 100})
+    first, second = (
+        train(plan_for(schema, silos, rounds=3, sampling=sampling), silos).statement.silos["north"] for _ in range(2)
+    )
+    assert first.all_runs == first.this_run == second.this_run
+    (told,) = summarise(silos["north"].ledger)["costs"]
+    assert 2.0 < told["used"] <= told["budget"] < second.total.epsilon
+    assert second.total.delta == 2e-6
+
+
+def test_a_cap_from_the_first_run_on_is_what_all_runs_are_guaranteed(schema: Schema, tmp_path: Path) -> None:
+    cap = Budget(4.0, 1e-6)
+    silos = federation(schema, tmp_path, {"north": 100}, cap)
+    for _ in range(2):
+        stated = train(plan_for(schema, silos, rounds=3), silos).statement.silos["north"]
+        assert stated.all_runs == cap.limits
+
+
 def test_another_silo_s_ledger_is_not_used(schema: Schema, tmp_path: Path) -> None:
     silos = federation(schema, tmp_path, {"north": 100})
     train(plan_for(schema, silos), silos)

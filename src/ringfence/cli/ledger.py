@@ -50,6 +50,11 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
         "Guarantee of all releases together, however plans are chosen and whenever you stop: epsilon "
         f"{guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."
     )
+    if guarantee["epsilon"] > first["budget"]:
+        say(
+            "That is more than the budget, which was raised after the first answer, or by which an earlier version "
+            "admitted plans that were free to be chosen by answers."
+        )
     for cost in others:
         say(
             f"{against_words(cost['against']).capitalize()}: budget epsilon {cost['budget']:.4g}, used "
