@@ -27,7 +27,7 @@ CURVATURE: dict[str, Any] = {
     "channel": {"name": "own-noise", "correlation": 0.0},
     "participation": {"silos": None, "probability": None},
 }
-MOMENTS: dict[str, Any] = CURVATURE | {"question": {"name": "moments"}}
+MOMENTS: dict[str, Any] = CURVATURE | {"question": {"name": "moments", "bound": "separate"}}
 
 DOCUMENT: dict[str, Any] = {
     "format": 2,
@@ -137,6 +137,7 @@ SHUFFLER: dict[str, Any] = {
     "levels": 6,
     "coins": 25,
     "quorum": 2,
+    "colluders": 0,
     "slack": 1e-9,
     "shares": 100,
     "block": 8,

@@ -247,6 +247,8 @@ TOGETHER: list[Edits] = [
     | ACCELERATED
     | {"stages.1.sampling.phase": 0, "silos.0.stages.1.batch": 20, "silos.1.stages.1.batch": 30},
     THREE | {"stages.0.channel.quorum": 3},
+    THREE | {"stages.0.channel.quorum": 3, "stages.0.channel.colluders": 1},
+    KINDS["moments only"] | {"stages.0.question.bound": "joint"},
 ]
 """Other words, and changes of several values at once, where one alone would not fit the others."""
 

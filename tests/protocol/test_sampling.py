@@ -202,7 +202,7 @@ def test_a_batch_that_is_asked_for_is_taken_where_the_rule_leaves_it_open() -> N
     for rule in (FixedSize(), Poisson(), OnePass()):
         assert rule.batch("north", records=1000, rounds=16, asked=7) == 7
     assert Full().batch("north", records=1000, rounds=16, asked=1000) == 1000
-    with pytest.raises(ValueError, match="leave the batch out, or choose fixed"):
+    with pytest.raises(ValueError, match="leave the batch out, or choose poisson"):
         Full().batch("north", records=1000, rounds=16, asked=999)
     with pytest.raises(ValueError, match="leave the batch out"):
         Phased().batch("north", records=1000, rounds=16, asked=500)

@@ -5,7 +5,8 @@ same table twice, the folds of a cross-validation, a bootstrap sample that holds
 counts per record, copies included. Guarantee: if replacing one record of a silo changes its copies in every fit and
 nothing else, all that these fits released is (ε, δ)-DP in that record, with ε the exact composition of the events of
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
-such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values.
+such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. What was
+used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
 
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
 question). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, of_group
+from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan
 from ringfence.silo.budget import Budget
@@ -88,10 +90,11 @@ class Memory:
                     otherwise = sum(pasts[past] for past, history in histories.items() if _differs(history, settings))
                     _refuse_tuning(silo, otherwise / len(own))
                 totals[silo] = _worst(histories.values(), cap)
-                if cap is not None and totals[silo].epsilon > cap.epsilon:
+                needed = _needed(histories.values(), cap) if cap is not None else 0.0
+                if cap is not None and needed > cap.epsilon:
                     raise ApprovalError(
                         f"With this fit, all fits of this process on records of silo '{silo}' would come to epsilon "
-                        f"{totals[silo].epsilon:.6g} at delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. "
+                        f"{needed:.6g} at delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. "
                         "Nothing was released. Fit with a smaller epsilon, fit less often (every candidate and every "
                         "fold of a search is a fit), or raise the cap. A row that a fit has several times pays for "
                         "every copy; if equal rows are different records, say equal_rows='records'."
@@ -134,6 +137,18 @@ def _worst(histories: Iterable[Sequence[tuple[_Charge, int]]], cap: Budget | Non
         for history in histories
     }  # few differ: order does not matter, and a search or a forest of fits asks the same again
     return Budget(max(accountant.epsilon([(e, n * k) for (e, n), k in events], delta) for events in composed), delta)
+
+
+def _needed(histories: Iterable[Sequence[tuple[_Charge, int]]], cap: Budget) -> float:
+    """Return how much of the cap the fits take up where each may be chosen by what came out of those before it."""
+    committed = {
+        tuple(
+            Commitment.of(of_group(times, charge.events), founding=number == 0)
+            for number, (charge, times) in enumerate(history)
+        )
+        for history in histories
+    }
+    return max(used(each, cap.limit("anyone")) for each in committed)
 
 
 MEMORY = Memory()

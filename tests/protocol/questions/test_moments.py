@@ -38,7 +38,9 @@ def test_two_records_move_them_exactly_as_far_as_that(plan: Plan, squared: float
     rest = [0.0] * (plan.data.width - 2)
     norm, bound = plan.data.feature_norm, plan.data.target_bound
     one, other = np.array([far, near, *rest]) * norm, np.array([-near, -far, *rest]) * norm
-    assert setting.moves(Record(one, bound), Record(other, -bound)) * 5 == pytest.approx(math.sqrt(squared), rel=1e-12)
+    moved = setting.moves(Record(one, bound), Record(other, -bound)) * 5  # rounded towards zero before they are added
+    assert moved == pytest.approx(math.sqrt(squared), rel=1e-8)
+    assert moved <= math.sqrt(squared)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 6])

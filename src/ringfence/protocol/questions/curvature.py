@@ -36,7 +36,7 @@ class Curvature(BaseQuestion):
         return facts.data.feature_norm**2
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Count the second-moment matrix, from a copy of the features in whole numbers, and its squarings."""
+        """Return the second-moment matrix, in whole numbers of any size, its squarings, and a copy of the features."""
         width = facts.data.width
         seconds = PASS * records * width + PRODUCT * (4 * records + 48 * width) * width**2
         return Effort(seconds, NUMBER * (2 * records * width + 100 * width**2))
