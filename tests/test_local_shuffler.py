@@ -176,7 +176,7 @@ def test_a_plan_may_ask_one_question_under_own_noise_and_another_through_the_shu
             result = train(plan, silos, collect=counted)
             findings, history = result.findings, result.history
             for guarantee in result.statement.silos.values():
-                server, anyone = guarantee.this_run
+                server, anyone = guarantee.used
                 assert server.epsilon < anyone.epsilon <= plan.silos[0].against("anyone").epsilon
     assert collected == [1, 2, 3], "the survey's answers are the server's at once"
     assert [outcome.answered for outcome in history] == [NAMES] * 4
