@@ -17,9 +17,9 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/deployment/test_kits.py tests/deployment/test_shuffled_nvflare.py tests/golden/test_upgrade.py \
   tests/attacks/test_engine_code.py tests/attacks/test_doors.py
 
-# Tests keep their files in memory where there is room: a ledger syncs at every step, and a disk is all they would wait for.
+# Tests keep their files in memory where there is room: a ledger syncs at every step, and they would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
-PYTEST := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm) $(BIN)/pytest
+MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 
 .PHONY: demo test thorough packages check audit docs clean
 
@@ -27,10 +27,10 @@ demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
 test: packages check
-	$(PYTEST) -n 3 -q $(addprefix --ignore=,$(THOROUGH))
+	$(MEMORY) $(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
 
 thorough: packages $(VENV)/.test
-	$(PYTEST) -n 3 -q $(THOROUGH)
+	$(BIN)/pytest -n 3 -q $(THOROUGH)
 
 # The browser that looks at our pages, and systemd's tools; the tests fail without them.
 packages:

@@ -74,7 +74,7 @@ def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
 def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_beside_a_question(
     sampling: Any, against: Observer, asked: Curvature | None
 ) -> None:
-    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, keys=private_keys(SILO).public())
+    request = PlanRequest(trust="shuffler", sampling=sampling, rounds=4, colluders=0, keys=private_keys(SILO).public())
     plan = make_plan(schema_with("label"), [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)], request)
     if asked is not None:
         plan = asked_before(asked, plan)
