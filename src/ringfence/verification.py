@@ -27,7 +27,7 @@ from ringfence.protocol.guarantee import OBSERVERS, Guarantee, Observer, against
 from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
 from ringfence.protocol.schedule import task
 from ringfence.sealed_sums import sealing
-from ringfence.silo.ledger import FORMATS, GENESIS
+from ringfence.silo.account import FORMATS, GENESIS
 from ringfence.statement import Statement
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.formats import require_known_format

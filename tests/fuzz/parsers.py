@@ -39,11 +39,11 @@ from ringfence.protocol.plan import Plan, load_plan
 from ringfence.protocol.schema import Schema, load_schema
 from ringfence.sealed_sums.sealing import sign
 from ringfence.server import transcript
+from ringfence.silo.account import GENESIS
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import GENESIS
 from ringfence.silo.records import load_records
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.private_files import read_key

@@ -21,9 +21,10 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
+from ringfence.silo.account import GENESIS
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import GENESIS, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
 from ringfence.storage.chain import entry_hash

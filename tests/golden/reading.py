@@ -32,9 +32,10 @@ from ringfence.server.channels.shuffler import read_batch
 from ringfence.server.conduct import ConductedRun, conduct, replay
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.silo import certificate, pending
+from ringfence.silo.account import Approved
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Approved, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.simulation.cells import Cell, Cells
 from ringfence.simulation.sweep import sweep
 from ringfence.simulation.table import SweepHeader, read_rows

@@ -22,10 +22,10 @@ from ringfence.protocol.public import Public
 from ringfence.server import transcript
 from ringfence.shuffler.store import Store
 from ringfence.silo import decisions
+from ringfence.silo.account import FORMATS
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, SiloSettings, make_settings
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import FORMATS
 from ringfence.simulation.table import SweepHeader
 from ringfence.storage.chain import Entry
 from ringfence.storage.state_folder import state_folder

@@ -16,12 +16,12 @@ from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.messages import NoisyUpdate, RoundRequest
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums.sealing import verifying_key
+from ringfence.silo.account import GENESIS
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import certify
 from ringfence.silo.decisions import approve_plan, end_plan, set_budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import GENESIS
 from ringfence.storage.chain import entry_hash
 from ringfence.verification import verify
 from tests.silo.agents import make_silo_folder

@@ -9,10 +9,11 @@ import pytest
 from ringfence.errors import ApprovalError, LedgerDamagedError, LedgerError
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.silo import ledger as ledger_module
+from ringfence.silo.account import FORMATS
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import FORMATS, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import describe_entry
 from ringfence.storage.chain import Chain, Draft

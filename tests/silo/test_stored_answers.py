@@ -9,8 +9,9 @@ import pytest
 from ringfence.errors import LedgerDamagedError
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
+from ringfence.silo.account import StoredAnswer
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger, StoredAnswer
+from ringfence.silo.ledger import Ledger
 from ringfence.storage.chain import Draft
 from tests.support import MakePlan, ask, refusal
 

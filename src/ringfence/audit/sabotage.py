@@ -23,7 +23,7 @@ from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schedule import Task, task
 from ringfence.sealed_sums import shares
 from ringfence.silo import gate, randomness, sampling
-from ringfence.silo.ledger import Account, StoredAnswer
+from ringfence.silo.account import Account, StoredAnswer
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.questions import gradient
 from ringfence.silo.records import Records

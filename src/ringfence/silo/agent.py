@@ -21,9 +21,10 @@ from starlette.concurrency import run_in_threadpool
 from ringfence.errors import LedgerDamagedError, LedgerError, MessageError, SiloError
 from ringfence.protocol.head import SignedHead
 from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Answer, Refusal, RefusalReason, RoundRequest
+from ringfence.silo.account import Account
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope

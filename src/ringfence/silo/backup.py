@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError, OutputError, SiloError
+from ringfence.silo.account import Account
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.watermarks import watermark
 
 _BESIDE = ("-journal", "-wal", "-shm")

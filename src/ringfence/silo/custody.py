@@ -15,9 +15,10 @@ from pydantic import ValidationError
 from ringfence.errors import LedgerError, RegistryError
 from ringfence.protocol.custody import DataChange, FormerLedger, NewBeginning, Registration
 from ringfence.protocol.public import explain
+from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import account_name
-from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.marks import Fingerprint, RowMarks
 from ringfence.silo.registry import Known, Registry
 from ringfence.storage.chain import Draft

@@ -8,11 +8,12 @@ from ringfence.errors import ApprovalError
 from ringfence.protocol.custody import DataChange, Registration
 from ringfence.protocol.plan import Plan, load_plan
 from ringfence.silo import custody
+from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.silo.review import Review, review
 from ringfence.silo.summary import summarise
 

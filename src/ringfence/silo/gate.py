@@ -29,11 +29,12 @@ from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundReq
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.silo import mechanism, randomness
+from ringfence.silo.account import Account, Approved, StoredAnswer
 from ringfence.silo.channels import sending
 from ringfence.silo.consent import decided
 from ringfence.silo.dataset import DataSet
 from ringfence.silo.heads import Heads
-from ringfence.silo.ledger import LOGGED_REFUSALS, Account, Approved, Ledger, StoredAnswer
+from ringfence.silo.ledger import LOGGED_REFUSALS, Ledger
 from ringfence.silo.limits import Limits, largest_round
 from ringfence.silo.records import Records
 from ringfence.storage.chain import Draft

@@ -16,8 +16,9 @@ from ringfence.accounting.events import Event
 from ringfence.accounting.filters import Commitment
 from ringfence.protocol.guarantee import Guarantee, Observer, against
 from ringfence.protocol.messages import RefusalReason
+from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
-from ringfence.silo.ledger import Account, Ledger
+from ringfence.silo.ledger import Ledger
 from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))

@@ -13,8 +13,8 @@ from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import Guarantee, against, against_words, observers_of
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
+from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
-from ringfence.silo.ledger import Account
 from ringfence.silo.limits import largest_round, words
 
 

@@ -8,8 +8,9 @@ from ringfence.accounting.charges import costs
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import against
+from ringfence.silo.account import Account, Approved
 from ringfence.silo.budget import read_budget
-from ringfence.silo.ledger import Account, Approved, Ledger
+from ringfence.silo.ledger import Ledger
 
 
 def summarise(path: Path) -> dict[str, Any]:
