@@ -1,0 +1,222 @@
+"""A certificate's entries, followed one by one under the rules that a gate keeps (`verification`)."""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import plan_events, task_event
+from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.filters import Commitment, guaranteed, used
+from ringfence.errors import CertificateError
+from ringfence.protocol.certificate import CertifiedEntry
+from ringfence.protocol.custody import remarks
+from ringfence.protocol.guarantee import OBSERVERS, Guarantee, Observer, observers_of
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.schedule import task
+from ringfence.silo.account import FORMATS
+from ringfence.storage.formats import require_known_format
+
+_NO_PAYLOAD = hashlib.sha256(b"").hexdigest()
+_PAYLOADS = ("approved", "released")
+ROUNDING = 1e-9
+"""Two machines' arithmetic may differ in the last digits; a forger gains nothing from that."""
+
+Grant: TypeAlias = Mapping[Observer, float]
+"""A budget: the most epsilon against each observer."""
+
+
+@dataclass
+class _Followed:
+    """An approved plan and what was charged and released of it."""
+
+    plan: Plan
+    terms: SiloTerms
+    covered: bool = True
+    ended: bool = False
+    founding: bool = False
+    version: int = 0
+    charged: dict[int, Event] = field(default_factory=dict)
+    released: set[int] = field(default_factory=set)
+
+    def commitment(self, answered: bool) -> Commitment:
+        charged = list(Counter(self.charged.values()).items()) if self.ended else None
+        founding = self.founding if answered else not self.ended
+        return Commitment.of(plan_events(self.plan, self.terms), charged, founding=founding)
+
+
+class History:
+    """The entries, followed one by one under the rules that the gate keeps."""
+
+    def __init__(self, silo: str) -> None:
+        self._silo = silo
+        self.budget: Grant = {}
+        self.delta = 0.0
+        self.pledged: tuple[Grant, float] | None = None  # the budget when the first round was charged
+        self.plans: dict[str, _Followed] = {}
+        self.charges = self.releases = self.version = 0
+        self.remarks: list[str] = []
+
+    def observers(self) -> tuple[Observer, ...]:
+        """Return whom costs must be told against: whoever the budget or a plan names."""
+        return observers_of(self.budget, *(followed.plan.observers for followed in self.plans.values()))
+
+    def commitments(self) -> list[Commitment]:
+        """Return every plan that was ever approved, as a filter counts it."""
+        return [followed.commitment(self.pledged is not None) for followed in self.plans.values()]
+
+    def guarantee(self, observer: Observer) -> Guarantee:
+        """Return what holds of all releases: the budget of the first charge's time, or an odometer's reading."""
+        granted, delta = self.pledged or (self.budget, self.delta)
+        epsilon = _limit(granted, observer) * (1 + ROUNDING)
+        return guaranteed(self.commitments(), Guarantee(epsilon=epsilon, delta=delta, against=observer))
+
+    def used(self, observer: Observer) -> Guarantee:
+        """Return what all charges come to against the observer, at the budget's delta."""
+        events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
+        epsilon = accountant.epsilon(seen_by(observer, list(events.items())), self.delta)
+        return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
+
+    def follow(self, entry: CertifiedEntry) -> None:
+        """Take one entry in, or raise."""
+        body = json.loads(entry.body)
+        require_known_format("entry", body.get("format"), FORMATS[entry.kind], CertificateError)
+        if (entry.payload == _NO_PAYLOAD) == (entry.kind in _PAYLOADS):
+            raise CertificateError("it has a payload where there is none, or none where there is one.")
+        if (entry.plan is None) == (entry.kind == "approved"):
+            raise CertificateError("a plan stands with an approval, and with nothing else.")
+        if (entry.number == 1) != (entry.kind == "opened"):
+            raise CertificateError("a ledger is opened once, by its first entry.")
+        self.remarks += remarks(entry.kind, body)
+        match entry.kind:
+            case "opened":
+                if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
+                    raise CertificateError("the ledger is another silo's, or counts by another adjacency.")
+            case "budget":
+                self._grant(*_budget(body))
+            case "approved":
+                self._approve(entry, body)
+            case "charged":
+                self._charge(body)
+            case "released":
+                self._release(body)
+            case "ended":
+                self.plans[body["plan"]].ended = True
+            case "refused" | "courier" | "registered" | "data":
+                self.version += entry.kind == "data"
+            case _:
+                raise KeyError(entry.kind)
+
+    def _grant(self, granted: Grant, delta: float) -> None:
+        limits = [granted[observer] for observer in OBSERVERS if observer in granted]  # the weakest observer first
+        rising = limits == sorted(limits) and 0 < limits[0] <= limits[-1] < math.inf
+        if "anyone" not in granted or not rising or not 0 < delta < 1:
+            raise CertificateError("it is no budget.")
+        if delta < self.delta or any(_limit(granted, each) < _limit(self.budget, each) for each in OBSERVERS):
+            for followed in self.plans.values():
+                followed.covered = False
+        self.budget, self.delta = granted, delta
+
+    def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:
+        plan = entry.plan
+        if plan is None or plan.digest() != entry.payload:
+            raise CertificateError("the plan beside it is not the one that was approved.")
+        terms = plan.terms(self._silo)
+        if terms is None:
+            raise CertificateError("the silo has no part in the plan.")
+        if not self.budget:
+            raise CertificateError("with this plan, more was promised than the budget of that time: there was none.")
+        events = plan_events(plan, terms)
+        if not _same([[event.to_dict(), count] for event, count in events], body["events"]):
+            raise CertificateError("what it reserved is not what the plan costs.")
+        digest = plan.digest()
+        before = self.plans.get(digest)
+        self.plans[digest] = _Followed(
+            plan,
+            terms,
+            founding=before is not None and before.founding,
+            version=before.version if before and before.charged else self.version,
+            charged=before.charged if before else {},
+            released=before.released if before else set(),
+        )
+        if not all(self._allows(observer, allowed * (1 + ROUNDING)) for observer, allowed in self.budget.items()):
+            raise CertificateError("with this plan, more was promised than the budget of that time.")
+
+    def _allows(self, observer: Observer, epsilon: float) -> bool:
+        """Tell whether the filter admits all plans, or, as was enough for earlier versions, their composition."""
+        history = self.commitments()
+        if used(history, Guarantee(epsilon=epsilon, delta=self.delta, against=observer)) <= epsilon:
+            return True
+        together = [event for each in history for event in (each.planned if each.charged is None else each.charged)]
+        return accountant.epsilon(seen_by(observer, together), self.delta) <= epsilon
+
+    def _charge(self, body: Mapping[str, Any]) -> None:
+        followed, round = self.plans.get(body["plan"]), body["round"]
+        if followed is None or followed.ended or not followed.covered:
+            raise CertificateError("the plan was not approved at that time.")
+        plan, terms, charged = followed.plan, followed.terms, followed.charged
+        if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
+            raise CertificateError("the plan did not have this round to charge any more.")
+        if followed.version != self.version and any(stage.sampling.goes_by_place for stage in plan.stages):
+            raise CertificateError("the data was changed while the plan, which divides records by their places, ran.")
+        number = plan.place(round).number
+        answered = sum(plan.place(earlier).number == number for earlier in charged)
+        event = task_event(plan, terms, task(plan, terms, round, answered))
+        if not _same(event.to_dict(), body["event"]):
+            raise CertificateError("what it charged is not what the plan's round costs.")
+        charged[round] = event
+        self.charges += 1
+        if self.pledged is None:
+            self.pledged = self.budget, self.delta
+            for other in self.plans.values():
+                other.founding = other.covered and not other.ended
+
+    def _release(self, body: Mapping[str, Any]) -> None:
+        followed, round = self.plans.get(body["plan"]), body["round"]
+        if followed is None or round not in followed.charged:
+            raise CertificateError("the round was released without having been charged.")
+        if round in followed.released:
+            raise CertificateError("the round was released twice.")
+        followed.released.add(round)
+        self.releases += 1
+
+
+def _budget(body: Mapping[str, Any]) -> tuple[Grant, float]:
+    """Read a budget: in format 1 one epsilon, and `alone` where another was allowed against anyone."""
+    if body.get("format", 1) == 1:
+        epsilon, delta = float(body["epsilon"]), float(body["delta"])
+        alone = body.get("alone")
+        return ({"anyone": epsilon} if alone is None else {"server": epsilon, "anyone": float(alone)}), delta
+    limits = [Guarantee.model_validate(limit) for limit in body["limits"]]
+    granted: Grant = {limit.against: limit.epsilon for limit in limits}
+    if body["format"] != 2 or len(granted) != len(limits) or len({limit.delta for limit in limits}) != 1:
+        raise CertificateError("it is no budget.")
+    return granted, limits[0].delta
+
+
+def _limit(granted: Grant, observer: Observer) -> float:
+    """Return the most epsilon against the observer; what holds against anyone holds against each."""
+    return granted.get(observer, granted.get("anyone", 0.0))
+
+
+def _same(derived: Any, stated: Any) -> bool:
+    """Compare what we derived with what is stated, but for the last digits of numbers."""
+    if isinstance(derived, dict):
+        return (
+            isinstance(stated, dict)
+            and derived.keys() == stated.keys()
+            and all(_same(value, stated[name]) for name, value in derived.items())
+        )
+    if isinstance(derived, list):
+        return (
+            isinstance(stated, list)
+            and len(derived) == len(stated)
+            and all(_same(one, other) for one, other in zip(derived, stated, strict=True))
+        )
+    if isinstance(derived, float):
+        return isinstance(stated, float | int) and math.isclose(derived, stated, rel_tol=ROUNDING)
+    return bool(derived == stated)
