@@ -3,7 +3,7 @@
 #   make test    runs the checks that every change needs
 # And make docs builds the documentation's site, without network. Two take their time:
 #   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, research and its
-#                   experiments' rehearsals, the second engine and the tour, upgrades, crowds at the doors, code for the
+#                   experiments' rehearsals, both engines and the tour, upgrades, crowds at the doors, code for the
 #                   engine, fuzzing, and, as root, services and machines
 #   make audit      attacks every mechanism at full size, and breaks each to see that it is noticed
 PYTHON ?= python3
@@ -12,10 +12,10 @@ BIN := $(VENV)/bin
 
 THOROUGH := tests/docs tests/research tests/fuzz \
   tests/simulation/test_engine.py tests/simulation/test_shuffled_engine.py tests/simulation/test_baselines.py \
-  tests/deployment/test_flower.py tests/deployment/test_tour.py \
+  tests/deployment/test_nvflare.py tests/deployment/test_flower.py tests/deployment/test_tour.py \
   tests/deployment/test_services.py tests/deployment/test_systemd.py tests/deployment/test_machines.py \
   tests/deployment/test_kits.py tests/deployment/test_shuffled_nvflare.py tests/golden/test_upgrade.py \
-  tests/attacks/test_engine_code.py tests/attacks/test_doors.py
+  tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py
 
 # Tests keep their files in memory where there is room: a ledger syncs at every step, and they would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
