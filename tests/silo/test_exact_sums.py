@@ -49,6 +49,13 @@ def test_the_order_of_records_changes_no_byte(loss: Any, outputs: int) -> None:
     assert answer(loss, 0.7, weights, np.asfortranarray(features), targets).tobytes() == expected
 
 
+def test_weights_of_any_size_are_cut_alike_so_that_a_hostile_request_makes_no_score_inexact() -> None:
+    features, targets, weights = made(100)
+    for size in (2.0**-300, 2.0**600, 2.0**1000):
+        assert (exact_sums.limbs(weights * size) == exact_sums.limbs(weights) * size).all()
+    assert np.isfinite(answer(Logistic(), 0.7, np.full((7, 1), 1.7e308), features, targets)).all()
+
+
 def test_sums_of_any_division_of_the_records_add_up_to_the_same() -> None:
     random = np.random.default_rng(1)
     rows = exact_sums.rounded_rows(random.normal(size=(5000, 3)))

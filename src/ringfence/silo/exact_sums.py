@@ -71,7 +71,8 @@ def limbs(weights: FloatArray) -> FloatArray:
     """
     found, rest = [], weights
     for _ in range(2):
-        grid = np.ldexp(1.0, np.frexp(np.sqrt(np.sum(rest * rest)))[1] - 20)
+        scale = np.frexp(np.max(np.abs(rest)))[1]  # else squares of large weights would overflow
+        grid = np.ldexp(1.0, scale + np.frexp(np.sqrt(np.sum(np.ldexp(rest, -scale) ** 2)))[1] - 20)
         found.append(np.rint(rest / grid) * grid)
         rest = rest - found[-1]
     return np.concatenate(found, axis=1)

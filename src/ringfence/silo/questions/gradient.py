@@ -37,10 +37,11 @@ def clipped_total(
     loss: Residuals, most: float, weights: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
     """Add up the chosen records' gradients, each cut to norm `most`, in units of 2⁻⁶³ times that norm."""
-    limbs, outputs = exact_sums.limbs(weights), weights.shape[1]
+    outputs = weights.shape[1]
     clip = most * (1 - exact_sums.slack(sum(weights.shape)))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
+        limbs = exact_sums.limbs(weights)
         for part in exact_sums.parts(*records.features.shape):
             features, norms = records.features[part], records.norms[part]
             products = features @ limbs
