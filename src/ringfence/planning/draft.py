@@ -1,9 +1,10 @@
 """A plan before its noise is known: all that the planner has decided, and how it becomes a plan."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import AlgorithmSpec
@@ -40,6 +41,8 @@ class PlanDraft:
     members: tuple[Member, ...]
     weights: tuple[float, ...]
     shifts: tuple[float, ...]
+    units: Mapping[str, Any]
+    """The plan's fields about what it protects."""
 
     @property
     def dimension(self) -> int:
@@ -111,5 +114,6 @@ class PlanDraft:
             training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
             stages=(*first, *training),
             sums="exact",
+            **self.units,
             silos=tuple(silos),
         )

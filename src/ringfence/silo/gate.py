@@ -249,7 +249,7 @@ class Gate:
         if terms is None:
             return "it has no part in it"
         if terms.records != len(self._records):
-            return f"the plan counts {terms.records} records where there are {len(self._records)}"
+            return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
         if self._records.were_moved and _goes_by_place(plan):
