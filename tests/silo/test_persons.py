@@ -1,6 +1,7 @@
 """The unit is a person: whatever all of somebody's rows are, an answer moves no further than is charged for."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,7 @@ from ringfence.errors import ApprovalError, PlanError, RecordsError
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, protected_by
 from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo import exact_sums
@@ -23,6 +24,8 @@ from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions import computing
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
+from ringfence.silo.review import reveals
+from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -198,3 +201,61 @@ def test_the_person_s_column_is_no_feature(tmp_path: Any) -> None:
     assert "patient" not in " ".join(SCHEMA.feature_names)
     with pytest.raises(Exception, match="no model may read it"):
         parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "a"}, target="y")
+
+
+def test_a_ledger_adds_up_no_costs_of_records_and_of_persons(tmp_path: Any) -> None:
+    nameless = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}, target="y")
+    of_records = make_plan(nameless, [Member("clinic", 4, 1.0, 1e-6)], PlanRequest(rounds=2))
+    people = [[(0.1, 0.2, 0.3, 0.1)]] * 4
+    rows = np.array([person[0] for person in people])
+    with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
+        Gate(Records(nameless, rows[:, :3], rows[:, 3]), ledger).approve(of_records)
+        with pytest.raises(ApprovalError, match="its ledger counts what other plans cost each record"):
+            Gate(records_of(people), ledger).approve(PLANS["mean"])
+
+
+def test_no_verifier_takes_costs_of_records_for_costs_of_persons() -> None:
+    nameless = parse_schema({"columns": {"a": NUMBER, "y": NUMBER}}, target="y")
+    of_records = make_plan(nameless, [Member("clinic", 4, 1.0, 1e-6)], PlanRequest(rounds=2))
+    assert protected_by([PLANS["mean"], PLANS["sum"]]) == "person"
+    assert protected_by([PLANS["mean"], of_records]) == protected_by([of_records]) == protected_by([]) == "record"
+
+
+@every_rule
+def test_an_operator_reads_of_persons_and_of_what_their_rows_come_to(rule: str) -> None:
+    plan = PLANS[rule]
+    said = " ".join(reveals(plan, plan.silos[0]))
+    assert "All 4 persons take part" in said
+    assert "The number of persons and the schema are public" in said
+    counted = {"mean": "the mean over all rows", "rows": "the first 3 rows count, 1/3 each", "sum": "The sum of the"}
+    assert counted[rule] in said
+    assert "record" not in said
+
+
+@every_rule
+def test_nothing_that_is_written_or_said_names_a_person(rule: str, tmp_path: Any) -> None:
+    random, names = np.random.default_rng(3), [f"zebra{number}quagga" for number in range(12)]
+    files = [
+        written(
+            tmp_path / f"{silo}.csv",
+            [f"{random.choice(names)},{a:.3f},{b:.3f},{y:.3f}" for a, b, y in random.uniform(-1, 1, (40, 3))],
+        )
+        for silo in ("north", "south")
+    ]
+    (tmp_path / "schema.toml").write_text(
+        'person = "patient"\n'
+        + "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
+    )
+    asked = replace(RULES[rule], epsilon=5.0, delta=1e-6)
+    done = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked))
+    done.result.model.save(tmp_path / "model.json")
+    assert done.result.model.plan.unit == "person"
+    counted = {name: silo.records for name, silo in done.result.statement.silos.items()}
+    assert max(counted.values()) <= len(names), "persons are counted, not their rows"
+    said = str(done.result.statement)
+    assert f"north: each of {counted['north']} persons" in said
+    assert "the unit is one person of one silo, with all their rows there, by the column 'patient'" in said
+    kept = [path for path in tmp_path.rglob("*") if path.is_file() and path not in files]
+    assert len(kept) >= 4, "a schema, a model and two ledgers at least"
+    for content in [said.encode(), repr(done).encode(), *(path.read_bytes() for path in kept)]:
+        assert b"zebra" not in content

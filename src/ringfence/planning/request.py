@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ringfence.protocol.domain import Domain
     from ringfence.protocol.keys import PublicKeys
     from ringfence.protocol.losses import Loss
-    from ringfence.protocol.plan import Participation, PersonRule, Plan, Unit
+    from ringfence.protocol.plan import Participation, Plan
+    from ringfence.protocol.questions import PersonRule, Unit
     from ringfence.protocol.sampling import Sampling, SamplingName
     from ringfence.protocol.schema import Schema
 
@@ -225,7 +226,7 @@ class PlanRequest:
 def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the fields with a few allowed values: how a sentence about them begins, and the values."""
     from ringfence.protocol.algorithms import Average
-    from ringfence.protocol.plan import PersonRule, Unit
+    from ringfence.protocol.questions import PersonRule, Unit
     from ringfence.protocol.sampling import SAMPLING_NAMES
 
     return {

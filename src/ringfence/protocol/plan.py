@@ -23,12 +23,9 @@ from ringfence.protocol.guarantee import Guarantee, Observer, against, observers
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
 from ringfence.protocol.public import Document, Public, SiloName, canonical_json, format_of
-from ringfence.protocol.questions import Question
+from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Sampling, require_one_partition
 from ringfence.protocol.schema import Categorical, Schema
-
-Unit: TypeAlias = Literal["record", "person"]
-PersonRule: TypeAlias = Literal["mean", "rows", "sum"]
 
 
 class StageTerms(Public):
@@ -344,6 +341,11 @@ def fewest_colluders(plans: Iterable[Plan]) -> int | None:
     What several plans come to together, each counted with its own number, holds against so many.
     """
     return min((plan.most_colluders for plan in plans if plan.most_colluders is not None), default=None)
+
+
+def protected_by(plans: Iterable[Plan]) -> Unit:
+    """Return what all these plans together protect: a record, unless each of them protects persons."""
+    return "person" if {plan.unit for plan in plans} == {"person"} else "record"
 
 
 def load_plan(path: Path) -> Plan:
