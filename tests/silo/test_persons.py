@@ -16,9 +16,10 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, protected_by
 from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.schema import Schema, TableColumns, parse_schema
 from ringfence.silo import exact_sums
 from ringfence.silo.budget import Budget
+from ringfence.silo.dataset import load_data_set
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions import computing
@@ -259,3 +260,13 @@ def test_nothing_that_is_written_or_said_names_a_person(rule: str, tmp_path: Any
     assert len(kept) >= 4, "a schema, a model and two ledgers at least"
     for content in [said.encode(), repr(done).encode(), *(path.read_bytes() for path in kept)]:
         assert b"zebra" not in content
+
+
+def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan_about_records(tmp_path: Any) -> None:
+    path = written(tmp_path / "clinic.csv", ["eve,0.1,0,0", "bob,0.2,0,0", "eve,0.3,0,0", "ann,0.4,0,0", "joe,0,0,0"])
+    content: dict[str, Any] = {"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}
+    data = load_data_set(path, TableColumns.model_validate({**content, "person": "patient"}))
+    assert (len(data), data.rows, len(data.encoded(SCHEMA))) == (4, 5, 4)
+    assert data.difference(SCHEMA) == ""
+    assert "another `person`" in data.difference(parse_schema(content, target="y"))
+    assert "another `person`" in load_data_set(path, TableColumns.model_validate(content)).difference(SCHEMA)

@@ -40,6 +40,11 @@ class DataSet(Unpicklable):
     def __len__(self) -> int:
         return len(self.marks) if self._of_row is None else int(self._of_row.max()) + 1
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are; of persons, that is nobody's business but the silo's."""
+        return len(self.marks)
+
     def __repr__(self) -> str:
         unit = "records" if self._of_row is None else "persons"
         return f"<{len(self)} {unit} of {len(self._columns.used)} columns, values hidden>"

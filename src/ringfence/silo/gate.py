@@ -101,7 +101,9 @@ class Gate:
         terms = self._own_terms(plan)
         if unmet := demands.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
-        if self._limits is not None and (objection := self._limits.objection(largest_round(plan, terms))):
+        if self._limits is not None and (
+            objection := self._limits.objection(largest_round(plan, terms, self._records.rows))
+        ):
             raise ApprovalError(objection)
         for stage in plan.stages:
             sending(stage.channel).require(stage.channel, terms, self._key)

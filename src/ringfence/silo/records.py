@@ -55,6 +55,11 @@ class Records(Unpicklable):
     def __len__(self) -> int:
         return len(self.targets) if self.persons is None else len(self.persons)
 
+    @property
+    def rows(self) -> int:
+        """How many rows there are; of persons, that is nobody's business but the silo's."""
+        return len(self.targets)
+
     def __repr__(self) -> str:
         unit = "records" if self.persons is None else "persons"
         return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
