@@ -28,6 +28,7 @@ from ringfence.silo.records import Records, load_records
 from ringfence.silo.review import reveals
 from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
+from tests.support import ask_all, watch_draws
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")
@@ -270,3 +271,22 @@ def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan
     assert data.difference(SCHEMA) == ""
     assert "another `person`" in data.difference(parse_schema(content, target="y"))
     assert "another `person`" in load_data_set(path, TableColumns.model_validate(content)).difference(SCHEMA)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])
+def test_whoever_takes_part_does_so_with_all_rows(
+    sampling: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(RULES["mean"], sampling=sampling, batch=2)
+    plan = make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request)
+    drawn = watch_draws(monkeypatch)
+    people = [[(0.1, 0.2, 0.3, 0.1)] * rows for rows in (3, 1, 5, 2)]
+    with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
+        gate = Gate(records_of(people), ledger)
+        gate.approve(plan)
+        ask_all(gate, plan)
+    for _, draws in drawn:
+        shares = records_of(people).shares(plan, draws.participation)
+        assert len(draws.participation) == 4
+        assert np.add.reduceat(shares, [0, 3, 4, 9]) == pytest.approx(draws.participation)
+    assert len(drawn) == 2
