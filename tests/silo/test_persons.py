@@ -19,19 +19,26 @@ from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
 from ringfence.protocol.schema import Schema, TableColumns, parse_schema
 from ringfence.silo import exact_sums
 from ringfence.silo.budget import Budget
+from ringfence.silo.certificate import certify
 from ringfence.silo.dataset import load_data_set
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions import computing
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
 from ringfence.silo.review import reveals
+from ringfence.verification import verify
 from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
 from tests.support import ask_all, watch_draws
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")
+SCHEMA_FILE = 'person = "patient"\n' + "".join(
+    f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby"
+)
 RULES: dict[str, PlanRequest] = {
     "mean": PlanRequest(rounds=2, loss="squared", person_rule="mean"),
     "rows": PlanRequest(rounds=2, loss="squared", person_rule="rows", rows_per_person=3),
@@ -244,10 +251,7 @@ def test_nothing_that_is_written_or_said_names_a_person(rule: str, tmp_path: Any
         )
         for silo in ("north", "south")
     ]
-    (tmp_path / "schema.toml").write_text(
-        'person = "patient"\n'
-        + "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
-    )
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
     asked = replace(RULES[rule], epsilon=5.0, delta=1e-6)
     done = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked))
     done.result.model.save(tmp_path / "model.json")
@@ -290,3 +294,21 @@ def test_whoever_takes_part_does_so_with_all_rows(
         assert len(draws.participation) == 4
         assert np.add.reduceat(shares, [0, 3, 4, 9]) == pytest.approx(draws.participation)
     assert len(drawn) == 2
+
+
+def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path: Any) -> None:
+    rows = [f"zebra{number % 4},0.{number},0,0" for number in range(1, 9)]
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
+    settings = make_settings(
+        name="clinic",
+        data_file=str(written(tmp_path / "clinic.csv", rows)),
+        schema_file=str(tmp_path / "schema.toml"),
+    )
+    folder, plan = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6)), PLANS["sum"]
+    approve_plan(folder, plan)
+    with folder.ledger() as ledger:
+        ask_all(Gate(folder.records(), ledger), plan)
+    certificate = certify(folder).to_file()
+    assert "for each person, against replacing it" in verify(certificate).text()
+    kept = [path.read_bytes() for path in (tmp_path / "clinic").rglob("*") if path.is_file()]
+    assert not any(b"zebra" in content for content in [certificate, *kept])
