@@ -118,14 +118,31 @@ class Statement:
                 "",
                 "What is not protected",
                 "",
-                "  - How many records a silo has, and the schema: both are public.",
-                "  - Facts about the population that hold with or without any one record: learning them is the "
-                "purpose.",
-                "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
+                *self._unprotected(),
                 *self._person(),
                 "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
             ]
         )
+
+    def _unprotected(self) -> list[str]:
+        """Say what is public, what is learned on purpose, and of whom a silo's guarantee does not speak."""
+        facts = (
+            f"  - Facts about the population that hold with or without any one {self.plan.unit}: learning them is the "
+            "purpose."
+        )
+        if self.plan.unit == "record":
+            return [
+                "  - How many records a silo has, and the schema: both are public.",
+                facts,
+                "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
+            ]
+        return [
+            "  - How many persons a silo has, and the schema: both are public; and how many rows it has, once its data "
+            "was updated.",
+            facts,
+            "  - A person with rows in several silos: the unit is one person of one silo, with all their rows there, "
+            f"by the column '{visible(self.plan.data.person or '')}'.",
+        ]
 
     def _remarks(self) -> list[str]:
         told = [
@@ -143,10 +160,10 @@ class Statement:
         runs = ", over all runs on this data" if any(silo.has_more_runs for silo in self.silos.values()) else ""
         return [
             *_filled(
-                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's records was there or "
-                f"another in its place, is right with probability at most {guess:.1%}; a coin is right with 50%. "
-                f"So much epsilon and delta allow{runs}. Computed exactly from the noise of this run alone, it is at "
-                f"most {self._exact_guess(first):.1%}."
+                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s was "
+                f"there or another in its place, is right with probability at most {guess:.1%}; a coin is right with "
+                f"50%. So much epsilon and delta allow{runs}. Computed exactly from the noise of this run alone, "
+                f"it is at most {self._exact_guess(first):.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
             *(
@@ -161,9 +178,9 @@ class Statement:
         worst = self._worst(observer)
         guess = _best_guess(worst)
         return _filled(
-            f"{against_words(observer).capitalize()}, only the silo's own noise protects its records: epsilon = "
-            f"{worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability at most "
-            f"{guess:.1%}{': that is weak' if guess > WEAK else ''}."
+            f"{against_words(observer).capitalize()}, only the silo's own noise protects its {self.plan.unit}s: "
+            f"epsilon = {worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability "
+            f"at most {guess:.1%}{': that is weak' if guess > WEAK else ''}."
         )
 
     def _events(self, observer: Observer) -> dict[str, tuple[tuple[Event, int], ...]]:
@@ -186,8 +203,9 @@ class Statement:
             for number, several in ((2, "two"), (3, "three"))
             if number <= len(order)
         ]
+        rows = "a record" if self.plan.unit == "record" else "rows"
         text = (
-            f"In this run, at delta = {delta:.2g} and with the silos that protect least, a person with a record in "
+            f"In this run, at delta = {delta:.2g} and with the silos that protect least, a person with {rows} in "
             f"each of {', of '.join(costs)}."
         )
         return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
@@ -198,7 +216,7 @@ class Statement:
 
     def _silo(self, name: str, silo: SiloGuarantee) -> str:
         line = (
-            f"{visible(name)}: each of {silo.records} records, over {silo.rounds} "
+            f"{visible(name)}: each of {silo.records} {self.plan.unit}s, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
         )
         if silo.this_run[1:]:

@@ -20,7 +20,8 @@ from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
 from ringfence.protocol.guarantee import Guarantee, against, against_words
-from ringfence.protocol.plan import fewest_colluders
+from ringfence.protocol.plan import fewest_colluders, protected_by
+from ringfence.protocol.questions import Unit
 from ringfence.sealed_sums import sealing
 from ringfence.silo.account import GENESIS
 from ringfence.statement import Statement
@@ -48,6 +49,7 @@ class Finding:
     public_key: str
     key_was_given: bool
     colluders: int | None = None
+    unit: Unit = "record"
     same_user: bool = False
     remarks: tuple[str, ...] = ()
 
@@ -81,9 +83,9 @@ class Finding:
                 "every release was charged first, no round was released twice, and each followed from a plan approved "
                 "before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
-                f"{first.delta:.3g}, for each record, against replacing it, however the plans were chosen and whenever "
-                f"one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used. This was computed "
-                "again from the plans alone.",
+                f"{first.delta:.3g}, for each {self.unit}, against replacing it, however the plans were chosen and "
+                f"whenever one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used. This was "
+                "computed again from the plans alone.",
                 *(self._stronger(first, other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
@@ -187,6 +189,7 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, History]":
         public_key=certificate.public_key,
         key_was_given=key is not None,
         colluders=fewest_colluders(followed.plan for followed in history.plans.values()),
+        unit=protected_by(followed.plan for followed in history.plans.values()),
         same_user=any(entry.kind == "courier" for entry in certificate.entries),
         remarks=tuple(history.remarks),
     )

@@ -220,7 +220,7 @@ def test_too_few_records_for_the_rounds_or_phases_are_refused_by_the_silo_s_name
 
 @every_rule
 def test_every_rule_tells_an_operator_in_a_sentence_who_takes_part(rule: Sampling) -> None:
-    sentence = rule.words(records=40, batch=40 if rule.takes_all else 10, rounds=3)
+    sentence = rule.words(records=40, batch=40 if rule.takes_all else 10, rounds=3, unit="record")
     assert sentence.endswith(".")
     assert "40 records" in sentence or "of 40" in sentence
     assert ("secret" in sentence) == rule.is_secret
@@ -229,8 +229,8 @@ def test_every_rule_tells_an_operator_in_a_sentence_who_takes_part(rule: Samplin
 
 
 def test_full_sampling_of_one_round_does_not_speak_of_every_round() -> None:
-    assert Full().words(records=40, batch=40, rounds=1) == "All 40 records take part."
-    assert Full().words(records=40, batch=40, rounds=2) == "All 40 records take part in every round."
+    assert Full().words(records=40, batch=40, rounds=1, unit="record") == "All 40 records take part."
+    assert Full().words(records=40, batch=40, rounds=2, unit="person") == "All 40 persons take part in every round."
 
 
 def test_rules_name_what_no_loss_bound_covers() -> None:

@@ -90,7 +90,7 @@ def plan(
         return
     first = made.training_numbers[0]
     print_table(
-        ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"],
+        ["silo", f"{made.unit}s", "batch", "sigma", "epsilon", "delta", "weight"],
         [
             [t.name, t.records, own.batch, own.sigma, t.guarantee.epsilon, t.guarantee.delta, t.weight]
             for t in made.silos

@@ -262,7 +262,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None:
     print_table(
-        ["silo", "records", "rounds", "claimed epsilon", "claimed delta"],
+        ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
         [
             [name, silo["records"], f"{silo['answered']}/{len(content['rounds'])}", claim["epsilon"], claim["delta"]]
             for name, silo in content["silos"].items()

@@ -174,7 +174,7 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
 
     statement, test = outcome.result.statement, outcome.test
     print_table(
-        ["silo", "records", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
+        ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
         [
             [name, silo.records, silo.rounds, silo.run.epsilon, silo.run.delta, silo.total.epsilon, silo.total.delta]
             for name, silo in statement.silos.items()

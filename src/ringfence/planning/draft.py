@@ -13,7 +13,7 @@ from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.keys import Key
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Curvature, Gradient
+from ringfence.protocol.questions import Curvature, Gradient, PersonRule, Unit
 from ringfence.protocol.sampling import Full, Sampling, SamplingName
 from ringfence.protocol.schema import Schema
 
@@ -40,6 +40,9 @@ class PlanDraft:
     members: tuple[Member, ...]
     weights: tuple[float, ...]
     shifts: tuple[float, ...]
+    unit: Unit
+    person_rule: PersonRule | None
+    rows_per_person: int | None
 
     @property
     def dimension(self) -> int:
@@ -111,5 +114,8 @@ class PlanDraft:
             training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
             stages=(*first, *training),
             sums="exact",
+            unit=self.unit,
+            person_rule=self.person_rule,
+            rows_per_person=self.rows_per_person,
             silos=tuple(silos),
         )

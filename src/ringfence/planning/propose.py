@@ -127,6 +127,7 @@ class _Proposing:
             members=tuple(self.members),
             weights=setting.weights,
             shifts=setting.shifts,
+            **request.units(self.data),
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)

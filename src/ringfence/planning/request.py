@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ringfence.errors import PlanError
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ringfence.protocol.keys import PublicKeys
     from ringfence.protocol.losses import Loss
     from ringfence.protocol.plan import Participation, Plan
+    from ringfence.protocol.questions import PersonRule, Unit
     from ringfence.protocol.sampling import Sampling, SamplingName
+    from ringfence.protocol.schema import Schema
 
 Risk: TypeAlias = Literal["empirical", "population"]
 Trust: TypeAlias = Literal["nobody", "shuffler"]
@@ -132,6 +134,16 @@ class PlanRequest:
         ),
     )
     ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, added at the server."))
+    unit: Unit | None = field(
+        default=None, metadata=offered("What is protected: a 'record' or a 'person'; by the schema's `person`.")
+    )
+    person_rule: PersonRule | None = field(
+        default=None,
+        metadata=offered("What a person's rows come to: their 'mean', a number of 'rows', or their 'sum'; mean."),
+    )
+    rows_per_person: int | None = field(
+        default=None, metadata=offered("How many rows of a person count at most, by the rule 'rows'.")
+    )
     weights: Weights = field(default="records", metadata=offered("How silos count: by 'records', or 'equal'."))
     available: int | None = field(
         default=None, metadata=offered("How many silos are asked in a round; all if not given.")
@@ -195,6 +207,12 @@ class PlanRequest:
             members.append(Member(name, records, epsilon, delta, self.batch, weight))
         return members
 
+    def units(self, data: Schema) -> dict[str, Any]:
+        """Return a plan's fields about what it protects: persons where the schema tells them apart."""
+        unit = self.unit or ("record" if data.person is None else "person")
+        rule = self.person_rule or ("mean" if unit == "person" else None)
+        return {"unit": unit, "person_rule": rule, "rows_per_person": self.rows_per_person}
+
     def asked(self) -> Participation:
         """Return how many silos are asked in a round."""
         from ringfence.protocol.plan import EVERYBODY, Participation
@@ -208,9 +226,12 @@ class PlanRequest:
 def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Return the fields with a few allowed values: how a sentence about them begins, and the values."""
     from ringfence.protocol.algorithms import Average
+    from ringfence.protocol.questions import PersonRule, Unit
     from ringfence.protocol.sampling import SAMPLING_NAMES
 
     return {
+        "unit": ("A plan protects a", get_args(Unit)),
+        "person_rule": ("What a person's rows come to is", get_args(PersonRule)),
         "risk": ("A bound's risk is", get_args(Risk)),
         "sampling": ("Sampling is", SAMPLING_NAMES),
         "average": ("The model is", get_args(Average)),

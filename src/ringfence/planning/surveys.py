@@ -12,7 +12,7 @@ from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import require_positive
 from ringfence.planning import defaults
-from ringfence.planning.request import Member, clear_refusals, require_fit
+from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.guarantee import Guarantee
@@ -46,6 +46,7 @@ def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = No
             training=Training(loss=defaults.loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0)),
             stages=(Stage(question=Moments(bound="joint"), rounds=1, sampling=Full()),),
             sums="exact",
+            **PlanRequest().units(data),
             silos=tuple(silos),
         )
 

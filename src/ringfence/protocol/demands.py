@@ -58,6 +58,8 @@ def _unmet(plan: Plan) -> Iterator[str]:
 
 
 def _names(schema: Schema) -> Iterator[tuple[str, str]]:
+    if schema.person is not None:
+        yield "column", schema.person
     for name, column in schema.columns.items():
         yield "column", name
         if isinstance(column, Categorical):

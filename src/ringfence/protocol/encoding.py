@@ -116,7 +116,8 @@ def _readable(path: Path) -> Iterator[Iterator[list[str]]]:
         raise RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).") from None
 
 
-def _cells(name: str, table: Table, source: str) -> Sequence[str]:
+def cells_of(name: str, table: Table, source: str) -> Sequence[str]:
+    """Return the column of that name, which the schema names too."""
     try:
         return table[name]
     except KeyError:
@@ -129,7 +130,7 @@ def _refuse(source: str, row: int, name: str, problem: str) -> RecordsError:
 
 
 def _numbers(column: Numeric, name: str, table: Table, source: str) -> FloatArray:
-    cells = _cells(name, table, source)
+    cells = cells_of(name, table, source)
     if column.missing is not None:
         cells = [cell or str(column.missing) for cell in cells]
     try:
@@ -157,7 +158,7 @@ def _indices(column: Categorical, name: str, table: Table, source: str) -> NDArr
     places = {category: place for place, category in enumerate(column.categories)}
     if column.missing is not None:
         places[""] = places[column.missing]
-    cells = _cells(name, table, source)
+    cells = cells_of(name, table, source)
     indices = np.array([places.get(cell, -1) for cell in cells], dtype=np.int64)
     bad = np.flatnonzero(indices < 0)
     if bad.size:

@@ -23,7 +23,7 @@ from ringfence.protocol.guarantee import Guarantee, Observer, against, observers
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
 from ringfence.protocol.public import Document, Public, SiloName, canonical_json, format_of
-from ringfence.protocol.questions import Question
+from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Sampling, require_one_partition
 from ringfence.protocol.schema import Categorical, Schema
 
@@ -119,9 +119,15 @@ class Plan(Document):
 
     `run` sets apart two runs that agree in all else. Rounds of messages are counted through all stages, from 0. `sums`
     is how silos add up their records: noise that suffices for exact sums may not cover the errors of others.
+
+    `unit` is what a guarantee protects. If it is a person, a silo's `records` are persons, each with any number of
+    rows, in everything that the plan says: batches, samples, parts and the terms of a mean. `person_rule` is what a
+    person's rows come to in a gradient: the `mean` of their clipped gradients; the sum of the clipped gradients of the
+    first `rows_per_person` of them, divided by that number (`rows`); or the `sum` of their gradients, clipped as one.
     """
 
     newest_format: ClassVar[int] = 2
+    later_fields: ClassVar[frozenset[str]] = frozenset({"person_rule", "rows_per_person"})
 
     format: Literal[2] = 2
     run: str = Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_.-]+$")
@@ -129,7 +135,9 @@ class Plan(Document):
     training: Training
     stages: tuple[Stage, ...] = Field(min_length=1, max_length=1000)
     adjacency: Literal["replace-one"] = "replace-one"
-    unit: Literal["record"] = "record"
+    unit: Unit = "record"
+    person_rule: PersonRule | None = None
+    rows_per_person: int | None = Field(default=None, ge=1, le=2**20)
     sums: Literal["floating-point", "exact"] = "floating-point"
     silos: tuple[SiloTerms, ...] = Field(min_length=1, max_length=100_000)
 
@@ -145,6 +153,7 @@ class Plan(Document):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         self._check_loss_fits_target()
+        self._check_unit()
         names = [terms.name for terms in self.silos]
         if len(set(names)) != len(names):
             raise ValueError("two silos have the same name")
@@ -176,6 +185,18 @@ class Plan(Document):
             batch = terms.stages[number].batch
             stage.sampling.check(terms.name, records=terms.records, batch=batch, rounds=stage.rounds)
         stage.channel.check(self, stage, number)
+
+    def _check_unit(self) -> None:
+        if (self.unit == "person") != (self.data.person is not None):
+            raise ValueError(
+                "a plan protects persons if, and only if, its schema says which column tells whose a row is: `person`"
+            )
+        if (self.unit == "person") != (self.person_rule is not None):
+            raise ValueError("a plan has a rule for a person's rows if, and only if, it protects persons")
+        if (self.person_rule == "rows") != (self.rows_per_person is not None):
+            raise ValueError("a plan says how many rows of a person count if, and only if, its rule is 'rows'")
+        if self.unit == "person" and self.sums != "exact":
+            raise ValueError("a plan that protects persons needs exact sums")
 
     def _check_loss_fits_target(self) -> None:
         column = self.data.target_column
@@ -320,6 +341,11 @@ def fewest_colluders(plans: Iterable[Plan]) -> int | None:
     What several plans come to together, each counted with its own number, holds against so many.
     """
     return min((plan.most_colluders for plan in plans if plan.most_colluders is not None), default=None)
+
+
+def protected_by(plans: Iterable[Plan]) -> Unit:
+    """Return what all these plans together protect: a record, unless each of them protects persons."""
+    return "person" if {plan.unit for plan in plans} == {"person"} else "record"
 
 
 def load_plan(path: Path) -> Plan:

@@ -10,7 +10,15 @@ import json
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
 
 from ringfence.errors import RingfenceError
 from ringfence.foreign_text import visible
@@ -46,6 +54,14 @@ class Public(BaseModel):
 
     newest_format: ClassVar[int] = 1
     """The newest format that this version reads. A document without a `format` has format 1."""
+
+    later_fields: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are left out where they say nothing: such a document has the bytes that it had before them."""
+
+    @model_serializer(mode="wrap")
+    def _said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = written(self)
+        return {name: value for name, value in fields.items() if value is not None or name not in self.later_fields}
 
     def canonical(self) -> bytes:
         """Serialise so that equal documents have equal bytes: sorted keys, shortest floats, no white space."""

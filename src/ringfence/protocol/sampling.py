@@ -80,8 +80,8 @@ class _Rule(Public):
         return ""
 
     @abstractmethod
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
-        """Tell an operator who takes part."""
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
+        """Tell an operator who takes part: records, or persons."""
 
 
 class Full(_Rule):
@@ -103,9 +103,9 @@ class Full(_Rule):
             raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose poisson.")
         return records
 
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say that it is all of them."""
-        return f"All {records} records take part{'' if rounds == 1 else ' in every round'}."
+        return f"All {records} {unit}s take part{'' if rounds == 1 else ' in every round'}."
 
 
 class _SecretDraw(_Rule):
@@ -128,9 +128,9 @@ class FixedSize(_SecretDraw):
     brief: ClassVar[str] = "a fresh, secret draw of fixed size"
     name: Literal["fixed"] = "fixed"
 
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say how many, and that they are drawn in secret."""
-        return f"In each round {batch} of {records} records take part, drawn afresh and in secret."
+        return f"In each round {batch} of {records} {unit}s take part, drawn afresh and in secret."
 
 
 class Poisson(_SecretDraw):
@@ -143,9 +143,9 @@ class Poisson(_SecretDraw):
         """Return all records: by chance, all may take part."""
         return records
 
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say how many on average."""
-        return f"In each round every record takes part by chance, in secret: {batch} of {records} on average."
+        return f"In each round every {unit} takes part by chance, in secret: {batch} of {records} on average."
 
 
 class OnePass(_Rule):
@@ -192,10 +192,10 @@ class OnePass(_Rule):
         smaller = any(batch < records // rounds for records, batch, _ in sizes)
         return "one-pass batches that leave records out" if smaller else ""
 
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say that each record takes part once."""
         return (
-            f"Each round takes the next {batch} of {records} records, so that a record takes part in one round at most."
+            f"Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in one round at most."
         )
 
 
@@ -241,10 +241,10 @@ class Phased(_Rule):
     def _size(self, records: int) -> int:
         return records >> (self.phase + 1)
 
-    def words(self, *, records: int, batch: int, rounds: int) -> str:
+    def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say which phase it is, and that its records have no other."""
         return (
-            f"The {rounds} rounds of phase {self.phase + 1} take {batch} of {records} records, which take part in no "
+            f"The {rounds} rounds of phase {self.phase + 1} take {batch} of {records} {unit}s, which take part in no "
             "other phase."
         )
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -120,11 +120,26 @@ class Geometry(NamedTuple):
 
 
 class TableColumns(Public):
-    """What is public of a table, whichever of its columns a plan asks about: its columns, by name, and its scales."""
+    """What is public of a table, whichever of its columns a plan asks about: its columns, by name, and its scales.
+
+    `person` names the column that tells whose a row is, if one does: all rows with the same cell are one person's, and
+    plans protect persons. No model reads that column, so it need not be among `columns`.
+    """
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"person"})
 
     columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
     intercept: float = Field(default=1.0, ge=0, le=1e6)
     radius: float | None = Field(default=None, gt=0)
+    person: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="after")
+    def _reads_nobody_s_name(self) -> Self:
+        if self.person in self.used:
+            raise ValueError(
+                f"the column '{self.person}' tells whose a row is, so no model may read it: give it type = 'ignore'"
+            )
+        return self
 
     @cached_property
     def used(self) -> dict[str, Numeric | Categorical]:
@@ -144,7 +159,7 @@ class TableColumns(Public):
             for field in type(column).model_fields:
                 if getattr(column, field) != getattr(self.used[name], field, None):
                     return f"the column '{name}' has another `{field}` in the plan than in the silo's schema"
-        for field in ("intercept", "radius"):
+        for field in ("intercept", "radius", "person"):
             if getattr(schema, field) != getattr(self, field):
                 return f"the plan has another `{field}` than the silo's schema"
         return ""

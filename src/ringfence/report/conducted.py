@@ -106,7 +106,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 "largest epsilon claimed": max(terms.guarantee.epsilon for terms in plan.silos),
                 "rounds": plan.steps,
                 "silos": len(silos),
-                "records in all": f"{sum(terms.records for terms in plan.silos):,}",
+                f"{plan.unit}s in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
         section("Who is protected, and how well", *_claims(plan, content), sections.glossary()),
@@ -163,7 +163,7 @@ def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
         for terms in plan.silos
     ]
     claims = [f"claimed epsilon {against_words(observer, plan.most_colluders)}" for observer in plan.observers]
-    header = ["silo", "records", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
+    header = ["silo", f"{plan.unit}s", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
     return table("Per silo", header, rows)
 
 

@@ -53,7 +53,7 @@ def train_report(
             {
                 "largest epsilon of this run": max(silo.run.epsilon for silo in silos.values()),
                 "largest of all runs, whenever you stop": worst.total.epsilon,
-                "records in all": f"{sum(silo.records for silo in silos.values()):,}",
+                f"{plan.unit}s in all": f"{sum(silo.records for silo in silos.values()):,}",
                 "rounds": plan.steps,
             }
         ),
@@ -88,7 +88,7 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
         ),
         table(
             "Per silo",
-            ["silo", "records", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
+            ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
             [
                 (
                     name,

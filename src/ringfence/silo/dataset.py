@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ringfence.protocol.encoding import Readings, features_of, read_cells, target_of
 from ringfence.protocol.schema import Schema, TableColumns
 from ringfence.silo.marks import RowMarks
-from ringfence.silo.records import Records, read_records
+from ringfence.silo.records import Records, persons_of, read_records
 from ringfence.silo.unpicklable import Unpicklable
 
 _KEPT = 4
@@ -21,10 +24,13 @@ class DataSet(Unpicklable):
     were compared.
     """
 
-    __slots__ = ("_columns", "_encoded", "_readings", "marks", "version", "were_moved")
+    __slots__ = ("_columns", "_encoded", "_of_row", "_readings", "marks", "version", "were_moved")
 
-    def __init__(self, columns: TableColumns, readings: Readings, marks: RowMarks) -> None:
+    def __init__(
+        self, columns: TableColumns, readings: Readings, marks: RowMarks, of_row: NDArray[np.int64] | None = None
+    ) -> None:
         self._columns = columns
+        self._of_row = of_row
         self._readings = readings
         self._encoded: dict[str, Records] = {}
         self.marks = marks
@@ -32,10 +38,16 @@ class DataSet(Unpicklable):
         self.version: int | None = None
 
     def __len__(self) -> int:
+        return len(self.marks) if self._of_row is None else int(self._of_row.max()) + 1
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; of persons, that is nobody's business but the silo's."""
         return len(self.marks)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} records of {len(self._columns.used)} columns, values hidden>"
+        unit = "records" if self._of_row is None else "persons"
+        return f"<{len(self)} {unit} of {len(self._columns.used)} columns, values hidden>"
 
     def difference(self, schema: Schema) -> str:
         """Say why a plan with that schema is not about this data, or nothing if it is."""
@@ -48,11 +60,12 @@ class DataSet(Unpicklable):
             while len(self._encoded) >= _KEPT:
                 del self._encoded[next(iter(self._encoded))]
             features, targets = features_of(schema, self._readings), target_of(schema, self._readings)
-            self._encoded[name] = Records(schema, features, targets, self.marks)
+            self._encoded[name] = Records(schema, features, targets, self.marks, self._of_row)
         return self._encoded[name]
 
 
 def load_data_set(path: Path, columns: TableColumns) -> DataSet:
     """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
     table = read_records(path)
-    return DataSet(columns, read_cells(columns.used, table, source=path.name), RowMarks.of_table(table, path))
+    readings = read_cells(columns.used, table, source=path.name)
+    return DataSet(columns, readings, RowMarks.of_table(table, path), persons_of(columns, table, path.name))

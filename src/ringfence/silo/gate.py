@@ -82,6 +82,7 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
+            self._check_unit(plan, account)
             self._check_places(plan, account)
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
@@ -92,6 +93,7 @@ class Gate:
     def check(self, plan: Plan) -> None:
         """Raise ApprovalError if the plan would not be approved now; change nothing."""
         events, account = self._claimed_events(plan), self._ledger.account()
+        self._check_unit(plan, account)
         self._check_places(plan, account)
         self._check_budget(plan, events, account)
 
@@ -99,7 +101,9 @@ class Gate:
         terms = self._own_terms(plan)
         if unmet := demands.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
-        if self._limits is not None and (objection := self._limits.objection(largest_round(plan, terms))):
+        if self._limits is not None and (
+            objection := self._limits.objection(largest_round(plan, terms, self._records.rows))
+        ):
             raise ApprovalError(objection)
         for stage in plan.stages:
             sending(stage.channel).require(stage.channel, terms, self._key)
@@ -249,7 +253,7 @@ class Gate:
         if terms is None:
             return "it has no part in it"
         if terms.records != len(self._records):
-            return f"the plan counts {terms.records} records where there are {len(self._records)}"
+            return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
         if self._records.were_moved and _goes_by_place(plan):
@@ -258,6 +262,15 @@ class Gate:
                 "places. Restore their order, or say what happened with `ringfence silo update`"
             )
         return self._records.difference(plan.data)
+
+    def _check_unit(self, plan: Plan, account: Account) -> None:
+        """Refuse to add up what plans cost a record and what others cost a person."""
+        if any(other.unit != plan.unit for other in account.approved_plans):
+            raise ApprovalError(
+                f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what other plans "
+                f"cost each {'record' if plan.unit == 'person' else 'person'}: together they bound neither. Go on with "
+                "the schema that those plans were made with."
+            )
 
     def _check_places(self, plan: Plan, account: Account) -> None:
         """Refuse to go on with a plan that divided the records before they changed their places."""

@@ -29,12 +29,12 @@ class Limits:
         )
 
 
-def largest_round(plan: Plan, terms: SiloTerms) -> Effort:
-    """Estimate what the plan's largest round takes of the silo, from public numbers alone."""
+def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effort:
+    """Estimate what the plan's largest round takes of the silo; from public numbers alone, unless it counts `rows`."""
     largest = Effort()
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         round = (
-            stage.question.effort(plan, terms.records)
+            stage.question.effort(plan, rows or terms.records)
             + stage.sampling.effort(terms.records)
             + stage.channel.effort(plan, stage, own.batch)
         )

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.encoding import Table, encode_features, encode_target, read_csv
-from ringfence.protocol.schema import Schema
+from ringfence.protocol.encoding import Table, cells_of, encode_features, encode_target, read_csv
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, TableColumns
 from ringfence.silo import exact_sums
 from ringfence.silo.marks import RowMarks
+from ringfence.silo.persons import Persons, numbered
 from ringfence.silo.unpicklable import Unpicklable
 
 
@@ -21,17 +23,29 @@ class Records(Unpicklable):
     neither `repr` nor an exception nor a pickle can carry them out. `marks` are those of the data set that they were
     read from, by which its ledger is found again; records that somebody computed have none, and no say in which ledger
     is theirs.
+
+    Where the schema tells persons apart, `of_row` numbers the person of each row, and a record is a person: their
+    number is public, and how many rows each has is not. Rows are kept in the order of their persons.
     """
 
-    __slots__ = ("features", "marks", "norms", "schema", "targets")
+    __slots__ = ("features", "marks", "norms", "persons", "schema", "targets")
     were_moved = False
     version: int | None = None
 
     def __init__(
-        self, schema: Schema, features: FloatArray, targets: FloatArray, marks: RowMarks | None = None
+        self,
+        schema: Schema,
+        features: FloatArray,
+        targets: FloatArray,
+        marks: RowMarks | None = None,
+        of_row: NDArray[np.int64] | None = None,
     ) -> None:
         if len(targets) == 0:
             raise RecordsError("This silo has no records, so it has nothing to contribute: leave it out.")
+        self.persons: Persons | None = None
+        if of_row is not None:
+            order = np.argsort(of_row, kind="stable")
+            features, targets, self.persons = features[order], targets[order], Persons(of_row[order])
         self.schema = schema
         self.features = exact_sums.rounded_rows(features)
         self.targets = targets
@@ -39,10 +53,32 @@ class Records(Unpicklable):
         self.norms: FloatArray = exact_sums.norms(self.features)
 
     def __len__(self) -> int:
+        return len(self.targets) if self.persons is None else len(self.persons)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are; of persons, that is nobody's business but the silo's."""
         return len(self.targets)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} records of {self.schema.width} features, values hidden>"
+        unit = "records" if self.persons is None else "persons"
+        return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
+
+    def shares(self, plan: Plan, chosen: FloatArray) -> FloatArray:
+        """Return what each row counts for, if the chosen records take part."""
+        return chosen if self.persons is None else chosen[self.persons.of_row] * self.persons.shares(plan)
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Return each record's numbers, of rows of numbers of at most 1: a person's are the mean of theirs."""
+        return values if self.persons is None else self.persons.means(values)
+
+    def spread_features(self, largest: float) -> FloatArray:
+        """Return bounded features, whose outer products add up to the mean of a person's rows."""
+        features = self.bounded_features(largest)
+        if self.persons is None:
+            return features
+        scales = 2.0**exact_sums.ROW_BITS / np.sqrt(self.persons.rows[self.persons.of_row])
+        return np.trunc(features * scales[:, None]) / 2.0**exact_sums.ROW_BITS
 
     def bounded_features(self, largest: float) -> FloatArray:
         """Return the features in units of `largest`: cut to norm 1 once more, and to multiples of 2⁻³¹."""
@@ -53,12 +89,20 @@ class Records(Unpicklable):
         cut /= 2.0**exact_sums.ROW_BITS
         return cut
 
-    def take(self, rows: NDArray[np.int64]) -> "Records":
-        """Return the records of the given rows: a part of the same data set."""
-        return Records(self.schema, self.features[rows], self.targets[rows], self.marks)
+    def take(self, chosen: NDArray[np.int64]) -> "Records":
+        """Return the given records: a part of the same data set."""
+        if self.persons is None:
+            return Records(self.schema, self.features[chosen], self.targets[chosen], self.marks)
+        places = np.full(len(self), -1)
+        places[chosen] = np.arange(len(chosen))
+        of_row = places[self.persons.of_row]
+        rows = of_row >= 0
+        return Records(self.schema, self.features[rows], self.targets[rows], self.marks, of_row[rows])
 
     def difference(self, schema: Schema) -> str:
         """Say why a plan with that schema is not about these records, or nothing if it is."""
+        if schema.person is not None and self.persons is None:
+            return "the plan protects persons, and these records do not say whose they are"
         return "" if schema == self.schema else "its records were read with another schema"
 
     def encoded(self, schema: Schema) -> "Records":
@@ -73,7 +117,12 @@ def load_records(path: Path, schema: Schema) -> Records:
     table = read_records(path)
     features = encode_features(schema, table, source=path.name)
     targets = encode_target(schema, table, source=path.name)
-    return Records(schema, features, targets, RowMarks.of_table(table, path))
+    return Records(schema, features, targets, RowMarks.of_table(table, path), persons_of(schema, table, path.name))
+
+
+def persons_of(columns: TableColumns, table: Table, source: str) -> NDArray[np.int64] | None:
+    """Return the number of each row's person, if the schema says which column tells; the cells are kept nowhere."""
+    return None if columns.person is None else numbered(cells_of(columns.person, table, source), source=source)
 
 
 def read_records(path: Path) -> Table:

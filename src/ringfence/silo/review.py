@@ -93,8 +93,8 @@ class Review:
         limit = against(self.budget.limits, total.against)
         advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
-            f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} records"
-            f"{named}; it claims {terms.guarantee.epsilon:.4g}.",
+            f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} "
+            f"{self.plan.unit}s{named}; it claims {terms.guarantee.epsilon:.4g}.",
             f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}.",
             f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
             f"{together}.",
@@ -146,11 +146,12 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
         alike = list(group)
         lines.append(f"{question.reveals(plan, sum(stage.rounds for stage, _ in alike))}.")
         for stage, own in alike:
-            lines.append(stage.sampling.words(records=terms.records, batch=own.batch, rounds=stage.rounds))
+            said = stage.sampling.words(records=terms.records, batch=own.batch, rounds=stage.rounds, unit=plan.unit)
+            lines.append(said)
             noise, limits = stage.channel.noise_words(own.sigma), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
-    lines.append("Nothing else: no loss, no accuracy, no count. The number of records and the schema are public.")
+    lines.append(f"Nothing else: no loss, no accuracy, no count. The number of {plan.unit}s and the schema are public.")
     return [visible(line) for line in lines]
 
 

@@ -57,6 +57,8 @@ class Rules:
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """Return the rules of a plan's training stages."""
+        if plan.unit != "record":
+            raise TrainingError("The simulator takes rows for records: leave `person` out of the schema to simulate.")
         trains = [stage.question.trains for stage in plan.stages]
         if not any(trains) or trains != sorted(trains):
             raise TrainingError("The simulator trains last: it takes plans whose last stages, and no others, train.")

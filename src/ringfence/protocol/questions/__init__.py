@@ -9,11 +9,11 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from ringfence.protocol.questions.base import BaseQuestion
+from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
 
-__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "Question"]
+__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "PersonRule", "Question", "Unit"]
 
 Question: TypeAlias = Annotated[Gradient | Curvature | Moments, Field(discriminator="name")]

@@ -6,7 +6,7 @@ is computed from records) and one in `server.questions` (what is made of the ans
 """
 
 from abc import abstractmethod
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
@@ -14,6 +14,9 @@ from ringfence.protocol.effort import NUMBER, PASS, Effort
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Schema
+
+Unit: TypeAlias = Literal["record", "person"]
+PersonRule: TypeAlias = Literal["mean", "rows", "sum"]
 
 
 class Facts(Protocol):
@@ -34,6 +37,18 @@ class Facts(Protocol):
     @property
     def dimension(self) -> int:
         """Number of weights."""
+
+    @property
+    def unit(self) -> Unit:
+        """What a record of the silo is: itself, or a person with all their rows."""
+
+    @property
+    def person_rule(self) -> PersonRule | None:
+        """What a person's rows come to in a gradient."""
+
+    @property
+    def rows_per_person(self) -> int | None:
+        """How many rows of a person count at most, by the rule `rows`."""
 
 
 class BaseQuestion(Public):

@@ -11,7 +11,8 @@ from ringfence.protocol.questions.base import BaseQuestion, Facts
 class Gradient(BaseQuestion):
     """The mean, over the batch, of the records' gradients at the request's weights, each cut to norm `clip`.
 
-    Replacing a record moves it by at most 2·clip/batch, whatever the weights are (`docs/proofs.md`, Lemma Q1).
+    Replacing a record moves it by at most 2·clip/batch, whatever the weights are (`docs/proofs.md`, Lemma Q1); so does
+    replacing a person, by each rule for their rows (Lemma P1).
     """
 
     trains: ClassVar[bool] = True
@@ -53,11 +54,20 @@ class Gradient(BaseQuestion):
         )
 
     def limits(self, facts: Facts) -> str:
-        """Name the clip."""
-        return f"Each record's gradient is cut to length {self.clip:.4g}"
+        """Name the clip, and what a person's rows come to."""
+        most = facts.rows_per_person
+        return {
+            None: f"Each record's gradient is cut to length {self.clip:.4g}",
+            "mean": f"Of a person the mean over all rows counts, each row's gradient cut to length {self.clip:.4g}",
+            "rows": f"Of a person the first {most} rows count, 1/{most} each, with gradients cut to length "
+            f"{self.clip:.4g}",
+            "sum": f"The sum of the gradients of a person's rows is cut to length {self.clip:.4g}",
+        }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:
-        """Name cut gradients of several outputs: they need not be the gradient of any convex loss."""
+        """Name cut gradients of several outputs, and cut sums: they need not be the gradient of any convex loss."""
+        if facts.person_rule == "sum":
+            return "sums of a person's gradients that are cut as one"
         bound = facts.loss.constants(
             facts.data.feature_norm, facts.data.target_bound, facts.domain.reach(facts.dimension)
         ).lipschitz

@@ -21,7 +21,7 @@ def compute(
     """Return the eigenvalue, of features cut to their public norm once more."""
     del question, argument, chosen  # every record takes part
     largest = plan.data.feature_norm
-    moments = second_moments(records.bounded_features(largest), batch)
+    moments = second_moments(records.spread_features(largest), batch)
     return np.array([largest**2 * largest_eigenvalue(moments)])
 
 

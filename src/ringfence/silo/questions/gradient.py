@@ -1,4 +1,4 @@
-"""The mean of the records' gradients, each cut to the clip.
+"""The mean of the records' gradients, each cut to the clip; of persons, what the plan's rule makes of their rows.
 
 Each record's term has norm at most clip/batch by construction, whatever the weights are, and the terms are added up
 exactly. A record of norm 0, or whose gradient is not a finite number, contributes 0.
@@ -13,6 +13,7 @@ from ringfence.protocol.arrays import TINY, FloatArray, namespace, without_negli
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Gradient
 from ringfence.silo import exact_sums
+from ringfence.silo.persons import Persons
 from ringfence.silo.records import Records
 
 
@@ -27,30 +28,58 @@ def compute(
     question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
     """Return the clipped mean gradient at the weights in `argument`."""
-    total = clipped_total(
-        plan.loss, question.clip, without_negligible(argument).reshape(plan.data.width, -1), records, chosen
-    )
+    weights = without_negligible(argument).reshape(plan.data.width, -1)
+    if plan.person_rule == "sum" and records.persons is not None:
+        total = summed_total(plan.loss, question.clip, weights, records, records.persons, chosen)
+    else:
+        total = clipped_total(plan.loss, question.clip, weights, records, records.shares(plan, chosen))
     return exact_sums.quotient(total, batch, question.clip).reshape(-1)
 
 
 def clipped_total(
-    loss: Residuals, most: float, weights: FloatArray, records: Records, chosen: FloatArray
+    loss: Residuals, most: float, weights: FloatArray, records: Records, shares: FloatArray
 ) -> exact_sums.Counts:
-    """Add up the chosen records' gradients, each cut to norm `most`, in units of 2⁻⁶³ times that norm."""
-    outputs = weights.shape[1]
+    """Add up the rows' gradients, each cut to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm."""
     clip = most * (1 - exact_sums.slack(sum(weights.shape)))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
         limbs = exact_sums.limbs(weights)
         for part in exact_sums.parts(*records.features.shape):
-            features, norms = records.features[part], records.norms[part]
-            products = features @ limbs
-            scores = products[:, :outputs] + products[:, outputs:]
-            cut = clipped(loss, clip, scores=scores, norms=norms, targets=records.targets[part])
-            yield features, cut * (chosen[part, None] / most), exact_sums.exponents(norms)
+            cut = _cut_rows(loss, clip, limbs, records, part)
+            yield records.features[part], cut * (shares[part, None] / most), exact_sums.exponents(records.norms[part])
 
     with np.errstate(invalid="ignore", over="ignore"):  # such a record contributes 0
         return exact_sums.outer_sum(terms())
+
+
+def summed_total(
+    loss: Residuals, most: float, weights: FloatArray, records: Records, persons: Persons, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the chosen persons' sums of gradients, each sum cut to norm `most`, in units of 2⁻⁶³ times that norm.
+
+    A row's gradient is cut to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
+    person's sum is a sum of whole numbers, whose norm can be told.
+    """
+    one = 2.0**exact_sums.ROW_BITS
+    kept = 1 - exact_sums.slack(weights.size)
+    total: Any = 0
+    for part, rows in persons.parts(weights.size):
+        with np.errstate(invalid="ignore", over="ignore"):  # such a row contributes 0
+            cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, rows) / most
+            terms = records.features[rows, :, None] * cut[:, None, :] * one
+        counts = np.trunc(np.where(np.isfinite(terms), terms, 0.0)).astype(np.int64)
+        sums = persons.sums(counts.reshape(len(counts), -1), part) / one
+        fits = np.minimum(1.0, kept / np.maximum(exact_sums.norms(sums), TINY)) * chosen[part]
+        total = total + np.trunc(sums * fits[:, None] * one).astype(np.int64).sum(axis=0).astype(object)
+    result: exact_sums.Counts = total << (exact_sums.UNIT - exact_sums.ROW_BITS)
+    return result
+
+
+def _cut_rows(loss: Residuals, clip: float, limbs: FloatArray, records: Records, rows: slice) -> FloatArray:
+    """Return the residuals of the rows, at weights cut into limbs, scaled down to the clip."""
+    products, outputs = records.features[rows] @ limbs, limbs.shape[1] // 2
+    scores = products[:, :outputs] + products[:, outputs:]
+    return clipped(loss, clip, scores=scores, norms=records.norms[rows], targets=records.targets[rows])
 
 
 def clipped(

@@ -18,4 +18,4 @@ def compute(
     columns, bound = records.bounded_features(plan.data.feature_norm), plan.data.target_bound
     if not isinstance(plan.data.target_column, Categorical):
         columns = np.column_stack([columns, np.clip(records.targets, -bound, bound) / bound])
-    return exact_sums.mean(np.concatenate([columns, columns**2], axis=1), batch)
+    return exact_sums.mean(records.means(np.concatenate([columns, columns**2], axis=1)), batch)

@@ -1,0 +1,80 @@
+"""Whose rows are whose: how a person's rows become one term of an answer.
+
+The only file at a silo, beside the gradient's, that asks for a plan's `person_rule`. `docs/proofs.md`, section Persons,
+has the lemmas.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringfence.errors import RecordsError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.silo import exact_sums
+from ringfence.silo.unpicklable import Unpicklable
+
+MOST_ROWS = 2**20
+"""How many rows a person may have, so that 64 bits hold their sum."""
+
+
+class Persons(Unpicklable):
+    """The person of each row, numbered from 0; rows stand in the order of their persons.
+
+    `rows` is how many each person has, `first` where these begin.
+    """
+
+    __slots__ = ("first", "of_row", "rows")
+
+    def __init__(self, of_row: NDArray[np.int64]) -> None:
+        self.of_row = of_row
+        self.rows = np.bincount(of_row)
+        self.first = np.cumsum(self.rows) - self.rows
+        if np.max(self.rows) > MOST_ROWS:
+            raise RecordsError(f"A person has more than {MOST_ROWS} rows: leave some of them out.")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return "<persons, hidden>"
+
+    def shares(self, plan: Plan) -> FloatArray:
+        """Return what each row counts for, without a look at it: a person's rows add up to at most 1."""
+        if plan.rows_per_person is None:
+            return 1.0 / self.rows[self.of_row]
+        place = np.arange(len(self.of_row)) - self.first[self.of_row]
+        return np.where(place < plan.rows_per_person, 1.0 / plan.rows_per_person, 0.0)
+
+    def sums(self, counts: NDArray[Any], part: slice = slice(None)) -> NDArray[Any]:
+        """Add up the whole numbers in the rows of each of these persons."""
+        first = self.first[part]
+        return np.add.reduceat(counts, first - first[0], axis=0)
+
+    def means(self, values: FloatArray) -> FloatArray:
+        """Return the mean of each person's rows, of numbers of at most 1, a little shortened for what is rounded."""
+        sums = self.sums(np.trunc(values * 2.0**exact_sums.ROW_BITS).astype(np.int64))
+        kept = 1 - 2.0**-29 * math.sqrt(values.shape[1])
+        means: FloatArray = kept * (sums / self.rows[:, None] / 2.0**exact_sums.ROW_BITS)
+        return means
+
+    def parts(self, width: int) -> Iterator[tuple[slice, slice]]:
+        """Cut the persons into parts to be worked on one after the other: which persons, and which rows."""
+        ends = [*self.first, len(self.of_row)]
+        for part in exact_sums.parts(len(self), width):
+            stop = min(part.stop, len(self))
+            yield slice(part.start, stop), slice(int(ends[part.start]), int(ends[stop]))
+
+
+def numbered(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
+    """Number persons in the order in which they appear; an empty cell is refused by its row."""
+    numbers: dict[str, int] = {}
+    if "" in cells:
+        raise RecordsError(
+            f"{source}, row {list(cells).index('') + 2} does not say whose it is: fill in the column that the schema "
+            "names as `person`, or remove the row."
+        )
+    return np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64)
