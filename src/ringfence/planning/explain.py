@@ -85,7 +85,7 @@ def _uncovered(plan: Plan) -> list[str]:
     """Name what the plan does and no bound speaks of."""
     found = [] if plan.algorithm.keeps_theorem_average else ["another average than the weighted one"]
     for number, stage in enumerate(plan.stages):
-        sizes = [(terms.records, terms.stages[number].batch, terms.weight) for terms in plan.silos]
+        sizes = [(plan.records_in(stage, terms), terms.stages[number].batch, terms.weight) for terms in plan.silos]
         found += [
             stage.channel.uncovered(plan, stage, number),
             stage.sampling.uncovered(sizes, stage.rounds),

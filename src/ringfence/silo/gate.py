@@ -256,7 +256,7 @@ class Gate:
             return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
-        if self._records.were_moved and _goes_by_place(plan):
+        if self._records.were_moved and plan.goes_by_place:
             return (
                 "its rows are in another order than they were registered in, and the plan divides them by their "
                 "places. Restore their order, or say what happened with `ringfence silo update`"
@@ -324,13 +324,9 @@ def _withdrawn(approved: Approved) -> RefusalReason | None:
     return None if approved.covered else RefusalReason.BUDGET
 
 
-def _goes_by_place(plan: Plan) -> bool:
-    return any(stage.sampling.goes_by_place for stage in plan.stages)
-
-
 def _places_changed(approved: Approved, account: Account) -> bool:
     """Tell whether records may have changed their places since a plan that divides them by these was approved."""
-    return approved.version != account.version and _goes_by_place(approved.plan)
+    return approved.version != account.version and approved.plan.goes_by_place
 
 
 def _named(guarantee: Guarantee, among: Sequence[object], colluders: int | None = None) -> str:
