@@ -82,7 +82,7 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
-            self._check_unit(plan, account)
+            self._check_kind(plan, account)
             self._check_places(plan, account)
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
@@ -93,7 +93,7 @@ class Gate:
     def check(self, plan: Plan) -> None:
         """Raise ApprovalError if the plan would not be approved now; change nothing."""
         events, account = self._claimed_events(plan), self._ledger.account()
-        self._check_unit(plan, account)
+        self._check_kind(plan, account)
         self._check_places(plan, account)
         self._check_budget(plan, events, account)
 
@@ -263,13 +263,20 @@ class Gate:
             )
         return self._records.difference(plan.data)
 
-    def _check_unit(self, plan: Plan, account: Account) -> None:
-        """Refuse to add up what plans cost a record and what others cost a person."""
+    def _check_kind(self, plan: Plan, account: Account) -> None:
+        """Refuse to add up what plans cost a record and what others cost a person, and to hold out other records."""
         if any(other.unit != plan.unit for other in account.approved_plans):
             raise ApprovalError(
                 f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what other plans "
                 f"cost each {'record' if plan.unit == 'person' else 'person'}: together they bound neither. Go on with "
                 "the schema that those plans were made with."
+            )
+        shares = {other.held_out for other in account.approved_plans} - {None, plan.held_out}
+        if plan.held_out is not None and shares:
+            raise ApprovalError(
+                f"This plan holds out {plan.held_out:.0%} of the records of silo '{self.silo}', where earlier ones held "
+                f"out {min(filter(None, shares)):.0%}: records that trained one model would judge another. Ask for a "
+                "plan with the same held-out share."
             )
 
     def _check_places(self, plan: Plan, account: Account) -> None:

@@ -72,11 +72,11 @@ class Records(Unpicklable):
         """Return each record's numbers, of rows of numbers of at most 1: a person's are the mean of theirs."""
         return values if self.persons is None else self.persons.means(values)
 
-    def spread_features(self, largest: float) -> FloatArray:
-        """Return bounded features, whose outer products add up to the mean of a person's rows."""
-        features = self.bounded_features(largest)
+    def spread_features(self, largest: float, chosen: FloatArray) -> FloatArray:
+        """Return bounded features of the chosen records, whose outer products add up to the mean of a person's rows."""
         if self.persons is None:
-            return features
+            return self.bounded_features(largest) * chosen[:, None]
+        features = self.bounded_features(largest) * chosen[self.persons.of_row, None]
         scales = 2.0**exact_sums.ROW_BITS / np.sqrt(self.persons.rows[self.persons.of_row])
         return np.trunc(features * scales[:, None]) / 2.0**exact_sums.ROW_BITS
 

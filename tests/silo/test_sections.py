@@ -1,0 +1,168 @@
+"""Sections: which records are held out goes by their numbers alone, and no answer speaks of another section's."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence.accounting.charges import cost, plan_events
+from ringfence.errors import ApprovalError, PlanError
+from ringfence.planning.propose import propose_for
+from ringfence.planning.request import PlanRequest
+from ringfence.protocol import sections
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan, Stage, StageTerms
+from ringfence.protocol.questions import Curvature, Gradient, Moments
+from ringfence.protocol.sampling import Full
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import parse_schema
+from ringfence.silo import sampling
+from ringfence.silo.budget import Budget
+from ringfence.silo.certificate import certify
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.questions import computing
+from ringfence.silo.records import Records
+from ringfence.verification import verify
+from tests.generated import examples
+from tests.support import ask_all
+
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}, target="y")
+SHARES = st.integers(1, 99).map(lambda percent: percent / 100)
+
+
+def plan_of(sizes: dict[str, int] | None = None, **asked: Any) -> Plan:
+    request = PlanRequest(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 3, "loss": "squared", **asked})
+    return propose_for(request, SCHEMA, sizes or {"clinic": 40}).plan
+
+
+def values_of(rows: int, seed: int = 0) -> FloatArray:
+    return np.random.default_rng(seed).uniform(-1, 1, (rows, 4))
+
+
+def records_of(values: FloatArray) -> Records:
+    return Records(SCHEMA, values[:, :3], values[:, 3])
+
+
+@given(records=st.integers(1, 500), share=SHARES)
+@examples(100)
+def test_every_record_is_in_one_section_and_their_sizes_are_public(records: int, share: float) -> None:
+    training, held_out = (sections.members(section, records, share) for section in ("training", "held-out"))
+    assert sorted([*training, *held_out]) == list(range(records))
+    assert len(training) == sections.size("training", records, share)
+    assert len(held_out) == sections.size("held-out", records, share)
+    assert abs(len(held_out) - share * records) <= 20
+
+
+@given(before=st.integers(1, 300), more=st.integers(0, 300), share=SHARES)
+@examples(100)
+def test_records_that_are_added_move_nobody_to_another_section(before: int, more: int, share: float) -> None:
+    after = sections.members("held-out", before + more, share)
+    assert after[after < before].tolist() == sections.members("held-out", before, share).tolist()
+
+
+def test_the_public_rule_never_changes() -> None:
+    """Ledgers count on it for ever."""
+    assert sections.members("held-out", 60, 0.2).tolist() == [2, 4, 6, 18, 31, 32, 33, 37, 41, 42, 43, 53]
+
+
+@pytest.mark.parametrize("rule", ["full", "fixed", "poisson", "one-pass"])
+def test_each_rule_draws_from_its_section_alone(rule: str) -> None:
+    plan = plan_of(sampling=rule)
+    terms, seen = plan.silos[0], np.zeros(40)
+    for round in range(3):
+        work = task(plan, terms, round, round)
+        seen += sampling.participation(work.stage.sampling, plan, terms, work, lambda n: np.arange(n, dtype=np.uint64))
+    assert not seen[sections.members("held-out", 40, 0.2)].any()
+    assert seen.any()
+
+
+@pytest.mark.parametrize("question", [Gradient(clip=0.5), Moments(bound="joint"), Curvature()], ids=lambda q: q.name)
+@pytest.mark.parametrize(("asked", "other"), [("training", "held-out"), ("held-out", "training")])
+def test_no_answer_moves_with_a_record_of_another_section(question: Any, asked: Any, other: Any) -> None:
+    plan, values, others = plan_of(), values_of(40), values_of(40, seed=1)
+    inside, outside = (sections.members(section, 40, 0.2) for section in (asked, other))
+    chosen = np.zeros(40)
+    chosen[inside] = 1.0
+    mixed = values.copy()
+    mixed[outside] = others[outside]
+
+    def answer(rows: FloatArray, taking_part: FloatArray) -> list[float]:
+        weights = np.full(3, 0.1)
+        return computing(question).compute(question, plan, weights, records_of(rows), taking_part, len(inside)).tolist()
+
+    assert answer(values, chosen) == answer(mixed, chosen) == answer(values[inside], np.ones(len(inside)))
+    assert answer(values, chosen) != answer(others, chosen)
+
+
+def with_evaluation(plan: Plan, sigma: float) -> Plan:
+    """Let the plan end with a question about the held-out section."""
+    stage = Stage(question=Moments(bound="joint"), rounds=1, sampling=Full(), section="held-out")
+    silos = [
+        terms.model_copy(
+            update={"stages": (*terms.stages, StageTerms(batch=plan.records_in(stage, terms), sigma=sigma))}
+        )
+        for terms in plan.silos
+    ]
+    changed = plan.model_copy(update={"stages": (*plan.stages, stage), "silos": tuple(silos)})
+    return Plan.parse(changed.canonical(), error=PlanError)
+
+
+def test_training_and_evaluation_of_one_plan_cost_what_the_dearer_costs() -> None:
+    plan = plan_of()
+    (claim,) = plan.silos[0].guarantees
+    training = cost(plan_events(plan, plan.silos[0]), claim)
+    quiet, loud = with_evaluation(plan, sigma=0.3), with_evaluation(plan, sigma=30.0)
+    assert cost(plan_events(loud, loud.silos[0]), claim) == training <= claim.epsilon
+    assert cost(plan_events(quiet, quiet.silos[0]), claim) > 2 * training
+
+
+def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(
+        "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
+    )
+    rows = "\n".join(",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(40))
+    (tmp_path / "clinic.csv").write_text(f"a,b,y\n{rows}\n")
+    settings = make_settings(
+        name="clinic", data_file=str(tmp_path / "clinic.csv"), schema_file=str(tmp_path / "schema.toml")
+    )
+    folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(1.0, 1e-6))
+    plan, again = with_evaluation(plan_of(run="one"), 8.0), plan_of(run="two")
+    approve_plan(folder, plan)
+    with folder.ledger() as ledger:
+        gate = Gate(folder.records(), ledger)
+        ask_all(gate, plan)
+        gate.end(plan)
+        with pytest.raises(ApprovalError, match="budget"):
+            gate.approve(again)
+        sections_asked = {getattr(event, "section", "all") for event, _ in ledger.account().charged()}
+    assert sections_asked == {"training", "held-out"}
+    proved = verify(certify(folder).to_file())
+    assert proved.guarantee[0].epsilon == pytest.approx(1.0)
+
+
+def test_a_ledger_holds_out_the_same_records_for_all_plans(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6)) as ledger:
+        gate = Gate(records_of(values_of(40)), ledger)
+        gate.approve(plan_of())
+        gate.approve(plan_of(held_out=0.0))
+        with pytest.raises(ApprovalError, match=r"holds out 50% .* earlier ones held out 20%"):
+            gate.approve(plan_of(held_out=0.5))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 0.125, float("nan")])
+def test_a_share_that_cannot_be_held_out_is_refused(share: float) -> None:
+    with pytest.raises(PlanError, match="held-out share"):
+        PlanRequest(held_out=share)
+
+
+def test_a_silo_too_small_to_hold_records_out_is_told_what_to_do() -> None:
+    with pytest.raises(PlanError, match=r"1 record, too few .* held-out share of 0"):
+        plan_of({"clinic": 1})
+    assert plan_of({"clinic": 1}, held_out=0.0).held_out is None
