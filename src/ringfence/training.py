@@ -73,16 +73,6 @@ class Evaluation:
     per_silo: Mapping[str, float]
 
 
-def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
-    """Hold out a random fraction of the records for a test; both parts keep at least one where there are two."""
-    if not 0 <= fraction < 1:
-        raise TrainingError(f"The test fraction must be at least 0 and less than 1, but is {fraction}.")
-    held_out = min(round(fraction * len(records)), len(records) - 1)
-    order = choices.permutation(len(records))
-    test = records.take(order[:held_out]) if held_out else None
-    return records.take(np.sort(order[held_out:])), test
-
-
 def train(
     plan: Plan,
     silos: Mapping[str, Silo],

@@ -14,6 +14,7 @@ from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.surveys import make_survey
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Moments
@@ -25,7 +26,7 @@ from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
-from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train
+from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, train
 
 if TYPE_CHECKING:
     from ringfence.local_shuffler import LocalShuffler
@@ -33,15 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """Which files to train on, what to predict, what is asked of the plan, and how to test."""
+    """Which files to train on, what to predict, what is asked of the plan, and how to test.
+
+    `exact` measures the model without noise on the held-out records, and `tests` on files of their own: for whoever
+    may see those.
+    """
 
     files: Sequence[Path]
     schema: Path
     target: str
     plan: PlanRequest
-    test_fraction: float = 0.2
+    exact: bool = False
     tests: Mapping[str, Path] = field(default_factory=dict)
-    seed: int | None = None
     ledgers: Path | None = None
     same_data_as: Sequence[Path] = ()
     new_beginning: str = ""
@@ -139,17 +143,10 @@ def train_files(
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
-    if request.seed is not None and request.seed < 0:
-        raise TrainingError(f"A seed is a whole number of at least 0, but this one is {request.seed}.")
-    choices = np.random.default_rng(request.seed)
-    training: dict[str, Records] = {}
-    tests: dict[str, Records] = {}
-    for name, all_records in records.items():
-        training[name], held_out = split(all_records, request.test_fraction, choices)
-        if name in request.tests:
-            held_out = load_records(request.tests[name], schema)
-        if held_out is not None:
-            tests[name] = held_out
+    tests = {name: load_records(path, schema) for name, path in request.tests.items()}
+    asked = replace(request.plan, held_out=0.0) if tests and request.plan.held_out is None else request.plan
+    if request.exact and not tests:
+        tests = {name: _held_out(own, asked.held_out_share) for name, own in records.items()}
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
@@ -158,9 +155,9 @@ def train_files(
         watch(outcome)
 
     places = _places(paths, request.ledgers, request.same_data_as)
-    sizes = {name: len(part) for name, part in training.items()}
+    sizes = {name: len(own) for name, own in records.items()}
     with _shuffler(request.plan, paths) as shuffler:
-        asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
+        asked = asked if shuffler is None else replace(asked, keys=shuffler.keys)
         proposal = propose_for(asked, schema, sizes)
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, cap)
@@ -168,18 +165,24 @@ def train_files(
         marked = marks(proposal.plan)
         silos = {
             name: Silo(
-                part,
+                own,
                 places[name].path,
                 cap,
                 None if shuffler is None else shuffler.silos[name],
                 request.new_beginning,
                 places[name].is_named,
             )
-            for name, part in training.items()
+            for name, own in records.items()
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
         result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
     return WorkflowResult(proposal, result, evaluate(result.model, tests) if tests else None, losses)
+
+
+def _held_out(records: Records, share: float) -> Records:
+    if not share:
+        raise TrainingError("Exact numbers are of held-out records, and none is held out: give a share, or test files.")
+    return records.take(sections.members("held-out", len(records), share))
 
 
 def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:

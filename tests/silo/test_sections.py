@@ -95,7 +95,8 @@ def test_no_answer_moves_with_a_record_of_another_section(question: Any, asked: 
 
     def answer(rows: FloatArray, taking_part: FloatArray) -> list[float]:
         weights = np.full(3, 0.1)
-        return computing(question).compute(question, plan, weights, records_of(rows), taking_part, len(inside)).tolist()
+        found = computing(question).compute(question, plan, weights, records_of(rows), taking_part, len(inside))
+        return [float(number) for number in found]
 
     assert answer(values, chosen) == answer(mixed, chosen) == answer(values[inside], np.ones(len(inside)))
     assert answer(values, chosen) != answer(others, chosen)

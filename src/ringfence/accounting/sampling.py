@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ringfence.accounting.events import (
     DisjointBatchRelease,
+    Event,
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
@@ -97,7 +98,7 @@ def run_events(
     sigma: float,
     dimension: int = 1,
     partition: str = "",
-) -> list[tuple[Release, int]]:
+) -> list[tuple[Event, int]]:
     """Describe a whole run, as briefly as its cost allows: the event of one round, ``rounds`` times.
 
     One pass is represented by its part 0, once: all its parts have the same shift, so ``rounds`` of them cost as

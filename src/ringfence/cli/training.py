@@ -17,7 +17,6 @@ from ringfence.cli.options import (
 )
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
-from ringfence.errors import TrainingError
 from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
@@ -86,10 +85,13 @@ def train(
     schema: SchemaFile,
     target: Target,
     request: Any,
-    test_fraction: Annotated[float, typer.Option(help="Share of each silo held out for the test.")] = 0.2,
-    test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
-    evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
-    seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Measure on the held-out records without noise too: NOT PRIVATE."),
+    ] = False,
+    test: Annotated[
+        list[str], typer.Option(metavar="NAME=FILE", help="Measure on a silo's test file, without noise: NOT PRIVATE.")
+    ] = [],  # noqa: B006
     ledgers: Ledgers = None,
     same_data_as: SameDataAs = [],  # noqa: B006
     new_beginning: NewBeginning = "",
@@ -121,9 +123,8 @@ def train(
         schema=schema,
         target=target,
         plan=request,
-        test_fraction=test_fraction if evaluation and not test else 0.0,
+        exact=exact,
         tests=parse_files(test),
-        seed=seed,
         ledgers=ledgers,
         same_data_as=same_data_as,
         new_beginning=new_beginning,
@@ -133,8 +134,6 @@ def train(
     )
     require_folder(out)
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
-    if test and not evaluation:
-        raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
     boards = trackers(track)
     recorder: Recorder | None = None
     with progress() as bar:

@@ -128,7 +128,7 @@ class _Proposing:
             weights=setting.weights,
             shifts=setting.shifts,
             **request.units(self.data),
-            held_out=request.held_out if any(member.held_out for member in self.members) else None,
+            held_out=request.held_out_share if any(member.held_out for member in self.members) else None,
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)

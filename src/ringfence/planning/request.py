@@ -153,9 +153,11 @@ class PlanRequest:
     rows_per_person: int | None = field(
         default=None, metadata=offered("How many rows of a person count at most, by the rule 'rows'.")
     )
-    held_out: float = field(
-        default=0.2,
-        metadata=offered("Share of each silo's records that do not train and are for evaluation; 0: all train."),
+    held_out: float | None = field(
+        default=None,
+        metadata=offered(
+            "Share of each silo's records that do not train and are for evaluation; by default 0.2. 0: all train.",
+        ),
     )
     weights: Weights = field(default="records", metadata=offered("How silos count: by 'records', or 'equal'."))
     available: int | None = field(
@@ -201,7 +203,7 @@ class PlanRequest:
             number = getattr(self, name)
             if number is not None and not 1e-50 <= number <= 1e50:
                 raise PlanError(f"The {name} must be a positive number that can be computed with, but is {number!r}.")
-        if not 0 <= self.held_out <= 0.99 or round(self.held_out, 2) != self.held_out:
+        if not 0 <= self.held_out_share <= 0.99 or round(self.held_out_share, 2) != self.held_out_share:
             raise PlanError(
                 f"The held-out share must be between 0 and 0.99, in whole percent, but is {self.held_out!r}."
             )
@@ -209,6 +211,11 @@ class PlanRequest:
             raise PlanError(
                 f"The ridge must be 0 or a positive number that can be computed with, but is {self.ridge!r}."
             )
+
+    @property
+    def held_out_share(self) -> float:
+        """The share of records that do not train."""
+        return 0.2 if self.held_out is None else self.held_out
 
     def members(self, sizes: Mapping[str, int]) -> list[Member]:
         """Return the silos of the given sizes, divided into sections, with the budgets that were asked for."""
@@ -223,8 +230,8 @@ class PlanRequest:
         for name, records in sizes.items():
             epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
             weight = 1.0 / len(sizes) if self.weights == "equal" else None
-            held_out = sections.size("held-out", records, self.held_out) if self.held_out else 0
-            if self.held_out and not 0 < held_out < records:
+            held_out = sections.size("held-out", records, self.held_out_share) if self.held_out_share else 0
+            if self.held_out_share and not 0 < held_out < records:
                 raise PlanError(
                     f"Silo '{name}' has {records} record{'s' * (records != 1)}, too few to hold some out and train on "
                     "the others: leave it out, or let all records train, with a held-out share of 0."

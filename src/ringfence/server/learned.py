@@ -45,8 +45,8 @@ class Learned:
 class Answers:
     """What came of one round: the stage's number, the round within the stage, who answered, and their mean answer.
 
-    `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the channel
-    shows them.
+    `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the
+    channel shows them.
     """
 
     stage: int

@@ -274,9 +274,9 @@ class Gate:
         shares = {other.held_out for other in account.approved_plans} - {None, plan.held_out}
         if plan.held_out is not None and shares:
             raise ApprovalError(
-                f"This plan holds out {plan.held_out:.0%} of the records of silo '{self.silo}', where earlier ones held "
-                f"out {min(filter(None, shares)):.0%}: records that trained one model would judge another. Ask for a "
-                "plan with the same held-out share."
+                f"This plan holds out {plan.held_out:.0%} of the {plan.unit}s of silo '{self.silo}', and earlier ones "
+                f"held out {min(filter(None, shares)):.0%}: some that trained one model would judge another. Ask for "
+                "a plan with the same held-out share."
             )
 
     def _check_places(self, plan: Plan, account: Account) -> None:

@@ -54,7 +54,9 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         (claim,) = claims[place]
 
         def events(sigma: float) -> list[tuple[Event, int]]:
-            return plan_events(plan, plan.silos[place].model_copy(update={"stages": training.stage_terms(place, sigma)}))
+            return plan_events(
+                plan, plan.silos[place].model_copy(update={"stages": training.stage_terms(place, sigma)})
+            )
 
         return calibrate.least_noise(events, epsilon=claim.epsilon, delta=claim.delta, start=guesses[place])
 
