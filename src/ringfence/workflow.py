@@ -132,7 +132,7 @@ def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[
 def train_files(
     request: TrainRequest,
     *,
-    planned: Callable[[Plan], None] = lambda plan: None,
+    planned: Callable[[Proposal], None] = lambda proposal: None,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
 ) -> WorkflowResult:
     """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
@@ -161,7 +161,7 @@ def train_files(
         proposal = propose_for(asked, schema, sizes)
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, cap)
-        planned(proposal.plan)
+        planned(proposal)
         marked = marks(proposal.plan)
         silos = {
             name: Silo(

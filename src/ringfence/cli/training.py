@@ -15,12 +15,12 @@ from ringfence.cli.options import (
     parse_files,
     takes_plan_request,
 )
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, remark, require_folder, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan
+    from ringfence.planning.propose import Proposal
     from ringfence.server.rounds import RoundOutcome
     from ringfence.workflow import WorkflowResult
 
@@ -115,7 +115,7 @@ def train(
 ) -> None:
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
-    from ringfence.planning.explain import explain_proposal
+    from ringfence.planning.explain import explain_proposal, warnings
     from ringfence.tracking import Recorder
 
     training = workflow.TrainRequest(
@@ -139,11 +139,13 @@ def train(
     with progress() as bar:
         task = bar.add_task("rounds")
 
-        def planned(plan: "Plan") -> None:
+        def planned(proposal: "Proposal") -> None:
             nonlocal recorder
+            for line in warnings(proposal):
+                remark(bar, line)
             if page is not None or track is not None:
-                recorder = Recorder(plan, *boards)
-            bar.update(task, total=plan.rounds)
+                recorder = Recorder(proposal.plan, *boards)
+            bar.update(task, total=proposal.plan.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
             if recorder is not None:

@@ -9,6 +9,7 @@ from ringfence.protocol.messages import Vector
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Full
+from ringfence.protocol.sections import Section
 
 
 def make_evaluation(
@@ -27,7 +28,7 @@ def make_evaluation(
     """
     held_out = None if all_records else trained.held_out
     question = Evaluation(weights=weights, against=against)
-    section = None if held_out is None else "held-out"
+    section: Section | None = None if held_out is None else "held-out"
     return one_question(
         Stage(question=question, rounds=EVALUATIONS, sampling=Full(), section=section),
         members,

@@ -4,7 +4,9 @@ from typing import Any
 
 from ringfence.planning.planner import Choice
 from ringfence.planning.propose import Proposal
+from ringfence.protocol.guarantee import LARGE_EPSILON
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of
 
 PAPER_NAMES = {
     "minibatch-sgd": "noisy minibatch SGD, the paper's Algorithm 2",
@@ -53,6 +55,7 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
     """Return the explanation for machines."""
     return {
         "explanation": explain_proposal(proposal),
+        "warnings": warnings(proposal),
         "alternatives": [
             {
                 "algorithm": c.method,
@@ -100,10 +103,31 @@ def _smoothing(plan: Plan) -> str:
 
 
 def _nothing(proposal: Proposal) -> str:
-    """Say so where the bound is no better than what is true of the start: L·D₀."""
-    choice = proposal.choice
-    trivial = choice is not None and choice.bound >= _clip(proposal.plan) * proposal.distance
-    return ", which promises nothing: staying at the start has as good a one" if trivial else ""
+    """Say so where the bound is no better than what is true of the start: L·D₀, and the loss of a guess."""
+    choice, plan = proposal.choice, proposal.plan
+    known = min(_clip(plan) * proposal.distance, guessing_loss(plan))
+    trivial = choice is not None and choice.bound >= known
+    return f", which promises nothing: guessing is at most {known:.3g} above it" if trivial else ""
+
+
+def warnings(proposal: Proposal) -> list[str]:
+    """Say, before anything is spent, where a budget buys nothing, or protects nobody."""
+    plan, found = proposal.plan, []
+    noise, size = noise_in_weights(plan), weight_of(proposal.distance, plan)
+    if noise is not None and noise >= size:
+        found.append(
+            f"This budget buys next to nothing: the noise in a weight is about {noise:.2g} or more, and a weight is "
+            f"about {size:.2g} if the model is as large as is planned for ({proposal.distance:.3g}). Take fewer "
+            f"columns (there are {plan.dimension} weights), more records or a larger epsilon"
+            f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
+        )
+    epsilon = max(terms.guarantee.epsilon for terms in plan.silos)
+    if epsilon > LARGE_EPSILON:
+        found.append(
+            f"Epsilon {epsilon:g} protects next to nobody: whoever guesses whether a {plan.unit} was there may be "
+            "right every time. Most releases stay below 10."
+        )
+    return found
 
 
 def _clip(plan: Plan) -> float:
