@@ -17,8 +17,8 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
+from ringfence.planning.propose import Proposal
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.plan import Plan
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.ledger import Ledger
 from ringfence.workflow import TrainRequest, silo_paths, survey_files, train_files
@@ -54,7 +54,7 @@ def wanted(tmp_path: Path) -> TrainRequest:
             lines.append(f"{age:.3f},{'yes' if smokes else 'no'},{'yes' if ill else 'no'}")
         files.append(tmp_path / f"{name}.csv")
         files[-1].write_text("\n".join(lines) + "\n")
-    return TrainRequest(files, tmp_path / "schema.toml", "ill", ASKED, seed=1)
+    return TrainRequest(files, tmp_path / "schema.toml", "ill", ASKED, exact=True)
 
 
 def ledgers(request: TrainRequest) -> list[Path]:
@@ -62,11 +62,12 @@ def ledgers(request: TrainRequest) -> list[Path]:
 
 
 def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: TrainRequest) -> None:
-    planned: list[Plan] = []
+    planned: list[Proposal] = []
     seen: list[RoundOutcome] = []
     outcomes = train_files(wanted, planned=planned.append, watch=seen.append)
     plan = outcomes.proposal.plan
-    assert planned == [plan] == [outcomes.result.model.plan]
+    assert planned == [outcomes.proposal]
+    assert plan == outcomes.result.model.plan
     assert tuple(seen) == outcomes.result.history
     assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.rounds
     assert outcomes.test is not None
@@ -97,7 +98,7 @@ def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: TrainRequest) 
 
 
 def test_without_a_test_or_a_survey_the_report_has_neither(wanted: TrainRequest) -> None:
-    report = train_files(replace(wanted, test_fraction=0.0)).report()
+    report = train_files(replace(wanted, exact=False, plan=replace(ASKED, held_out=0.0))).report()
     assert not {"test", "test_is_private"} & set(report)
     assert report["findings"] == {}
     assert {silo["records"] for silo in report["silos"].values()} == {100}
@@ -146,8 +147,8 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
         ({"plan": {"rounds": 0}}, PlanError, "at least one round"),
         ({"plan": {"rounds": None, "most_rounds": 0}}, PlanError, "at least one round"),
         ({"plan": {"ridge": -1.0}}, PlanError, "ridge"),
-        ({"test_fraction": 1.0}, TrainingError, "test fraction"),
-        ({"seed": -1}, TrainingError, "seed is a whole number"),
+        ({"plan": {"held_out": 1.0}}, PlanError, "held-out share"),
+        ({"plan": {"held_out": 0.0}}, TrainingError, "none is held out"),
         ({"cap": (-1.0, 1e-6)}, AccountingError, "the cap's epsilon"),
         ({"cap": (1.0, 0.0)}, AccountingError, "the cap's delta"),
         ({"cap": (1.0, 1e-6)}, ApprovalError, "more than its budget of 1"),

@@ -77,7 +77,7 @@ class Federation:
     def train(self, *changes: str, target: str = "ill", epsilon: str = "2") -> list[str]:
         return [
             "train", *map(str, self.files), "--schema", str(self.schema), "--target", target, "--epsilon", epsilon,
-            "--delta", "1e-6", "--seed", "1", *meant(epsilon), *changes,
+            "--delta", "1e-6", *meant(epsilon), *changes,
         ]  # fmt: skip
 
     def survey(self, *changes: str, target: str = "ill", epsilon: str = "2") -> list[str]:

@@ -114,10 +114,9 @@ def test_plan_refuses_it_in_the_same_words(
     ("changes", "says"),
     [
         (["--budget", "east=1,1e-6"], "budget for silo 'east', but the silos are"),
-        (["--test-fraction", "1.5"], "test fraction"),
+        (["--held-out", "1.5"], "held-out share"),
+        (["--held-out", "0", "--exact"], "none is held out"),
         (["--test", "north"], "not of the form NAME=FILE"),
-        (["--no-evaluation", "--test", "north=x.csv"], "choose one of the two"),
-        (["--seed", "-1"], "A seed is a whole number of at least 0"),
         (["--cap", "1"], "The cap '1' is not of the form EPS,DELTA"),
         (["--cap", "-1,1e-6"], "the cap's epsilon must be a finite number above 0"),
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),

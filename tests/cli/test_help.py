@@ -105,9 +105,8 @@ def test_the_margin_is_a_tenth_of_the_target_s_bound(federation: Federation, rin
 
 def test_a_fifth_of_the_records_is_held_out_and_measured(federation: Federation, ringfence_json: Json) -> None:
     said, silent = (
-        ringfence_json(*federation.train("--max-rounds", "2", *given))
-        for given in (["--test-fraction", "0.2", "--evaluation"], [])
+        ringfence_json(*federation.train("--max-rounds", "2", *given)) for given in (["--held-out", "0.2"], [])
     )
     for report in (said, silent):
-        assert {silo["records"] for silo in report["silos"].values()} == {240}
-        assert "test" in report
+        assert {silo["records"] for silo in report["silos"].values()} == {300}
+        assert "evaluation" in report

@@ -59,6 +59,10 @@ class Rules:
         """Return the rules of a plan's training stages."""
         if plan.unit != "record":
             raise TrainingError("The simulator takes rows for records: leave `person` out of the schema to simulate.")
+        if plan.held_out is not None:
+            raise TrainingError(
+                "The simulator trains on all records that it is given: plan with a held-out share of 0."
+            )
         trains = [stage.question.trains for stage in plan.stages]
         if not any(trains) or trains != sorted(trains):
             raise TrainingError("The simulator trains last: it takes plans whose last stages, and no others, train.")
