@@ -45,7 +45,8 @@ class Learned:
 class Answers:
     """What came of one round: the stage's number, the round within the stage, who answered, and their mean answer.
 
-    `step` counts the rounds of all training stages before this one.
+    `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the
+    channel shows them.
     """
 
     stage: int
@@ -53,3 +54,4 @@ class Answers:
     step: int
     silos: Sequence[str]
     mean: FloatArray
+    each: Mapping[str, FloatArray] = field(default_factory=dict)
