@@ -131,7 +131,7 @@ def cells_of_tree(masses: Cells, tree: Means) -> Cells:
     depth = np.repeat(np.arange(levels), 2 ** np.arange(levels))
     below = signs(levels) / (node_weights(levels) * 2.0 ** (levels - depth))
     shares = masses.shares[:, None] / leaves + tree.values.reshape(groups, nodes) @ below.T
-    noise = np.kron(masses.noise, np.full((leaves, leaves), 1 / leaves**2))
+    noise: FloatArray = np.asarray(np.kron(masses.noise, np.full((leaves, leaves), 1 / leaves**2)), dtype=np.float64)
     noise += np.kron(np.eye(groups), tree.noise**2 * below @ below.T)
     return Cells(shares.reshape(-1), noise, masses.records)
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import gamma, gammaincc
 
 from ringfence.metrics.estimates import Cells, Found, Means, cells_of_tree, everybody
-from ringfence.metrics.intervals import NOISE, Z, Figure, cut_figure, figure, normal, proportion, ratio
+from ringfence.metrics.intervals import NOISE, Figure, Z, cut_figure, figure, normal, proportion, ratio
 from ringfence.metrics.intervals import shown as shown_number
 from ringfence.metrics.quantiles import log_quantiles, reached
 from ringfence.protocol.arrays import TINY, FloatArray
@@ -60,8 +60,8 @@ class Sizes:
 
     def middles(self) -> FloatArray:
         """Return a size for each cell."""
-        bounds = np.concatenate([[0.0], self.edges, [2 * self.edges[-1] - self.edges[-2]]])
-        return (bounds[1:] + bounds[:-1]) / 2
+        bounds: FloatArray = np.concatenate([[0.0], self.edges, [2 * self.edges[-1] - self.edges[-2]]])
+        return np.asarray((bounds[1:] + bounds[:-1]) / 2)
 
     def quantiles(self, levels: FloatArray) -> FloatArray:
         """Return sizes that those shares of records lie below."""
@@ -104,7 +104,7 @@ class Targets:
 
 @dataclass(frozen=True)
 class _Mean:
-    """A mean: its value, the variance of its error by noise and sampling, and how far off the part beyond a cut may be."""
+    """A mean, the variance of its error by noise and sampling, and what of it lies beyond a cut and is not measured."""
 
     value: float
     variance: float
@@ -112,7 +112,7 @@ class _Mean:
 
 
 def _mean(found: Means, cut: float, moment: int, sizes: Sizes) -> _Mean:
-    """Return the mean of |x|^m: of what is cut as it was found, and of the rest as the tail has it, give or take all."""
+    """Return the mean of |x|^m: of what is cut as it was found, and of the rest as the tail has it."""
     mean, noise = found.scalar()
     tail, scale = sizes.tail(), cut**moment
     powers = np.minimum(sizes.middles(), cut) ** moment
@@ -155,7 +155,9 @@ def figures(found: Found) -> list[Figure]:
             note = "targets far from the others are taken to fall off as those before them do"
             shown += [
                 _shaped("RMSE of guessing the mean", spread, unit, root=True, note=note),
-                normal("mean of the targets", unit * mean.value + offset, unit**2 * mean.variance, least=-MOST, most=MOST),
+                normal(
+                    "mean of the targets", unit * mean.value + offset, unit**2 * mean.variance, least=-MOST, most=MOST
+                ),
                 _explained(square, spread),
             ]
     if found.has("loss"):
@@ -168,10 +170,13 @@ def figures(found: Found) -> list[Figure]:
 
 
 def _shaped(name: str, mean: _Mean, unit: float, *, root: bool, note: str) -> Figure:
-    """Return a mean, or its root, in units of the target; there may be more beyond the cut than is thought."""
+    """Return a mean, or its root, in units of the target; what lies beyond the cut may be off by all of it."""
     reach = Z * math.hypot(math.sqrt(mean.variance), mean.beyond)
-    ends = (mean.value, mean.value - reach, mean.value + reach + mean.beyond)
-    ends = tuple(unit * (math.sqrt(max(end, 0.0)) if root else max(end, 0.0)) for end in ends)
+
+    def shape(value: float) -> float:
+        return unit * (math.sqrt(max(value, 0.0)) if root else max(value, 0.0))
+
+    ends = shape(mean.value), shape(mean.value - reach), shape(mean.value + reach)
     return figure(name, *ends, least=-1.0, most=MOST, unknown=NOISE).model_copy(update={"note": note})
 
 
@@ -213,7 +218,9 @@ def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatA
         errors = sizes.quantiles(1 - (1 - np.arange(1, count) / count) ** 1.5)  # finer where they are large
         edges = seen.quantiles(np.arange(1, targets) / targets)
     losses = facts.loss.values(np.array([[-cut], [cut]]), np.zeros(2))
-    cuts = dict.fromkeys(("squared", "absolute"), np.array([cut])) | {"loss": np.maximum(losses.max(keepdims=True), TINY)}
+    cuts = dict.fromkeys(("squared", "absolute"), np.array([cut])) | {
+        "loss": np.maximum(losses.max(keepdims=True), TINY)
+    }
     return {"residuals": errors, "targets": edges, "target": np.array(window), **cuts}
 
 
@@ -222,4 +229,12 @@ def shares(facts: Facts, *, last: bool) -> dict[str, float]:
     if not last:
         return {"below": 0.1, "residuals": 0.5, "targets": 0.4}
     own = 0.0 if facts.loss.name == "squared" else 0.1
-    return {"below": 0.06, "residuals": 0.2, "squared": 0.4, "absolute": 0.1, "target": 0.24, "loss": own, "paired": 0.3}
+    return {
+        "below": 0.06,
+        "residuals": 0.2,
+        "squared": 0.4,
+        "absolute": 0.1,
+        "target": 0.24,
+        "loss": own,
+        "paired": 0.3,
+    }

@@ -5,7 +5,8 @@ import math
 import numpy as np
 
 from ringfence.metrics.estimates import Cells, Found, cells_of_tree
-from ringfence.metrics.intervals import NOISE, Figure, cut_figure, normal, of_cells, proportion, simulated
+from ringfence.metrics.intervals import NOISE, Figure, cut_figure, normal, of_cells, proportion, sum_of_sizes
+from ringfence.metrics.quantiles import reached
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.evaluation import MOST_CONFUSED, SCORE_LEVELS
@@ -30,9 +31,7 @@ def _cells(found: Found) -> Cells:
     covariance = np.linalg.inv(inner @ observed)
     free = covariance @ inner @ np.concatenate(told)
     along = covariance @ ones.T / float(np.sum(covariance))
-    return Cells(
-        free + along[:, 0] * (1 - free.sum()), covariance - along @ ones @ covariance, found.records
-    )
+    return Cells(free + along[:, 0] * (1 - free.sum()), covariance - along @ ones @ covariance, found.records)
 
 
 def _right(found: Found) -> tuple[float, float]:
@@ -49,7 +48,7 @@ def figures(found: Found) -> list[Figure]:
     """Return all figures."""
     classes, cells, records = found.facts.loss.outputs, _cells(found), found.records
     value, noise = _right(found)
-    by_class = cells if len(cells.shares) == classes else cells.summed(np.kron(np.eye(classes), np.ones(classes)))
+    by_class = cells if len(cells.shares) == classes else cells.summed(np.repeat(np.eye(classes), classes, axis=1))
     largest = int(np.argmax(by_class.shares))
     guess, variance = float(by_class.shares[largest]), float(by_class.noise[largest, largest])
     shown = [
@@ -94,13 +93,8 @@ def _confidence(found: Found) -> tuple[Cells, FloatArray]:
 def _calibration(found: Found) -> Figure:
     cells, middles = _confidence(found)
     over = np.concatenate([middles, middles - 1])
-
-    def error(shares: FloatArray) -> FloatArray:
-        apart = (shares * over).reshape(len(shares), 2, LEAVES // 4, 4).sum(axis=(1, 3))
-        result: FloatArray = np.sum(np.abs(apart), axis=1)
-        return result
-
-    return simulated("expected calibration error", cells, error, least=0.0, most=1.0, unknown=NOISE)
+    bins = np.tile(np.kron(np.eye(LEAVES // 4), np.ones(4)), 2)
+    return sum_of_sizes("expected calibration error", cells, bins * over)
 
 
 def calibration_curve(found: Found) -> list[tuple[float, Figure]]:
@@ -122,8 +116,6 @@ def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatA
     lowest, even = 1 / facts.loss.outputs, np.arange(1, LEAVES) / LEAVES
     edges = lowest + (1 - lowest) * even
     if found is not None:
-        from ringfence.metrics.quantiles import reached
-
         cells, _ = _confidence(found)
         shares = cells.shares.reshape(2, LEAVES).sum(axis=0)
         edges = np.interp(even, reached(shares), np.concatenate([[lowest], found.latest("confidence").ruler, [1.0]]))
@@ -136,5 +128,11 @@ def shares(facts: Facts, *, last: bool) -> dict[str, float]:
     if not last:
         return {"correct": 0.2, "cells": counted, "confidence": 0.4}
     return {
-        "correct": 0.2, "cells": counted, "confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15
+        "correct": 0.2,
+        "cells": counted,
+        "confidence": 0.2,
+        "brier": 0.1,
+        "loss": 0.1,
+        "paired": 0.15,
+        "right": 0.15,
     }

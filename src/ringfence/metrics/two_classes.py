@@ -6,16 +6,16 @@ import numpy as np
 from scipy.special import expit
 
 from ringfence.metrics.estimates import Cells, Found, Means, cells_of_tree
+from ringfence.metrics.intervals import NOISE, Figure, cut_figure, normal, of_cells, proportion, sum_of_sizes
 from ringfence.metrics.quantiles import log_quantiles
-from ringfence.metrics.intervals import NOISE, Figure, cut_figure, normal, of_cells, proportion, simulated
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.evaluation import MARGIN, SCORE_LEVELS
 
 LEAVES = 2**SCORE_LEVELS
 BINS = 2 * LEAVES
-FAR = 0.01
-"""The share of records whose losses a cut is meant to leave beyond it."""
+FAR = 0.03
+"""The least share of the records that can be seen through the noise, where it decides on a cut."""
 
 RARE = "there are too few records of one class to be seen through the noise"
 
@@ -50,7 +50,7 @@ class Scores:
         """Return a score for each bin: its middle; of the outermost, as far beyond its edge as the next is wide."""
         edges = self.edges
         outer = [2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]]
-        return (np.array(outer[1:]) + np.array(outer[:-1])) / 2
+        return np.asarray((np.array(outer[1:]) + np.array(outer[:-1])) / 2)
 
 
 def _of(positive: float, above: int | None = None) -> FloatArray:
@@ -68,16 +68,6 @@ def auc(scores: Scores) -> Figure:
     over = float(positive @ beaten), np.concatenate([beating, beaten])
     under = float(negative.sum() * positive.sum()), np.repeat([positive.sum(), negative.sum()], BINS)
     return of_cells("AUC", scores.cells, over, under, unknown=RARE)
-
-
-def average_precision(shares: FloatArray) -> FloatArray:
-    """Return the mean precision over the positive records, of draws of cells."""
-    kept = np.maximum(shares, 0.0)
-    negative, positive = kept[:, :BINS], kept[:, BINS:]
-    taken, wrong = (np.cumsum(of[:, ::-1], axis=1)[:, ::-1] - of / 2 for of in (positive, negative))
-    precision = taken / np.maximum(taken + wrong, 1e-12)
-    result: FloatArray = np.sum(positive * precision, axis=1) / np.maximum(positive.sum(axis=1), 1e-12)
-    return result
 
 
 def figures(found: Found) -> list[Figure]:
@@ -106,7 +96,6 @@ def figures(found: Found) -> list[Figure]:
         part("specificity", _of(0, 0), 1 - positive),
         part("F1", 2 * hit, taken + positive),
         auc(scores),
-        simulated("average precision", cells, average_precision, least=0.0, most=1.0, unknown=RARE),
     ]
     wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     losses = found.facts.loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))
@@ -126,7 +115,13 @@ def _guessed(share: float, variance: float) -> Figure:
     kept = min(max(share, 1e-6), 1 - 1e-6)
     entropy = -kept * np.log(kept) - (1 - kept) * np.log1p(-kept)
     slope = np.log1p(-kept) - np.log(kept)
-    return normal("log loss of guessing the classes' shares", float(entropy), float(slope**2 * variance), least=0.0, most=float(np.log(2)))
+    return normal(
+        "log loss of guessing the classes' shares",
+        float(entropy),
+        float(slope**2 * variance),
+        least=0.0,
+        most=float(np.log(2)),
+    )
 
 
 def _cut_mean(name: str, found: Means, cap: float, losses: FloatArray, cells: Cells) -> Figure:
@@ -141,7 +136,11 @@ def confusion(found: Found) -> list[tuple[int, int, Figure]]:
     """Return the share of the records with each class and prediction."""
     cells = Scores.of(found).cells
     return [
-        (own, side, proportion("share", float(_of(own, side) @ cells.shares), cells.within(_of(own, side)), found.records))
+        (
+            own,
+            side,
+            proportion("share", float(_of(own, side) @ cells.shares), cells.within(_of(own, side)), found.records),
+        )
         for own in (0, 1)
         for side in (0, 1)
     ]
@@ -151,35 +150,27 @@ def calibration(scores: Scores) -> list[Figure]:
     """Return the expected calibration error, and by how much predicted probabilities are too high on average."""
     chance = expit(scores.middles())
     over = np.concatenate([chance, chance - 1])
-
-    def error(shares: FloatArray) -> FloatArray:
-        apart = (shares * over).reshape(len(shares), 2, BINS // 4, 4).sum(axis=(1, 3))
-        result: FloatArray = np.sum(np.abs(apart), axis=1)
-        return result
-
-    cells = scores.cells
+    bins = np.tile(np.kron(np.eye(BINS // 4), np.ones(4)), 2)
     return [
-        normal("predicted too high by", float(over @ cells.shares), cells.variance(over)),
-        simulated(
-            "expected calibration error", cells, error, least=0.0, most=1.0, unknown=NOISE
-        ),
+        normal("predicted too high by", float(over @ scores.cells.shares), scores.cells.variance(over)),
+        sum_of_sizes("expected calibration error", scores.cells, bins * over),
     ]
 
 
 def curve(scores: Scores) -> list[tuple[float, Figure, Figure]]:
     """Return the ROC curve: at each edge, the shares of negative and of positive records with higher scores."""
-    points = []
     cells = scores.cells
-    for number, edge in enumerate(scores.edges):
-        higher = np.arange(BINS) > number
-        pair = []
-        for positive, name in ((0, "false positive rate"), (1, "true positive rate")):
-            whole = _of(positive)
-            above = np.tile(higher, 2) * whole
-            over, under = (float(slope @ cells.shares) for slope in (above, whole))
-            pair.append(of_cells(name, cells, (over, above), (under, whole), unknown=RARE))
-        points.append((float(edge), *pair))
-    return points
+
+    def rate(name: str, positive: int, number: int) -> Figure:
+        whole = _of(positive)
+        above = np.tile(np.arange(BINS) > number, 2) * whole
+        over, under = (float(slope @ cells.shares) for slope in (above, whole))
+        return of_cells(name, cells, (over, above), (under, whole), unknown=RARE)
+
+    return [
+        (float(edge), rate("false positive rate", 0, number), rate("true positive rate", 1, number))
+        for number, edge in enumerate(scores.edges)
+    ]
 
 
 def calibration_curve(scores: Scores) -> list[tuple[float, Figure]]:
@@ -207,15 +198,21 @@ def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatA
     middle, even = LEAVES - 1, np.arange(1, LEAVES) / LEAVES
     below, above = -scores.edges[:middle][::-1], scores.edges[middle + 1 :]
     wrong = (below, by_class[1, 0][::-1]), (above, by_class[0, 1])
-    far = max(log_quantiles(edges, part, np.array([1 - FAR / max(part.sum(), 2 * FAR)]))[0] for edges, part in wrong)
+    far = max(_far(edges, part) for edges, part in wrong)
     return {
         "scores": np.concatenate([log_quantiles(below, sides[0][::-1], even), log_quantiles(above, sides[1], even)]),
-        "loss": np.maximum(facts.loss.values(np.array([[-1.5 * far]]), np.ones(1)), 1.0),
+        "loss": np.maximum(facts.loss.values(np.array([[-2.0 * far]]), np.ones(1)), 1.0),
     }
+
+
+def _far(edges: FloatArray, wrong: FloatArray) -> float:
+    """Return the score that a fifth of these, or `FAR` of all records if that is more, lie beyond."""
+    beyond = max(0.2, FAR / max(float(wrong.sum()), FAR))
+    return float(log_quantiles(edges, wrong, np.array([1 - beyond]))[0])
 
 
 def shares(facts: Facts, *, last: bool) -> dict[str, float]:
     """Return how much of the sensitivity each block gets: before the last round, none goes where a ruler is missing."""
     if not last:
-        return {"confusion": 0.3, "scores": 0.7}
-    return {"confusion": 0.25, "scores": 0.6, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
+        return {"confusion": 0.4, "scores": 0.6}
+    return {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}

@@ -83,8 +83,8 @@ def _tree(name: str, groups: int, levels: int, edges: int = 1) -> Block:
 class Evaluation(BaseQuestion):
     """How well a model predicts: shares of right and wrong predictions by score, errors by size, means of cut losses.
 
-    `weights` is the model; unless it is given, the one that the plan's stages before have trained. `against` is a second
-    one to compare it with, record by record.
+    `weights` is the model; unless it is given, the one that the plan's stages before have trained. `against` is one to
+    compare it with, record by record.
 
     A request carries the weights, a ruler (where scores and errors are divided and losses cut) and how much of the
     sensitivity each block of numbers gets, 1 in all. Whatever these are, replacing a record moves the answer by at most
@@ -175,7 +175,11 @@ class Evaluation(BaseQuestion):
             "class": "right and wrong predictions by class and confidence",
             "number": "errors and targets by size",
         }[facts.loss.target_kind]
-        models = "a model that the server names predicts" if self.against is None else "two models that the server names predict"
+        models = (
+            "a model that the server names predicts"
+            if self.against is None
+            else "two models that the server names predict"
+        )
         return (
             f"{often}, {self.length(facts)} numbers: how well {models} '{facts.data.target}', as shares of {by} and "
             "means of losses that are cut"

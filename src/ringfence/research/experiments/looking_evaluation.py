@@ -55,7 +55,10 @@ def _labels(share: float, apart: float, spread: float, centre: float = 0.0) -> D
 
 
 def _numbers(
-    spread: float, error: float, centre: float = 0.0, law: Callable[[np.random.Generator, int], FloatArray] | None = None
+    spread: float,
+    error: float,
+    centre: float = 0.0,
+    law: Callable[[np.random.Generator, int], FloatArray] | None = None,
 ) -> Design:
     def draw(random: np.random.Generator, count: int) -> Data:
         predicted = centre + spread * random.standard_normal(count)
@@ -123,8 +126,8 @@ def plan_of(design: str, records: int) -> Plan:
 
 def evaluate(plan: Plan, silos: Mapping[str, Data], random: np.random.Generator) -> tuple[Evaluated, Ruler]:
     """Evaluate as silos and server do, with Gaussian noise of the plan's size; and return the last ruler."""
-    question = plan.stages[0].question
-    learned = Learned.nothing(plan)
+    question, learned = plan.stages[0].question, Learned.nothing(plan)
+    assert isinstance(question, Evaluation)  # noqa: S101 (`plan_of` asks no other)
     for round in range(plan.rounds):
         asked = argument(question, learned, round)
         each = {}
@@ -140,7 +143,7 @@ def evaluate(plan: Plan, silos: Mapping[str, Data], random: np.random.Generator)
     return evaluated(found_by(question, plan, rounds)), question.read(plan, rounds[-1].argument).ruler
 
 
-def exact_figures(loss: Loss, data: Data, ruler: Ruler) -> dict[str, float]:
+def exact_figures(loss: Loss, data: Data) -> dict[str, float]:
     """Return the figures of records, as anybody would compute them who may look at these."""
     scores, targets = data
     if loss.target_kind == "number":
@@ -148,28 +151,37 @@ def exact_figures(loss: Loss, data: Data, ruler: Ruler) -> dict[str, float]:
         square = float(np.mean(error**2))
         return {
             "RMSE": math.sqrt(square),
-            "RMSE of cut errors": math.sqrt(np.mean(np.minimum(error, ruler["squared"][0]) ** 2)),
             "MAE": float(np.mean(error)),
             "RMSE of guessing the mean": float(np.std(targets)),
             "R²": 1 - square / float(np.var(targets)),
             "share of targets below the prediction": float(np.mean(targets <= scores[:, 0])),
         }
-    losses = np.minimum(loss.values(scores, targets), ruler["loss"][0])
     if loss.target_kind == "class":
-        return {"accuracy": float(np.mean(np.argmax(scores, axis=1) == targets)), "log loss": float(np.mean(losses))}
+        return {"accuracy": float(np.mean(np.argmax(scores, axis=1) == targets))}
     score, positive = scores[:, 0], targets > 0
     ranks, count = rankdata(score), int(positive.sum())
-    order = np.argsort(-score, kind="stable")
-    hits = np.cumsum(positive[order])
     return {
         "accuracy": float(np.mean((score > 0) == positive)),
         "AUC": float((ranks[positive].sum() - count * (count + 1) / 2) / (count * (len(score) - count))),
         "recall": float(np.mean(score[positive] > 0)),
         "precision": float(np.mean(positive[score > 0])) if np.any(score > 0) else math.nan,
-        "average precision": float(np.mean((hits / np.arange(1, len(hits) + 1))[positive[order]])),
         "Brier score": float(np.mean((1 / (1 + np.exp(-score)) - positive) ** 2)),
-        "log loss": float(np.mean(losses)),
     }
+
+
+def cut_figures(loss: Loss, data: Data, ruler: Ruler) -> dict[str, float]:
+    """Return the figures that depend on where errors and losses are cut."""
+    if loss.target_kind == "number":
+        error = np.minimum(np.abs(data[0][:, 0] - data[1]), ruler["squared"][0])
+        return {"RMSE of cut errors": math.sqrt(np.mean(error**2))}
+    figures = {"log loss": float(np.mean(np.minimum(loss.values(*data), ruler["loss"][0])))}
+    if loss.target_kind == "label":
+        below, above = np.split(ruler["scores"], 2)
+        score = data[0][:, 0]
+        bins = np.searchsorted(np.concatenate([-below[::-1], [0.0], above]), score) // 4
+        apart = np.bincount(bins, 1 / (1 + np.exp(-score)) - (data[1] > 0))
+        figures["expected calibration error"] = float(np.sum(np.abs(apart))) / len(score)
+    return figures
 
 
 @dataclass(frozen=True)
@@ -190,13 +202,14 @@ def measure(design: str, records: int, runs: int, seed: int = 0, population: int
     loss, draw = DESIGNS[design].loss, DESIGNS[design].draw
     everybody = draw(random, population)
     seen: dict[str, list[tuple[float, float, float, float]]] = {}
-    truths: dict[str, float] = {}
+    truths = exact_figures(loss, everybody)
     for _ in range(runs):
         silos = {terms.name: draw(random, records) for terms in plan.silos}
         found, ruler = evaluate(plan, silos, random)
-        sample = tuple(np.concatenate(parts) for parts in zip(*silos.values(), strict=True))
-        truths = exact_figures(loss, everybody, ruler)
-        for name, own in exact_figures(loss, (sample[0], sample[1]), ruler).items():
+        scores, targets = (np.concatenate(parts) for parts in zip(*silos.values(), strict=True))
+        sample = scores, targets
+        truths |= cut_figures(loss, everybody, ruler)
+        for name, own in (exact_figures(loss, sample) | cut_figures(loss, sample, ruler)).items():
             figure = found.figure(name)
             if figure.value is None or figure.low is None or figure.high is None:
                 seen.setdefault(name, []).append((math.nan, math.nan, math.nan, 1.0))
@@ -219,14 +232,14 @@ def measure(design: str, records: int, runs: int, seed: int = 0, population: int
 
 def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     """Measure every design, and the first two at other numbers of records, and write the tables."""
-    sizes = {name: 1000 for name in DESIGNS}
+    sizes = dict.fromkeys(DESIGNS, 1000)
     wanted = [*sizes.items(), *(() if quick else [("balanced", n) for n in (100, 300, 10_000)])]
     wanted += [] if quick else [("Gaussian errors", n) for n in (100, 300, 10_000)]
     lines = []
     for number, (design, records) in enumerate(wanted):
         runs, population = (3, 10_000) if quick else (RUNS, 1_000_000)
         for name, found in measure(design, records, runs, number, population).items():
-            relative = f"{found.error / abs(found.truth):.1%}" if DESIGNS[design].loss.target_kind == "number" else ""
+            relative = f"{found.error / abs(found.truth):.1%}" if found.truth else ""
             told = [f"{found.truth:.4f}", f"{found.error:.4f}", relative, f"{found.covered:.1%}", f"{found.width:.4f}"]
             lines.append([design, str(records), name, *told, f"{found.untold:.0%}"])
         watch(number + 1, len(wanted))
@@ -234,8 +247,11 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     return "\n\n".join([_WORDS.format(runs=3 if quick else RUNS), table(head, lines, texts=3)])
 
 
-_WORDS = f"""{SILOS} silos evaluate a model on held-out records, so many in each, at ε = {EPSILON:g}, δ = {DELTA:g} for \
-each record and the whole evaluation, which is {ROUNDS} rounds. Records and noise are drawn anew in each of {{runs}} \
-runs. *Error* is the root mean square distance of a private figure from that of the same records; *covered* says how \
-often the 95 % interval held the figure of the population (a million records), *width* how wide it was on average. \
-Runs in which a figure "cannot be told" are left out of these. Losses are cut where the last round cut them."""
+_WORDS = (
+    f"{SILOS} silos evaluate a model on held-out records, so many in each, at ε = {EPSILON:g}, δ = {DELTA:g} for each "
+    f"record and the whole evaluation, which is {ROUNDS} rounds. Records and noise are drawn anew in each of {{runs}} "
+    "runs. *Error* is the root mean square distance of a private figure from that of the same records; *covered* says "
+    "how often the 95 % interval held the figure of the population (a million records), *width* how wide it was on "
+    'average. Runs in which a figure "cannot be told" are left out of these. Losses, and errors where the figure says '
+    "so, are cut where the last round cut them."
+)

@@ -53,8 +53,7 @@ def _scores(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
     """Return the records' scores, each the same wherever the record stands."""
     limbs = exact_sums.limbs(without_negligible(weights).reshape(plan.data.width, -1))
     high, low = np.split(records.features @ limbs, 2, axis=1)
-    scores: FloatArray = high + low
-    return scores
+    return np.asarray(high + low)
 
 
 def _predicted(loss: Loss, scores: FloatArray) -> FloatArray:
