@@ -46,6 +46,8 @@ class BaseLoss(Public):
 
     name: str
     target_kind: ClassVar[TargetKind] = "number"
+    has_probabilities: ClassVar[bool] = False
+    """Whether scores stand for probabilities of the classes."""
 
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
