@@ -15,12 +15,14 @@ from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
+from ringfence.metrics.report import EvaluationReport
 from ringfence.model import Model
 from ringfence.protocol.guarantee import observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
 from ringfence.server.learned import Findings
+from ringfence.server.questions.evaluation import reported
 from ringfence.silo import custody
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
@@ -49,12 +51,16 @@ class Silo:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for."""
+    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for.
+
+    `evaluation` is what the plan's last stage told of the model, if it has one: private like all the rest.
+    """
 
     model: Model
     statement: Statement
     history: tuple[rounds.RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
+    evaluation: EvaluationReport | None = None
 
 
 CHOOSING = (
@@ -65,8 +71,8 @@ CHOOSING = (
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """How good a model is on held-out records, all together and per silo. Not private: for whoever may see them."""
+class ExactScores:
+    """How good a model is, without noise, all records together and per silo. For whoever may see these records."""
 
     metric: str
     value: float
@@ -115,19 +121,20 @@ def train(
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        model = Model.of(plan, trained.weights, answered, guarantees)
-        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings)
+        evaluation = reported(plan, trained.findings)
+        model = Model.of(plan, trained.weights, answered, guarantees, evaluation)
+        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings, evaluation)
 
 
-def evaluate(model: Model, tests: Mapping[str, Records]) -> Evaluation:
-    """Measure the model on at least one silo's held-out records."""
+def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
+    """Measure the model, without noise, on at least one silo's records."""
     pooled = model.evaluate(
         np.concatenate([test.features for test in tests.values()]),
         np.concatenate([test.targets for test in tests.values()]),
     )
     ((metric, value),) = pooled.items()
     per_silo = {name: model.evaluate(test.features, test.targets)[metric] for name, test in tests.items()}
-    return Evaluation(metric, value, per_silo)
+    return ExactScores(metric, value, per_silo)
 
 
 def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:

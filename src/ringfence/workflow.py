@@ -10,6 +10,8 @@ import numpy as np
 
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
+from ringfence.model import Model
+from ringfence.planning.evaluations import make_evaluation
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
@@ -17,7 +19,7 @@ from ringfence.planning.surveys import make_survey
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Moments
+from ringfence.protocol.questions import Evaluation, Moments
 from ringfence.protocol.schema import Numeric, Schema, load_schema
 from ringfence.server.questions.moments import scales
 from ringfence.server.rounds import RoundOutcome
@@ -26,7 +28,7 @@ from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.tracking import marks
-from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, train
+from ringfence.training import ExactScores, Silo, TrainingResult, exact_scores, train
 
 if TYPE_CHECKING:
     from ringfence.local_shuffler import LocalShuffler
@@ -64,7 +66,7 @@ class WorkflowResult:
 
     proposal: Proposal
     result: TrainingResult
-    test: Evaluation | None
+    test: ExactScores | None
     losses: Mapping[int, float] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
@@ -81,40 +83,77 @@ class WorkflowResult:
             "findings": {
                 name: {"statistic": found.statistic.tolist(), "noise": found.noise}
                 for name, found in self.result.findings.items()
+                if name != Evaluation().name
             },
         }
+        if self.result.evaluation is not None:
+            report["evaluation"] = self.result.evaluation.model_dump(mode="json")
         if self.test is not None:
             report["test"] = {self.test.metric: self.test.value, "per_silo": self.test.per_silo}
             report["test_is_private"] = False
         return report
 
 
+@dataclass(frozen=True)
+class AskRequest:
+    """Which files to ask one question about, what it may cost every silo, and where its ledger is."""
+
+    files: Sequence[Path]
+    epsilon: float
+    delta: float | None = None
+    ledgers: Path | None = None
+    same_data_as: Sequence[Path] = ()
+    new_beginning: str = ""
+    unusual_budget: bool = False
+
+
+def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
+    """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
+    paths = silo_paths(request.files)
+    records = {name: load_records(path, schema) for name, path in paths.items()}
+    plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
+    if not request.unusual_budget:
+        require_usual_plan(plan)
+    places = _places(paths, request.ledgers, request.same_data_as)
+    silos = {
+        name: Silo(own, places[name].path, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named)
+        for name, own in records.items()
+    }
+    return train(plan, silos)
+
+
 def survey_files(
-    files: Sequence[Path],
-    schema: Path,
-    target: str,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    ledgers: Path | None = None,
-    same_data_as: Sequence[Path] = (),
-    new_beginning: str = "",
-    unusual_budget: bool = False,
+    request: AskRequest, schema: Path, target: str
 ) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
     """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
     loaded = load_schema(schema, target)
-    paths = silo_paths(files)
-    records = {name: load_records(path, loaded) for name, path in paths.items()}
-    plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
-    if not unusual_budget:
-        require_usual_plan(plan)
-    places = _places(paths, ledgers, same_data_as)
-    silos = {
-        name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
-        for name, own in records.items()
-    }
-    result = train(plan, silos)
-    return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
+    result = ask_files(request, loaded, lambda members: make_survey(loaded, members))
+    return result, _in_units(loaded, scales(result.model.plan, result.findings[Moments().name]))
+
+
+def evaluate_files(
+    request: AskRequest, model: Model, *, against: Model | None = None, all_records: bool = False
+) -> TrainingResult:
+    """Ask every silo's file how well the model predicts, and how much better than another, if one is given.
+
+    Where the model's training held records out, these are asked, unless `all_records` are wanted.
+    """
+    require_comparable(model, against)
+    other = None if against is None else against.weights
+    return ask_files(
+        request,
+        model.plan.data,
+        lambda members: make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records),
+    )
+
+
+def require_comparable(model: Model, against: Model | None) -> None:
+    """Refuse to compare models that do not predict the same thing from the same features."""
+    if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
+        raise PlanError(
+            "The two models were trained with another schema or another loss, so that their losses on a record cannot "
+            "be compared: evaluate each by itself."
+        )
 
 
 def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
@@ -176,7 +215,7 @@ def train_files(
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
         result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
-    return WorkflowResult(proposal, result, evaluate(result.model, tests) if tests else None, losses)
+    return WorkflowResult(proposal, result, exact_scores(result.model, tests) if tests else None, losses)
 
 
 def _held_out(records: Records, share: float) -> Records:

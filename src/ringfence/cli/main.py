@@ -11,6 +11,7 @@ from ringfence.cli import (
     accounting,
     audit,
     doctor,
+    evaluation,
     federation,
     ledger,
     model,
@@ -46,6 +47,7 @@ app.command()(accounting.bounds)
 app.command()(training.survey)
 app.command()(training.train)
 app.command()(training.predict)
+app.command()(evaluation.evaluate)
 app.command()(ledger.ledger)
 app.command()(trying.demo)
 app.command()(trying.example)

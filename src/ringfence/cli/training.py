@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ringfence.cli.evaluation import print_evaluation
 from ringfence.cli.options import (
     ModelFile,
     NewBeginning,
@@ -50,19 +51,10 @@ def survey(
     Use it where nothing is publicly known, to choose a column's center and scale. Training on the same records
     afterwards composes with it.
     """
-    from ringfence.workflow import survey_files
+    from ringfence.workflow import AskRequest, survey_files
 
-    result, found = survey_files(
-        files,
-        schema,
-        target,
-        epsilon=epsilon,
-        delta=delta,
-        ledgers=ledgers,
-        same_data_as=same_data_as,
-        new_beginning=new_beginning,
-        unusual_budget=unusual_budget,
-    )
+    request = AskRequest(files, epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget)
+    result, found = survey_files(request, schema, target)
     (moments,) = result.findings.values()
     noise = moments.noise * result.model.plan.data.feature_norm
     if json:
@@ -181,6 +173,9 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
             for name, silo in statement.silos.items()
         ],
     )
+    if outcome.result.evaluation is not None:
+        say()
+        print_evaluation(outcome.result.evaluation)
     if test is not None:
         say()
         print_table(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ringfence.planning.draft import EVALUATIONS
 from ringfence.planning.one_question import one_question
 from ringfence.planning.request import Member
+from ringfence.protocol.domain import WholeSpace
 from ringfence.protocol.messages import Vector
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.protocol.questions import Evaluation
@@ -34,7 +35,7 @@ def make_evaluation(
         members,
         run=run,
         data=trained.data,
-        training=trained.training,
+        training=trained.training.model_copy(update={"domain": WholeSpace()}),  # whatever weights there are
         held_out=held_out,
         unit=trained.unit,
         person_rule=trained.person_rule,

@@ -1,9 +1,11 @@
 """An evaluation's answers are kept, round by round, and say what to ask next."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ringfence.metrics.estimates import Heard, Round, pooled
-from ringfence.metrics.evaluate import next_asked
+from ringfence.metrics.evaluate import next_asked, report
+from ringfence.metrics.report import EvaluationReport
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import unpack
 from ringfence.protocol.plan import Plan
@@ -39,6 +41,15 @@ def receive(question: Evaluation, learned: Learned, answers: Answers) -> Learned
     whole = pooled(heard)
     found = Evaluations(whole.vector, whole.sigma, stage=answers.stage, rounds=rounds)
     return replace(learned, findings={**learned.findings, question.name: found})
+
+
+def reported(plan: Plan, findings: Mapping[str, Findings]) -> EvaluationReport | None:
+    """Return what a run's findings say of its model, if it was evaluated."""
+    found = findings.get(Evaluation().name)
+    if not isinstance(found, Evaluations):
+        return None
+    question = plan.stages[found.stage].question
+    return report(question, plan, found.rounds) if isinstance(question, Evaluation) else None
 
 
 def _rounds(question: Evaluation, learned: Learned, stage: int) -> tuple[Round, ...]:
