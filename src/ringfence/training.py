@@ -64,8 +64,8 @@ class TrainingResult:
 
 
 CHOOSING = (
-    "Choosing the next run by these numbers tells of the held-out records, which no epsilon here counts; and they may "
-    "train that run."
+    "Choosing the next run by these numbers tells of these records, which no epsilon here counts; the private evaluation "
+    "is for that."
 )
 """What stands beside every number that was measured on held-out records."""
 

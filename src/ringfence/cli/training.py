@@ -180,8 +180,8 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
         say()
         print_table(
             ["test on", test.metric],
-            [["all held-out records", test.value], *test.per_silo.items()],
-            title="NOT PRIVATE: measured on held-out records, for whoever may see those",
+            [["all of them", test.value], *test.per_silo.items()],
+            title="NOT PRIVATE: measured without noise on records that did not train, for whoever may see those",
         )
         say(CHOOSING)
     say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
