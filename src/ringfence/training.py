@@ -64,8 +64,8 @@ class TrainingResult:
 
 
 CHOOSING = (
-    "Choosing the next run by these numbers tells of these records, which no epsilon here counts; the private evaluation "
-    "is for that."
+    "Choosing the next run by these numbers tells of these records, which no epsilon here counts; that is what the "
+    "private evaluation is for."
 )
 """What stands beside every number that was measured on held-out records."""
 

@@ -1,6 +1,7 @@
 """How good a model is, as a part of a page: figures with intervals, and curves."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Html, Value, bullets, section, table, tag
@@ -70,13 +71,22 @@ def _known(points: Sequence[tuple[float | None, float | None]]) -> list[tuple[fl
     return [(x, y) for x, y in points if x is not None and y is not None]
 
 
+def _rising(rates: Sequence[float]) -> list[float]:
+    """Return rates that never fall, halfway between the least such above them and the largest below."""
+    above = list(accumulate(rates, max))
+    below = list(accumulate(reversed(rates), min))[::-1]
+    return [(high + low) / 2 for high, low in zip(above, below, strict=True)]
+
+
 def _roc(found: Evaluated) -> Html | None:
-    points = _known([(point.false_positive_rate.value, point.true_positive_rate.value) for point in found.roc])
+    falling = sorted(found.roc, key=lambda point: -point.threshold)
+    points = _known([(point.false_positive_rate.value, point.true_positive_rate.value) for point in falling])
     if len(points) < 2:
         return None
+    across, upward = (_rising(rates) for rates in zip(*points, strict=True))
     return line_chart(
         [
-            Line("this model", sorted([(0.0, 0.0), *points, (1.0, 1.0)])),
+            Line("this model", [(0.0, 0.0), *zip(across, upward, strict=True), (1.0, 1.0)]),
             Line("guessing", [(0.0, 0.0), (1.0, 1.0)], level=True),
         ],
         title="ROC curve",
