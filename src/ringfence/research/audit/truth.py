@@ -105,8 +105,8 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         "",
         f"    {made_by}",
         "",
-        f"Every kind of release that Ringfence ships, with {RECORDS} records and two rounds of each plan, at delta "
-        f"{DELTA:g}. "
+        f"Every kind of release that Ringfence ships, with {RECORDS} records, or persons, and two rounds of each plan, "
+        f"at delta {DELTA:g}. "
         "*Claimed* is what a silo's ledger charges. *Second accountant* computes the epsilon again from the plan "
         f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart "
         "is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
@@ -138,6 +138,13 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "which another silo tells its coins and shares; `shuffled-alone` is what a server sees that works "
             "together with the shuffler, and its claim is the plan's guarantee against anyone. Seals are slow, so "
             "fewer runs are played.",
+            "",
+            "`person-mean`, `person-rows` and `person-sum` protect persons, by each rule for a person's rows. What is "
+            "replaced is a person of two rows by one of four. They go the ways of `shuffled-alone`, `poisson` and "
+            "`correlated`, and must come to the same as these do for records.",
+            "",
+            "Coins are guessed more often than the claim allows on average in some rows, by chance; *refuted* says "
+            "whether that is more than chance.",
             "",
             "Coins and noise are drawn anew each time.",
             "",
