@@ -148,10 +148,10 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "",
             "`person-mean`, `person-rows` and `person-sum` protect persons, by each rule for a person's rows. What is "
             "replaced is a person of two rows by one of four. They go the ways of `shuffled-alone`, `poisson` and "
-            "`correlated`, and must come to the same as these do for records.",
+            "`correlated`, and their claims are the same as those for records.",
             "",
-            "Coins are guessed more often than the claim allows on average in some rows, by chance; *refuted* says "
-            "whether that is more than chance.",
+            "In some rows more coins are guessed than the claim allows on average: by chance, unless *refuted* says "
+            "that it is more than that.",
             "",
             "Coins and noise are drawn anew each time.",
             "",
