@@ -77,6 +77,13 @@ def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
+def test_reproduce_refuses_an_effort_where_a_page_has_one_size(tmp_path: Path, ringfence: Ringfence) -> None:
+    done = ringfence("reproduce", "attacks", "--out", str(tmp_path / "out"), "--effort", "2")
+    assert done.returncode == 1
+    assert "--effort is for privacy-truth" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 QUESTION = ["account", "--records", "1238", "--rounds", "35", "--clip", "1", "--delta", repr(1 / 1238**2)]
 
 
