@@ -21,7 +21,7 @@ from ringfence.silo import exact_sums
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import certify
 from ringfence.silo.dataset import load_data_set
-from ringfence.silo.decisions import approve_plan
+from ringfence.silo.decisions import approve_plan, update_data
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
@@ -296,15 +296,16 @@ def test_whoever_takes_part_does_so_with_all_rows(
     assert len(drawn) == 2
 
 
+def silo_of(tmp_path: Any, rows: list[str], schema: str = SCHEMA_FILE) -> SiloFolder:
+    (tmp_path / "schema.toml").write_text(schema)
+    data_file, schema_file = str(written(tmp_path / "clinic.csv", rows)), str(tmp_path / "schema.toml")
+    settings = make_settings(name="clinic", data_file=data_file, schema_file=schema_file)
+    return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+
+
 def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path: Any) -> None:
-    rows = [f"zebra{number % 4},0.{number},0,0" for number in range(1, 9)]
-    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
-    settings = make_settings(
-        name="clinic",
-        data_file=str(written(tmp_path / "clinic.csv", rows)),
-        schema_file=str(tmp_path / "schema.toml"),
-    )
-    folder, plan = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6)), PLANS["sum"]
+    folder = silo_of(tmp_path, [f"zebra{number % 4},0.{number},0,0" for number in range(1, 9)])
+    plan = PLANS["sum"]
     approve_plan(folder, plan)
     with folder.ledger() as ledger:
         ask_all(Gate(folder.records(), ledger), plan)
@@ -312,3 +313,22 @@ def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path
     assert "for each person, against replacing it" in verify(certificate).text()
     kept = [path.read_bytes() for path in (tmp_path / "clinic").rglob("*") if path.is_file()]
     assert not any(b"zebra" in content for content in [certificate, *kept])
+
+
+@pytest.mark.parametrize("told_apart_before", [True, False])
+def test_changed_data_is_counted_in_persons_and_no_ledger_tells_how_many_rows_they_have(
+    told_apart_before: bool, tmp_path: Any
+) -> None:
+    rows = [f"eve{number % 4},0.{number},0,0" for number in range(10, 47)]
+    folder = silo_of(tmp_path, rows, SCHEMA_FILE if told_apart_before else SCHEMA_FILE.partition("\n")[2])
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
+    written(tmp_path / "clinic.csv", [*rows, "bob,0.1,0,0", "bob,0.2,0,0"])
+    change = update_data(folder, "bob was admitted")
+    assert (change.before, change.after, change.unit) == (4 if told_apart_before else None, 5, "person")
+    with folder.ledger() as ledger:
+        (entry,) = [entry.body for entry in ledger.entries() if entry.kind == "data"]
+    assert entry == change.model_dump()
+    assert "from 4 persons to 5" in change.words() or not told_apart_before
+    said = verify(certify(folder).to_file()).text()
+    assert change.words() in said
+    assert not any(count in f"{change.words()}{entry}" for count in ("37", "39", "record"))
