@@ -10,21 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringfence.accounting.charges import costs, plan_events, task_event
+from ringfence.accounting.events import BinomialRelease
 from ringfence.errors import ApprovalError, PlanError, RecordsError
+from ringfence.local_shuffler import local_shuffler
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, protected_by
 from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
+from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, TableColumns, parse_schema
-from ringfence.silo import exact_sums
+from ringfence.silo import exact_sums, randomness
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import certify
+from ringfence.silo.channels import sending
+from ringfence.silo.channels.own_noise import Block
+from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.dataset import load_data_set
 from ringfence.silo.decisions import approve_plan, update_data
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
+from ringfence.silo.mechanism import Draws, release
 from ringfence.silo.questions import computing
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
@@ -32,7 +40,7 @@ from ringfence.silo.review import reveals
 from ringfence.verification import verify
 from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
-from tests.support import ask_all, watch_draws
+from tests.support import ask_all, rebuilt, shift_in, watch_draws
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")
@@ -332,3 +340,66 @@ def test_changed_data_is_counted_in_persons_and_no_ledger_tells_how_many_rows_th
     said = verify(certify(folder).to_file()).text()
     assert change.words() in said
     assert not any(count in f"{change.words()}{entry}" for count in ("37", "39", "record"))
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "correlated": {"sampling": "one-pass", "correlation": 0.5},
+    "some silos": {"available": 2},
+    "shuffled": {"trust": "shuffler"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whichever_way_a_plan_asks_it_costs_a_person_what_it_costs_a_record(way: str, tmp_path: Any) -> None:
+    random = np.random.default_rng(3)
+    files = [
+        written(
+            tmp_path / f"{silo}.csv",
+            [f"{row % 40},{a:.3f},{b:.3f},{y:.3f}" for row, (a, b, y) in enumerate(random.uniform(-1, 1, (90, 3)))],
+        )
+        for silo in ("north", "south", "west")
+    ]
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
+    asked = replace(RULES["sum"], epsilon=1.0, delta=1e-6, **WAYS[way])
+    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked, 0.0)).result
+    plan = result.model.plan
+    of_records = rebuilt(plan, data=plan.data.model_copy(update={"person": None}), unit="record", person_rule=None)
+    for terms in plan.silos:
+        assert terms.records == 40
+        costing = [costs(plan_events(either, terms), plan.observers, 1e-6) for either in (plan, of_records)]
+        assert costing[0] == costing[1]
+        spent, claimed = result.statement.silos[terms.name].used, terms.guarantees
+        assert all(cost.epsilon <= claim.epsilon for cost, claim in zip(spent, claimed, strict=True))
+    assert "each of 40 persons" in str(result.statement)
+
+
+EXTREMES = [[(1.0, 1.0, 0.0, -1.0)] * 6, [(-1.0, -1.0, 0.0, -1.0)] * 2]
+
+
+def released(plan: Plan, person: list[Any]) -> tuple[Any, Any]:
+    """Return what leaves in all rounds without noise, of one person and three silent ones, and what the last costs."""
+    (stage,), terms = plan.stages, plan.silos[0]
+    memory, rows = sending(stage.channel).memory(stage.channel), []
+    for round in range(plan.rounds):
+        work = task(plan, terms, round, round)
+        drawn = randomness.draw(plan, terms, work)
+        silent = Coins(np.zeros(3, dtype=np.int64), np.zeros(3)) if stage.channel.is_collected else np.zeros(3)
+        records = records_of([person, *[[(0.0, 0.0, 0.0, 0.0)]] * 3])
+        numbers = release(plan, work, np.zeros(3), records, Draws(drawn.participation, silent), memory)
+        rows.append(memory.rows[-1] if isinstance(memory, Block) else numbers[:3])
+    return np.array(rows, dtype=np.float64), (task_event(plan, terms, work), work)
+
+
+@every_rule
+def test_neither_correlated_noise_nor_a_shuffler_lets_a_person_move_more_than_is_charged(rule: str) -> None:
+    members = [Member(name, 4, 1.0, 1e-6) for name in ("clinic", "north", "west")]
+    with local_shuffler([member.name for member in members]) as shuffler:
+        shuffled = replace(RULES[rule], rounds=1, trust="shuffler", keys=shuffler.keys)
+        plan = make_plan(SCHEMA, members, shuffled)
+    (one, (cost, _)), (other, _) = (released(plan, person) for person in EXTREMES)
+    assert isinstance(cost, BinomialRelease)
+    moved = float(np.linalg.norm(one - other))
+    assert 0.4 * cost.reach < moved <= cost.reach + np.sqrt(3), "each number is rounded to a count"
+    plan = make_plan(SCHEMA, members[:1], replace(RULES[rule], sampling="one-pass", correlation=0.5))
+    (one, (event, work)), (other, _) = (released(plan, person) for person in EXTREMES)
+    assert 0.4 < np.linalg.norm(one - other) / work.sigma / shift_in(event) <= 1

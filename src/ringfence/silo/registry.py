@@ -165,9 +165,7 @@ class Registry(Closing):
             path, silo = Path(body["path"]), str(body["silo"])
             known = self.ledgers.setdefault(body["ledger"], Known(body["ledger"], path, silo))
             least = np.frombuffer(entry.payload, dtype="<u8")
-            version = Sketch(
-                int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons")
-            )
+            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons"))
             known.path = path
             known.versions.append(version)
             known.successor = ""
