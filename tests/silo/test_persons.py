@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.accounting.charges import costs, plan_events, task_event
-from ringfence.accounting.events import BinomialRelease
+from ringfence.accounting import accountant
+from ringfence.accounting.account import answer_question
+from ringfence.accounting.charges import costs, person_events, plan_events, task_event
+from ringfence.accounting.events import BinomialRelease, GaussianRelease
 from ringfence.errors import ApprovalError, PlanError, RecordsError
 from ringfence.local_shuffler import local_shuffler
 from ringfence.planning.propose import make_plan
@@ -37,10 +39,11 @@ from ringfence.silo.questions import computing
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
 from ringfence.silo.review import reveals
+from ringfence.statement import SiloGuarantee, Statement
 from ringfence.verification import verify
 from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
-from tests.support import ask_all, rebuilt, shift_in, watch_draws
+from tests.support import ask_all, clip_of, own_terms, rebuilt, shift_in, watch_draws
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")
@@ -403,3 +406,25 @@ def test_neither_correlated_noise_nor_a_shuffler_lets_a_person_move_more_than_is
     plan = make_plan(SCHEMA, members[:1], replace(RULES[rule], sampling="one-pass", correlation=0.5))
     (one, (event, work)), (other, _) = (released(plan, person) for person in EXTREMES)
     assert 0.4 < np.linalg.norm(one - other) / work.sigma / shift_in(event) <= 1
+
+
+@every_rule
+def test_a_person_of_several_silos_pays_the_root_of_their_number_as_statement_and_account_say(rule: str) -> None:
+    plan = make_plan(SCHEMA, [Member(name, 50, 1.0, 1e-6) for name in ("clinic", "north", "west")], RULES[rule])
+    ((event, rounds),) = plan_events(plan, plan.silos[0])
+    said = {
+        terms.name: SiloGuarantee(
+            records=50, rounds=2, this_run=terms.guarantees, all_runs=terms.guarantees, used=terms.guarantees
+        )
+        for terms in plan.silos
+    }
+    question: dict[str, Any] = {"records": 50, "rounds": 2, "sampling": "full", "batch": None, "delta": 1e-6}
+    noise: dict[str, Any] = {"clip": clip_of(plan), "sigma": own_terms(plan).sigma, "epsilon": None}
+    for silos, word in ((2, "two"), (3, "three")):
+        shift = math.sqrt(silos * rounds) * shift_in(event)
+        paid = accountant.epsilon([(GaussianRelease(shift), 1)], 1e-6)
+        together = person_events(plan, [terms.name for terms in plan.silos[:silos]])
+        assert accountant.epsilon(together, 1e-6) == pytest.approx(paid, rel=1e-9)
+        answer = answer_question(**question, **noise, silos_per_person=silos)["person_epsilon"]
+        assert answer == pytest.approx(paid, rel=1e-6), "which does not know how many weights are rounded"
+        assert f"{word} silos pays epsilon = {paid:.4g}" in " ".join(str(Statement(plan, said)).split())
