@@ -137,8 +137,7 @@ class Statement:
                 "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
             ]
         return [
-            "  - How many persons a silo has, and the schema: both are public; and how many rows it has, once its data "
-            "was updated.",
+            "  - How many persons a silo has, and the schema: both are public. How many rows they have is not.",
             facts,
             "  - A person with rows in several silos: the unit is one person of one silo, with all their rows there, "
             f"by the column '{visible(self.plan.data.person or '')}'.",

@@ -110,12 +110,14 @@ class Silo:
 
 
 class Federation:
-    """Silos whose agents are processes."""
+    """Silos whose agents are processes; with several `rows` of each, their records are patients."""
 
-    def __init__(self, folder: Path, names: Sequence[str], budget: float = 100.0, *, seed: int = 3) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, names: Sequence[str], budget: float = 100.0, *, seed: int = 3, rows: int = 1
+    ) -> None:
+        self.folder, self.rows = folder, rows
         schema = folder / "schema.toml"
-        schema.write_text(SCHEMA)
+        schema.write_text(SCHEMA if rows == 1 else 'person = "patient"\n' + SCHEMA)
         self.schema = load_schema(schema, "ill")
         random = np.random.default_rng(seed)
         self.silos = {name: self._silo(name, schema, random, budget) for name in names}
@@ -124,10 +126,10 @@ class Federation:
         data = self.folder / f"{name}.csv"
         with data.open("w", newline="") as file:
             rows = csv.writer(file)
-            rows.writerow(["age", "dose", "ill"])
-            for _ in range(RECORDS):
+            rows.writerow(["age", "dose", "ill", "patient"])
+            for number in range(RECORDS * self.rows):
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
-                rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
+                rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no", number % RECORDS])
         settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
         return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
 

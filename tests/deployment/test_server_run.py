@@ -114,6 +114,22 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
     assert [entry.round for entry in entries if isinstance(entry, Asked)] == list(range(8))
 
 
+def test_a_run_about_persons_gives_the_model_of_the_answers_in_the_ledgers(tmp_path: Path) -> None:
+    federation, run = Federation(tmp_path, ("north", "south"), rows=3), tmp_path / "run"
+    plan = federation.plan(2, person_rule="sum")
+    try:
+        federation.start()
+        doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
+        report = json.loads(finish(server(federation, plan, run, doors, "--json")))
+    finally:
+        federation.stop()
+    assert weights(run / "model.json") == replay(run).weights.tobytes() == from_ledgers(federation, plan)
+    assert report["unit"] == "person"
+    assert [set(entry["answered"]) for entry in report["rounds"]] == [{"north", "south"}] * 2
+    for silo in federation.silos.values():
+        silo.check_that_ledger_covers(plan, silo.released(plan).values())
+
+
 def test_a_server_killed_at_random_moments_gives_the_one_model(
     federation: Federation, wire: Wire, tmp_path: Path
 ) -> None:

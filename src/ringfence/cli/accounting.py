@@ -29,7 +29,8 @@ def account(
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
 
     Exact under replacing one record. person_epsilon is what all rows of a person cost together at the same delta:
-    exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon is the true one and
+    exact for full batches, an upper bound for drawn ones. Of a plan about persons, records are persons, and all rows
+    of one in a silo are one. With a closed form of the paper, epsilon is the true one and
     nominal_epsilon what the formula was asked for.
     """
     if (sigma is None) == (epsilon is None):
