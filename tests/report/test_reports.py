@@ -38,7 +38,7 @@ def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained)
     report, outcomes, _ = run
     text = words(report)
     statement = outcomes.result.statement
-    assert "In words: whoever sees every message that a silo's ledger lists" in text
+    assert "In words: whoever sees everything that a silo sends" in text
     assert "What is not protected" in text
     for silo in statement.silos.values():
         assert f"{silo.records} {silo.rounds} {silo.run.epsilon:.4g}" in text
@@ -112,11 +112,11 @@ def test_what_if_shows_a_smaller_bound_for_every_larger_epsilon(run: Trained) ->
 
 def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: ReportPage) -> None:
     text = words(conducted)
-    assert "The guarantees are those that the plan claims." in text
+    assert "The guarantees are those that the plan claims for each record, for this run alone." in text
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
-    assert "a coin is right with 50%. So much epsilon and delta allow. Computed exactly" in text
+    assert "a coin is right with 50%. So much epsilon and delta allow, for this run alone. Computed exactly" in text
     assert "What is not protected How many records a silo has" in text
 
 

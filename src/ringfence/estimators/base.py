@@ -100,7 +100,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
     Attributes
     ----------
     coef_, intercept_ : in the units of X, so that X @ coef_.T + intercept_ is the decision function or prediction
-    privacy_ : what each silo's records were promised, by this fit and by all so far; `print` it
+    privacy_ : what each silo's records were promised by this fit, and what all fits so far have used; `print` it
     plan_ : the public plan that every silo approved
     history_ : who answered in which round
     model_ : the model as `Model.save` writes it, with plan and statement, free of any record
