@@ -14,6 +14,7 @@ from ringfence.errors import LedgerDamagedError
 from ringfence.protocol.messages import NoisyUpdate
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger import Ledger
+from tests.nursery import completed
 from tests.silo.agents import approved, make_silo_folder, serving
 from tests.support import MakePlan, spent
 
@@ -84,8 +85,8 @@ def test_a_backup_beside_a_running_agent_is_whole_and_says_how_far_it_goes(
     with serving(silo_folder) as served:
         for round in range(3):
             served.ask(plan, round)
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        again = subprocess.run(command, capture_output=True, text=True, check=False)
+        printed = completed(command, text=True, check=True).stdout
+        again = completed(command, text=True)
     with silo_folder.ledger() as ledger:
         account = ledger.account()
         assert f"{account.number} entries, and the last one's hash is {account.head}" in " ".join(printed.split())
@@ -183,9 +184,7 @@ sys.stdin.read()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as old:
         assert old.stdout is not None
         assert old.stdout.readline() == b"holds it\n"
-        status = subprocess.run(
-            [*RINGFENCE, "silo", "status", str(silo_folder.path)], capture_output=True, text=True, check=False
-        )
+        status = completed([*RINGFENCE, "silo", "status", str(silo_folder.path)], text=True)
         assert status.returncode == 1
         assert "is being written by another process" in status.stderr
         old.communicate()
