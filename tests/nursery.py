@@ -36,7 +36,7 @@ _one_at_a_time = threading.Lock()
 
 
 class Python(subprocess.Popen[Any]):
-    """`subprocess.Popen` of a command `[sys.executable, "-m", MODULE, ...]`."""
+    """`subprocess.Popen` of a command `[sys.executable, "-m", MODULE, ...]`, or "-c" and a program."""
 
     def _execute_child(self, *given: Any) -> None:
         """Have the command forked; this process becomes its parent when the one between them has ended."""
@@ -45,7 +45,7 @@ class Python(subprocess.Popen[Any]):
         standard = [number if fd == -1 else fd for number, fd in zip(range(3), (pipes[0], *pipes[3::2]), strict=True)]
         environment = dict(os.environ if asked["env"] is None else asked["env"])
         place, passed = str(asked["cwd"] or Path.cwd()), list(asked["pass_fds"])
-        request = pickle.dumps((list(map(str, asked["args"][2:])), place, environment, [0, 1, 2, *passed]))
+        request = pickle.dumps((list(map(str, asked["args"][1:])), place, environment, [0, 1, 2, *passed]))
         with _one_at_a_time:
             nursery, kernel = _nursery(os.getpid()), ctypes.CDLL(None)
             kernel.prctl(_SUBREAPER, 1)
@@ -90,8 +90,8 @@ def _nursery(parent: int) -> socket.socket:
     return ours
 
 
-def serve(place: socket.socket) -> str | None:
-    """Fork a process for every request; return, in each of them, the module that it is to run, and None at the end."""
+def serve(place: socket.socket) -> tuple[str, str] | None:
+    """Fork a process for every request; return, in each of them, its "-m" or "-c" and what follows; None at the end."""
     while True:
         request, fds, _, _ = socket.recv_fds(place, _LARGEST, 64)
         if not request:
@@ -111,7 +111,9 @@ def serve(place: socket.socket) -> str | None:
             os.close(fd)
 
 
-def _become(fds: list[int], arguments: list[str], place: str, environment: dict[str, str], numbers: list[int]) -> str:
+def _become(
+    fds: list[int], arguments: list[str], place: str, environment: dict[str, str], numbers: list[int]
+) -> tuple[str, str]:
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 500) for fd in fds]
     os.closerange(3, 500)
     for fd, number in zip(high, numbers, strict=True):
@@ -121,17 +123,20 @@ def _become(fds: list[int], arguments: list[str], place: str, environment: dict[
     os.environ.clear()
     os.environ.update(environment)
     sys.path.insert(0, place)
-    sys.argv = arguments
+    how, what, *rest = arguments
+    sys.argv = [what if how == "-m" else how, *rest]
     if "PYTHONUNBUFFERED" in environment:
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(write_through=True)  # type: ignore[union-attr]
-    return arguments[0]
+    return how, what
 
 
 if __name__ == "__main__":
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()
-    module = serve(socket.socket(fileno=int(sys.argv[1])))
-    if module is not None:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    born = serve(socket.socket(fileno=int(sys.argv[1])))
+    if born is not None and born[0] == "-m":
+        runpy.run_module(born[1], run_name="__main__", alter_sys=True)
+    elif born is not None:
+        exec(born[1], {"__name__": "__main__"})

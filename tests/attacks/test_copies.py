@@ -113,7 +113,7 @@ connection.execute("PRAGMA application_id = 1")
 connection.execute("PRAGMA application_id = 0")
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    completed([sys.executable, "-c", killed, str(path)])
     assert path.with_name("clinic.ledger-wal").stat().st_size > 0
     with Ledger.open(golden_copy(golden, tmp_path)) as before, Ledger.open(path) as ledger:
         assert ledger.entries() == before.entries()
@@ -134,7 +134,7 @@ def test_entries_that_an_earlier_version_left_in_its_log_alone_are_kept(
     plan = approved(silo_folder, plan_of())
     with closing(sqlite3.connect(silo_folder.ledger_path)) as old:
         assert old.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    subprocess.run([sys.executable, "-c", OLD_AGENT, str(silo_folder.path), plan.digest()], check=False)
+    completed([sys.executable, "-c", OLD_AGENT, str(silo_folder.path), plan.digest()])
     beside = silo_folder.ledger_path.with_name("clinic.ledger-wal")
     assert beside.stat().st_size > 0
     assert b'"round":0' not in silo_folder.ledger_path.read_bytes()
