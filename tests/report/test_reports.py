@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from ringfence.errors import OutputError
+from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
+from ringfence.protocol.schema import parse_schema
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import conducted_report
 from ringfence.report.page import ReportPage
@@ -134,6 +136,18 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
         "claimed epsilon against the server, the shuffler and all other silos together at delta "
         f"clinic 40 5 {with_trust.epsilon:.4g} {without.epsilon:.4g} 1 × 10⁻⁶"
     ) in text
+
+
+def test_the_page_of_a_plan_about_persons_speaks_of_no_record() -> None:
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    data = parse_schema({"columns": {"a": number, "y": number}, "person": "patient"}, target="y")
+    plan = make_plan(data, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3))
+    silos = {"clinic": {"records": 40, "answered": 3, "claimed": []}}
+    text = words(conducted_report(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
+    assert "largest epsilon claimed, per person" in text
+    assert "Person. Whoever has rows in one silo's table." in text
+    assert "data sets that differ in one replaced person" in text
+    assert not re.search(r"\brecord\b", text, re.IGNORECASE)
 
 
 @pytest.mark.parametrize(("refuted", "title"), [(False, "does not refute"), (True, "refutes the claim")])

@@ -12,7 +12,10 @@ MOST_BARS = 20
 
 UNITS: dict[Unit, tuple[str, str]] = {
     "record": ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
-    "person": ("Person", "Everybody with rows in one silo's table. The guarantee is for each, with all their rows."),
+    "person": (
+        "Person",
+        "Whoever has rows in one silo's table. The guarantee is for each, with all these rows.",
+    ),
 }
 
 WORDS = (
@@ -23,7 +26,7 @@ WORDS = (
         "the odds that anybody would give for or against one change by a factor of at most 2.72.",
     ),
     ("Delta (δ)", "The probability, chosen to be tiny, of what epsilon does not cover."),
-    ("Ledger", "The silo's own record of everything it was asked and ever sent. A changed line is found out."),
+    ("Ledger", "The silo's own list of everything it was asked and ever sent. A changed line is found out."),
 )
 
 
