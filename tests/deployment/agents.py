@@ -31,6 +31,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger import Ledger
+from tests.nursery import Python
 
 RINGFENCE = [sys.executable, "-m", "ringfence"]
 DELTA = 1e-6
@@ -52,11 +53,10 @@ class Silo:
     def door(self) -> Door:
         return Door(f"unix:{self.silo_folder.socket_path}", patience=0)
 
-    def start(self) -> None:
+    def start(self, *, as_forked: bool = True) -> None:
         """Start the agent; `wait` until it serves."""
-        self.process = subprocess.Popen(
-            [*RINGFENCE, "silo", "serve", str(self.silo_folder.path)], stdout=subprocess.PIPE
-        )
+        begin = Python if as_forked else subprocess.Popen
+        self.process = begin([*RINGFENCE, "silo", "serve", str(self.silo_folder.path)], stdout=subprocess.PIPE)
 
     def wait(self) -> None:
         assert self.process is not None
@@ -240,7 +240,7 @@ def server(federation: Federation, plan: Plan, run: Path, doors: list[str], *opt
     """Start `ringfence server run`."""
     file = federation.folder / f"{plan.run}.json"
     command = [*RINGFENCE, "server", "run", str(file), "--folder", str(run), *doors, *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+    return Python(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
 def finish(process: "subprocess.Popen[bytes]") -> bytes:

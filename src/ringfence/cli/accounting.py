@@ -28,10 +28,10 @@ def account(
 ) -> None:  # fmt: skip
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
 
-    Exact under replacing one record. person_epsilon is what all rows of a person cost together at the same delta:
-    exact for full batches, an upper bound for drawn ones. Of a plan about persons, records are persons, and all rows
-    of one in a silo are one. With a closed form of the paper, epsilon is the true one and
-    nominal_epsilon what the formula was asked for.
+    Exact for each record, under replacing it, against anyone who sees every round of one plan. Of a plan about persons,
+    records are persons, with all rows of one in a silo. person_epsilon is what several rows of a person cost together
+    at the same delta: exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon
+    is the true one and nominal_epsilon what the formula was asked for.
     """
     if (sigma is None) == (epsilon is None):
         raise AccountingError("Give either --sigma, to learn epsilon, or --epsilon, to learn sigma.")
@@ -58,6 +58,7 @@ def account(
     else:
         advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
+        say("\nEpsilon is for each record, against anyone who sees every round of this one plan.")
         if advice is not None:
             say(f"\n{advice}")
 
@@ -79,6 +80,7 @@ def plan(
     """
     from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
     from ringfence.planning.propose import propose_for
+    from ringfence.protocol.guarantee import claimed_against
     from ringfence.protocol.schema import load_schema
 
     require_folder(out)
@@ -97,6 +99,7 @@ def plan(
             for t in made.silos
             for own in [t.stages[first]]
         ],
+        title=f"For each {made.unit}, {claimed_against(made.observers, made.most_colluders)}, by this plan alone",
     )
     if proposal.alternatives:
         say()

@@ -31,7 +31,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.records import Records
-from ringfence.statement import Statement
+from ringfence.statement import SiloGuarantee, Statement
 from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -100,7 +100,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
     Attributes
     ----------
     coef_, intercept_ : in the units of X, so that X @ coef_.T + intercept_ is the decision function or prediction
-    privacy_ : what each silo's records were promised, by this fit and by all so far; `print` it
+    privacy_ : what each silo's records were promised by this fit, and what all fits so far have used; `print` it
     plan_ : the public plan that every silo approved
     history_ : who answered in which round
     model_ : the model as `Model.save` writes it, with plan and statement, free of any record
@@ -146,8 +146,10 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         result = self._train(problem, plan, cap)
         self.plan_ = plan
         self.history_ = result.history
-        self.model_ = result.model
-        self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, copies)
+        self.model_, self.privacy_ = result.model, result.statement
+        if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
+            self.model_ = result.model.model_copy(update={"guarantees": _of_this_fit(result.model.guarantees)})
+            self.privacy_ = _with_totals(result.statement, totals, copies)
         self._learn()
         return self
 
@@ -357,16 +359,19 @@ def interval(what: str, pair: Any) -> Numeric:
         raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
 
 
+def _of_this_fit(guarantees: Mapping[str, SiloGuarantee]) -> dict[str, SiloGuarantee]:
+    return {name: guarantee.model_copy(update={"used": ()}) for name, guarantee in guarantees.items()}
+
+
 def _with_totals(statement: Statement, totals: Mapping[str, Budget], copies: Mapping[str, int]) -> Statement:
     silos = {  # the memory composes what was used, which is no guarantee of all fits
         name: guarantee.model_copy(
             update={
                 "all_runs": totals[name].limits,
-                "used": (),
                 "remarks": (*guarantee.remarks, *_remark(copies.get(name, 1))),
             }
         )
-        for name, guarantee in statement.silos.items()
+        for name, guarantee in _of_this_fit(statement.silos).items()
     }
     return replace(statement, silos=silos)
 

@@ -136,7 +136,7 @@ class FixedSize(_SecretDraw):
 class Poisson(_SecretDraw):
     """Each record by itself, in secret, with probability batch / records."""
 
-    brief: ClassVar[str] = "a fresh, secret draw, each record by chance"
+    brief: ClassVar[str] = "a fresh, secret draw, each by chance"
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
@@ -153,7 +153,7 @@ class OnePass(_Rule):
 
     is_fresh: ClassVar[bool] = True
     goes_by_place: ClassVar[bool] = True
-    brief: ClassVar[str] = "the next ones: each record takes part once at most"
+    brief: ClassVar[str] = "the next ones: each takes part once at most"
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
@@ -205,7 +205,7 @@ class Phased(_Rule):
     is_fresh: ClassVar[bool] = True
     is_phased: ClassVar[bool] = True
     goes_by_place: ClassVar[bool] = True
-    brief: ClassVar[str] = "all of the phase's part: each record takes part in one phase"
+    brief: ClassVar[str] = "all of the phase's part: each takes part in one phase"
     name: Literal["phased"] = "phased"
     phase: int = Field(default=0, ge=0, lt=60)
 

@@ -114,7 +114,8 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         "",
         f"Every kind of release that Ringfence ships, with {RECORDS} records, or persons, and two rounds of each plan, "
         f"at delta {DELTA:g}. "
-        "*Claimed* is what a silo's ledger charges. *Second accountant* computes the epsilon again from the plan "
+        "*Claimed* is what a silo's ledger charges, for each record or person over a run, against the server that "
+        "plays. *Second accountant* computes the epsilon again from the plan "
         f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart "
         "is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
         f"least this, with confidence {rows[0][1].confidence}. *Coins* is how many an optimal attacker guessed, of how "
