@@ -75,7 +75,7 @@ def test_what_is_no_rule_is_refused(content: str) -> None:
 
 @every_rule
 def test_no_rule_allows_a_batch_larger_than_the_silo(rule: Sampling) -> None:
-    assert "silo 'north' has 40 records, fewer than its batch" in checked(rule, 40, 41)
+    assert "silo 'north' has 40, fewer than its batch" in checked(rule, 40, 41)
 
 
 def test_full_sampling_is_over_all_records() -> None:
