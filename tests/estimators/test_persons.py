@@ -185,6 +185,19 @@ def test_a_schema_may_name_the_column_that_tells_whose_a_row_is(given: str) -> N
     assert fitted.predict(table).tolist() == fitted.predict(with_column).tolist()
 
 
+def test_rows_are_recognised_whether_or_not_the_schema_tells_persons_apart() -> None:
+    columns = {"p": NUMBER, "q": NUMBER, "r": NUMBER, "ill": LABEL}
+    table = pd.DataFrame(X, columns=["p", "q", "r"]).assign(patient=PERSONS)
+    schemas = [parse_schema({"columns": columns, **more}, target="ill") for more in ({}, {"person": "patient"})]
+    of_records, of_persons = (
+        classifier(schema=schema, bounds=None, classes=None, cap=(9.0, DELTA)) for schema in schemas
+    )
+    of_persons.fit(table[:45], Y[:45])
+    assert total(of_records.fit(table[:60], Y[:60])) == pytest.approx(together(2), rel=1e-3)
+    with pytest.raises(ApprovalError, match="were fitted before in this process without `persons`"):
+        of_persons.fit(table[50:], Y[50:])
+
+
 def test_tables_by_silo_come_with_persons_by_silo() -> None:
     tables, targets = [X[:45], X[45:]], [Y[:45], Y[45:]]
     by_list = classifier().fit(tables, targets, persons=[PERSONS[:45], PERSONS[45:]])

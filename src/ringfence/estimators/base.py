@@ -188,8 +188,8 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
                 "`persons`, one of both."
             )
         elif persons is None:
-            persons, X = X[schema.person], tables.without(X, schema.person)
-        validate_data(self, X, skip_check_array=True)  # notes the columns' names
+            persons = X[schema.person]
+        validate_data(self, tables.without(X, schema.person), skip_check_array=True)  # notes the columns' names
         table = tables.cells(X)
         identity = list(tables.row_bytes(table))
         targets = self._targets_by_schema(y, schema.target_column)
