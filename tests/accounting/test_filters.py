@@ -184,7 +184,7 @@ def test_the_first_plan_has_the_whole_budget_and_then_there_is_none_left(batch: 
 
     first = Commitment.of(run_events(sampling, 20, sigma=sigma, **size), founding=True)  # type: ignore[arg-type]
     assert used([first], LIMIT) <= LIMIT.epsilon
-    assert left([first], LIMIT, answered=True) < 1e-6
+    assert left([first], LIMIT, answered=True) == 0.0  # and not what rounding leaves
     for more in (GaussianRelease(1e-3), PoissonRelease(0.1, 1e-3)):
         assert used([first, once(more)], LIMIT) > LIMIT.epsilon
     # Before any answer, plans are chosen by nobody's: what they compose to is enough.

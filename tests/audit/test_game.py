@@ -227,7 +227,7 @@ def test_what_cannot_be_audited_is_refused_in_words() -> None:
         audit("survey", SMALL, runs=1, sabotage="skip-clip")
     with pytest.raises(PlanError, match="local-sgd has none"):
         audit("local-sgd", SMALL, runs=1, sabotage="repeat-round")
-    with pytest.raises(PlanError, match="needs a record for each"):
+    with pytest.raises(PlanError, match="needs a record, or person, for each"):
         audit("one-pass", Question(1.0, 1e-6, 2, 3), runs=1)
     with pytest.raises(AccountingError, match="runs must be a whole number"):
         audit("full", SMALL, runs=0)

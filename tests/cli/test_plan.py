@@ -130,7 +130,7 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
     [
         (["--average", "last"], "ill", "another average than the weighted one; without,"),
         (["--average", "tail", "--algorithm", "minibatch-sgd"], "ill", "another average than the weighted one"),
-        (["--sampling", "one-pass", "--rounds", "10", "--batch", "5"], "ill", "batches that leave records out"),
+        (["--sampling", "one-pass", "--rounds", "10", "--batch", "5"], "ill", "batches that leave some out"),
         (["--sampling", "one-pass", "--correlation", "0.5"], "ill", "correlated noise; without,"),
         (
             ["--sampling", "one-pass", "--correlation", "0.5", "--average", "last"],

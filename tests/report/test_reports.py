@@ -14,10 +14,12 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
-from ringfence.protocol.schema import parse_schema
+from ringfence.protocol.sampling import SAMPLING_NAMES, SamplingName
+from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import conducted_report
 from ringfence.report.page import ReportPage
+from ringfence.report.sections import glossary, plan_section
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
 from ringfence.training import CHOOSING
@@ -158,3 +160,20 @@ def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> Non
     assert ("note warning" in report.html().split("<body>")[1]) == refuted
     assert "99.9999%" in words(report)
     assert "extra seen" in words(report)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING_NAMES[:-1])
+def test_a_plan_of_persons_is_told_without_calling_them_records(sampling: SamplingName, schema: Schema) -> None:
+    request = PlanRequest(rounds=2, sampling=sampling, batch=None if sampling == "full" else 10)
+    members = [Member("north", 40, 1.0, 1e-6)]
+    told = {}
+    for unit, column in (("record", None), ("person", "patient")):
+        plan = make_plan(schema.model_copy(update={"person": column}), members, request)
+        parts = [plan_section(plan, ["north"]), glossary(plan.unit)]
+        told[unit] = " ".join(re.sub(r"<[^>]*>", " ", str(part)) for part in parts)
+        told[unit] = told[unit].replace("keeps its own records", "").replace("own record of everything", "")
+    assert "Persons in a round" in told["person"]
+    assert "one replaced person" in told["person"]
+    assert "record" not in told["person"].lower()
+    assert "Records in a round" in told["record"]
+    assert "person" not in told["record"].lower()

@@ -35,12 +35,12 @@ class FormerLedger(Public):
     spent: tuple[Guarantee, ...] = Field(default=(), strict=False)
 
     def words(self) -> str:
-        """Say what that ledger had spent."""
+        """Say what that ledger's releases used."""
         name = f"ledger {self.ledger[:12]}"
         if not self.spent:
-            return f"{name}, which could not be read any more, so that nobody can say what it had spent"
+            return f"{name}, which could not be read any more, so that nobody can say what its releases used"
         costs = "; ".join(f"epsilon {cost.epsilon:.4g} {against_words(cost.against)}" for cost in self.spent)
-        return f"{name}, which after {self.number} entries had spent {costs}, at delta {self.spent[0].delta:.2g}"
+        return f"{name}, whose releases used {costs}, at delta {self.spent[0].delta:.2g} ({self.number} entries)"
 
 
 class NewBeginning(Public):

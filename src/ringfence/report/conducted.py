@@ -109,7 +109,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 f"{plan.unit}s in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
-        section("Who is protected, and how well", *_claims(plan, content), sections.glossary(plan)),
+        section("Who is protected, and how well", *_claims(plan, content), sections.glossary(plan.unit)),
         section(
             "What it cost each silo",
             figure(

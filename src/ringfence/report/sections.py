@@ -14,7 +14,8 @@ UNITS: dict[Unit, tuple[str, str]] = {
     "record": ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
     "person": (
         "Person",
-        "Whoever has rows in one silo's table. The guarantee is for each, with all these rows.",
+        "Whoever has rows in one silo's table, one or more. The guarantee is for each single one of them, with all of "
+        "their rows there.",
     ),
 }
 
@@ -22,17 +23,18 @@ WORDS = (
     ("Silo", "One organisation that keeps its own records: a hospital, a bank, a school."),
     (
         "Epsilon (ε)",
-        "How much what a silo sent can tell about any one of them: the smaller, the less. At 0 it tells nothing; at 1 "
-        "the odds that anybody would give for or against one change by a factor of at most 2.72.",
+        "How much what a silo sent can tell about any one {unit}: the smaller, the less. At 0 it tells nothing; at 1 "
+        "the odds that anybody would give for or against a {unit} change by a factor of at most 2.72.",
     ),
     ("Delta (δ)", "The probability, chosen to be tiny, of what epsilon does not cover."),
     ("Ledger", "The silo's own list of everything it was asked and ever sent. A changed line is found out."),
 )
 
 
-def glossary(plan: Plan) -> Html:
+def glossary(unit: Unit) -> Html:
     """Say what the words of a statement mean, to somebody who has never met them."""
-    return bullets(together(tag("strong", f"{word}. "), meaning) for word, meaning in (UNITS[plan.unit], *WORDS))
+    words = (UNITS[unit], *WORDS)
+    return bullets(together(tag("strong", f"{word}. "), meaning.format(unit=unit)) for word, meaning in words)
 
 
 def budget_chart(

@@ -64,7 +64,10 @@ def train_report(
         if outcomes.test is not None
         else None,
         section(
-            "Who is protected, and how well", outline(statement.text()), tag("h3", "The words"), sections.glossary(plan)
+            "Who is protected, and how well",
+            outline(statement.text()),
+            tag("h3", "The words"),
+            sections.glossary(plan.unit),
         ),
         _budgets(statement, figures["budgets"]),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),

@@ -118,10 +118,10 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
                 _require_free(_others(registry, ledger, found), "")
         if known.settled.rows != found.rows:
             raise RegistryError(
-                f"The records of silo '{known.silo}' are not those that it was set up with: there were "
-                f"{known.settled.records} rows, there are {found.records} now, and not only their order has changed. "
+                f"The rows of silo '{known.silo}' are not those that it was set up with: there were "
+                f"{known.settled.records}, there are {found.records} now, and not only their order has changed. "
                 'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
-                "these are another data set's records, correct `data_file` in silo.toml instead."
+                "these are another data set's rows, correct `data_file` in silo.toml instead."
             )
         return known.settled.ordered != found.ordered
 
@@ -140,7 +140,7 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
             assert known.settled is not None  # noqa: S101 (admitted above)
             if known.settled.ordered == found.ordered:
                 raise RegistryError(
-                    f"The records of silo '{known.silo}' are those that are registered, in the same order: there is "
+                    f"The rows of silo '{known.silo}' are those that are registered, in the same order: there is "
                     "nothing to update."
                 )
             change = _change(known.settled, found, reason)

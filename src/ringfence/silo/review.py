@@ -146,7 +146,7 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
         for stage, own in alike:
             said = stage.sampling.words(records=terms.records, batch=own.batch, rounds=stage.rounds, unit=plan.unit)
             lines.append(said)
-            noise, limits = stage.channel.noise_words(own.sigma), question.limits(plan)
+            noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
     lines.append(f"Nothing else: no loss, no accuracy, no count. The number of {plan.unit}s and the schema are public.")

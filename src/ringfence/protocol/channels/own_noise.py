@@ -70,7 +70,7 @@ class OwnNoise(BaseChannel):
         """Return the silo's sigma, unless rounds' noises cancel in part."""
         return None if self.correlation else sigma
 
-    def noise_words(self, sigma: float) -> str:
+    def noise_words(self, sigma: float, unit: str) -> str:
         """Name the standard deviation."""
         return f"each number gets noise of standard deviation {sigma:.4g}"
 
