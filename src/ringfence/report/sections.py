@@ -14,8 +14,7 @@ UNITS: dict[Unit, tuple[str, str]] = {
     "record": ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
     "person": (
         "Person",
-        "Whoever has rows in one silo's table, one or more. The guarantee is for each single one of them, with all of "
-        "their rows there.",
+        "Whoever has rows in one silo's table. The guarantee is for each, with all these rows.",
     ),
 }
 
