@@ -26,6 +26,7 @@ from ringfence.silo.limits import MEGABYTE, largest_round
 from ringfence.silo.records import Records
 
 KEY = bytes(range(32))
+SUM = PlanRequest(rounds=2, survey=False, person_rule="sum")
 SHAPES: dict[str, tuple[int, int, PlanRequest]] = {
     "full, n=1000000 d=50": (1_000_000, 50, PlanRequest(rounds=2, survey=False)),
     "full, n=10000 d=1000": (10_000, 1000, PlanRequest(rounds=2, survey=False)),
@@ -34,17 +35,20 @@ SHAPES: dict[str, tuple[int, int, PlanRequest]] = {
     "one-pass, n=1000000 d=50": (1_000_000, 50, PlanRequest(rounds=2, sampling="one-pass", survey=False)),
     "shuffled, n=1000 d=50": (1000, 50, PlanRequest(rounds=2, trust="shuffler", survey=False)),
     "shuffled, n=10000 d=200": (10_000, 200, PlanRequest(rounds=2, trust="shuffler", survey=False)),
+    "sum, n=300000 d=50": (300_000, 50, SUM),
+    "sum, n=3000 d=5000": (3000, 5000, SUM),
 }
 
 
 def measure(records: int, dimension: int, request: PlanRequest) -> dict[str, float]:
-    """Return what a round took of this process, and its estimate in units of that."""
+    """Return what a round took of this process, and its estimate in units of that; persons have ten rows each."""
+    persons = records // 10 if request.person_rule else None
     number = {"type": "numeric", "lower": -1, "upper": 1}
     columns = {
         **{f"x{i}": number for i in range(dimension - 1)},
         "y": {"type": "categorical", "categories": ["a", "b"]},
     }
-    schema = parse_schema({"columns": columns}, target="y")
+    schema = parse_schema({"columns": columns, "person": "patient" if persons else None}, target="y")
     random = np.random.default_rng(0)
     names = ("north", "south", "west")
     if request.trust == "shuffler":
@@ -52,11 +56,12 @@ def measure(records: int, dimension: int, request: PlanRequest) -> dict[str, flo
             server=public_key(KEY), shuffler=public_key(KEY[::-1]), silos=dict.fromkeys(names, verifying_key(KEY))
         )
         request = PlanRequest(**{**vars(request), "keys": keys})
-    plan = make_plan(schema, [Member(name, records, 1.0, 1e-7) for name in names], request)
+    plan = make_plan(schema, [Member(name, persons or records, 1.0, 1e-7) for name in names], request)
     terms = plan.terms("north")
     assert terms is not None
     features = random.uniform(-1, 1, (records, dimension))
-    data = Records(schema, features, random.choice([-1.0, 1.0], records))
+    of_row = np.arange(records) // 10 if persons else None
+    data = Records(schema, features, random.choice([-1.0, 1.0], records), of_row=of_row)
     with (
         tempfile.TemporaryDirectory() as folder,
         Ledger.create(Path(folder) / "north.ledger", silo="north", budget=Budget(9.0, 1e-7, anyone=99.0)) as ledger,
@@ -71,7 +76,7 @@ def measure(records: int, dimension: int, request: PlanRequest) -> dict[str, flo
         memory = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert not any(isinstance(answer, Refusal) for answer in (first, second))
-    estimate = largest_round(plan, terms)
+    estimate = largest_round(plan, terms, data.rows)
     return {
         "seconds": seconds,
         "estimated / seconds": estimate.seconds / seconds,

@@ -5,6 +5,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.nursery import Python
+
 
 def start_and_wait(
     command: Sequence[str], printed: Path, *, cwd: Path, env: Mapping[str, str] | None = None
@@ -17,7 +19,7 @@ def start_and_wait(
     ready, saying = os.pipe()
     try:
         with printed.open("wb") as output:
-            process = subprocess.Popen(
+            process = Python(
                 [*command, "--ready", str(saying)],
                 stdout=output,
                 stderr=subprocess.STDOUT,

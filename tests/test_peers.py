@@ -26,6 +26,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
+from tests.nursery import Python
 
 ROOT = Path(__file__).parents[1]
 SIZES = {"north": 60, "south": 90, "west": 75}
@@ -272,7 +273,7 @@ def write_silos(folder: Path, plan: Plan) -> None:
 
 def start(stack: ExitStack, folder: Path, name: str) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "tests.lone_peer", str(folder), name]
-    process = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
+    process = stack.enter_context(Python(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT))
     stack.callback(process.kill)
     return process
 

@@ -59,10 +59,11 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         "What is protected "
         "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 "
         "s1: each of 10 records, over 1 round, by epsilon = 0.5, delta = 1e-06 "
-        "In words: whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone "
-        "listening) and tries to tell whether one of a silo's records was there or another in its place, is right with "
-        "probability at most 73.1%; a coin is right with 50%. So much epsilon and delta allow. Computed exactly from "
-        f"the noise of this run alone, it is at most {ndtr(SHIFT / 2):.1%}. "
+        "In words: whoever sees everything that a silo sends (the server, all other silos together, anyone listening) "
+        "and tries to tell whether one of a silo's records was there or another in its place, is right with "
+        "probability at most 73.1%; a coin is right with 50%. So much epsilon and delta allow, over all runs in the "
+        "ledger, however they were chosen and whenever one stops. Computed exactly from the noise of this run alone, "
+        f"it is at most {ndtr(SHIFT / 2):.1%}. "
         "This holds whatever they know and do: each silo adds its own noise before anything leaves it. "
         "What is not protected "
         "- How many records a silo has, and the schema: both are public. "
@@ -72,6 +73,15 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         f"silos pays epsilon = {gaussian_epsilon(math.sqrt(2) * SHIFT, 1e-6):.4g}. "
         "- Anything done with the data outside this ledger, and accuracy measured on held-out records."
     )
+
+
+def test_a_bet_by_what_was_only_used_or_claimed_says_so() -> None:
+    used = costing(at(1.0), all_runs=(at(1.5),)).model_copy(update={"used": ()})
+    text = words(Statement(make_plan(), {"s0": used}))
+    assert "(all runs on this data, what was used so far, no guarantee: epsilon = 1.5, delta = 1e-06)" in text
+    assert "allow, over all runs on this data so far, if none was chosen by what came out of another." in text
+    claimed = costing(at(1.0)).model_copy(update={"used": ()})
+    assert "So much epsilon and delta allow, for this run alone." in words(Statement(make_plan(), {"s0": claimed}))
 
 
 def test_the_words_are_about_all_runs_of_the_silo_that_is_protected_least() -> None:
@@ -133,7 +143,8 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
         "In words: a server that sees everything that the shuffler lets out, has 1 other silo on its side and tries to "
         "tell whether one of a silo's records was there or another in its place, is right with probability at most "
         "73.1%; a coin is right with 50%. "
-        "So much epsilon and delta allow. Computed exactly from the noise of this run alone, it is at most 54.7%. "
+        "So much epsilon and delta allow, over all runs in the ledger, however they were chosen and whenever one "
+        "stops. Computed exactly from the noise of this run alone, it is at most 54.7%. "
         "This relies on two things beside the silo itself: "
         "- The shuffler does not work together with the server. It cannot read a message, but it knows which came from "
         "whom. "

@@ -137,8 +137,7 @@ class Statement:
                 "  - A person with several records, in one silo or in many: the unit is one record of one silo.",
             ]
         return [
-            "  - How many persons a silo has, and the schema: both are public; and how many rows it has, once its data "
-            "was updated.",
+            "  - How many persons a silo has, and the schema: both are public. How many rows they have is not.",
             facts,
             "  - A person with rows in several silos: the unit is one person of one silo, with all their rows there, "
             f"by the column '{visible(self.plan.data.person or '')}'.",
@@ -157,13 +156,12 @@ class Statement:
         """Say it as a bet: how often an observer's best guess is right, and what the stronger guarantees rely on."""
         first, *others = self.plan.observers
         channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
-        runs = ", over all runs on this data" if any(silo.has_more_runs for silo in self.silos.values()) else ""
         return [
             *_filled(
                 f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s was "
                 f"there or another in its place, is right with probability at most {guess:.1%}; a coin is right with "
-                f"50%. So much epsilon and delta allow{runs}. Computed exactly from the noise of this run alone, "
-                f"it is at most {self._exact_guess(first):.1%}."
+                f"50%. So much epsilon and delta allow, {self._scope()}. Computed exactly from the noise of this run "
+                f"alone, it is at most {self._exact_guess(first):.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
             *(
@@ -173,6 +171,14 @@ class Statement:
             ),
             *(line for observer in others for line in ["", *self._without(observer)]),
         ]
+
+    def _scope(self) -> str:
+        """Say of which runs the bet is, and who may have chosen them."""
+        if any(silo.used for silo in self.silos.values()):
+            return "over all runs in the ledger, however they were chosen and whenever one stops"
+        if any(silo.has_more_runs for silo in self.silos.values()):
+            return "over all runs on this data so far, if none was chosen by what came out of another"
+        return "for this run alone"
 
     def _without(self, observer: Observer) -> list[str]:
         worst = self._worst(observer)
@@ -222,8 +228,9 @@ class Statement:
         if silo.this_run[1:]:
             line += f" {against_words(silo.run.against, self.plan.most_colluders)}"
         if silo.has_more_runs:
-            known = "all runs on this data, whenever you stop" if silo.used else "used by all runs on this data so far"
-            line += f" ({known}: epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g})"
+            known = "whenever you stop" if silo.used else "what was used so far, no guarantee"
+            total = f"epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g}"
+            line += f" (all runs on this data, {known}: {total})"
         for other in silo.this_run[1:]:
             if other.epsilon > silo.run.epsilon * (1 + 1e-9):
                 line += f"; {against_words(other.against)} epsilon = {other.epsilon:.4g}"

@@ -19,7 +19,7 @@ from ringfence.certified_history import ROUNDING, History
 from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
-from ringfence.protocol.guarantee import Guarantee, against, against_words
+from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against
 from ringfence.protocol.plan import fewest_colluders, protected_by
 from ringfence.protocol.questions import Unit
 from ringfence.sealed_sums import sealing
@@ -84,9 +84,10 @@ class Finding:
                 "before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
                 f"{first.delta:.3g}, for each {self.unit}, against replacing it, however the plans were chosen and "
-                f"whenever one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used. This was "
-                "computed again from the plans alone.",
-                *(self._stronger(first, other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),
+                f"whenever one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
+                "bookkeeping and no guarantee. This was computed again from the plans alone.",
+                f"  - That holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
+                *(_alone(other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
                 *(["", "What the silo says of its data", ""] if self.remarks else []),
@@ -103,12 +104,12 @@ class Finding:
             ]
         )
 
-    def _stronger(self, first: Guarantee, other: Guarantee) -> str:
-        return (
-            f"  - That holds {against_words(first.against, self.colluders)}. "
-            f"{against_words(other.against).capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at "
-            "the same delta."
-        )
+
+def _alone(other: Guarantee) -> str:
+    return (
+        f"  - {against_words(other.against).capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at "
+        "the same delta."
+    )
 
 
 def verify_file(path: Path, *, key: str | None = None) -> Finding:

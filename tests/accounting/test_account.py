@@ -76,3 +76,18 @@ def test_a_person_s_rows_cost_more_together_at_the_same_delta(rows: int, silos: 
     assert "person_epsilon" not in answer_question(**asked)
     with pytest.raises(AccountingError, match="silos_per_person must be a whole number"):
         answer_question(**asked, silos_per_person=0)
+
+
+def test_where_the_unit_is_a_person_the_number_of_rows_does_not_matter_and_that_of_silos_does() -> None:
+    asked = {**QUESTION, "sampling": "full", "batch": None, "sigma": None, "epsilon": 1.0}
+    of_records, of_persons = answer_question(**asked), answer_question(**asked, unit="person")
+    assert (of_persons["unit"], of_persons["persons"]) == ("person", of_records["records"])
+    assert (of_persons["sigma"], of_persons["epsilon"]) == (of_records["sigma"], of_records["epsilon"])
+    assert "records" not in of_persons
+    in_three = answer_question(**asked, unit="person", silos_per_person=3)
+    assert in_three["person_epsilon"] == pytest.approx(1.8138, abs=1e-3)
+    assert "rows_per_person" not in in_three
+    with pytest.raises(AccountingError, match="however many: leave --rows-per-person out"):
+        answer_question(**asked, unit="person", rows_per_person=5)
+    with pytest.raises(AccountingError, match="--unit, is a record or a person"):
+        answer_question(**asked, unit="visit")

@@ -14,6 +14,7 @@ from ringfence.errors import LedgerDamagedError
 from ringfence.protocol.messages import NoisyUpdate
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger import Ledger
+from tests.nursery import completed
 from tests.silo.agents import approved, make_silo_folder, serving
 from tests.support import MakePlan, spent
 
@@ -84,8 +85,8 @@ def test_a_backup_beside_a_running_agent_is_whole_and_says_how_far_it_goes(
     with serving(silo_folder) as served:
         for round in range(3):
             served.ask(plan, round)
-        printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        again = subprocess.run(command, capture_output=True, text=True, check=False)
+        printed = completed(command, text=True, check=True).stdout
+        again = completed(command, text=True)
     with silo_folder.ledger() as ledger:
         account = ledger.account()
         assert f"{account.number} entries, and the last one's hash is {account.head}" in " ".join(printed.split())
@@ -112,7 +113,7 @@ connection.execute("PRAGMA application_id = 1")
 connection.execute("PRAGMA application_id = 0")
 os.kill(os.getpid(), 9)
 """
-    subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    completed([sys.executable, "-c", killed, str(path)])
     assert path.with_name("clinic.ledger-wal").stat().st_size > 0
     with Ledger.open(golden_copy(golden, tmp_path)) as before, Ledger.open(path) as ledger:
         assert ledger.entries() == before.entries()
@@ -133,7 +134,7 @@ def test_entries_that_an_earlier_version_left_in_its_log_alone_are_kept(
     plan = approved(silo_folder, plan_of())
     with closing(sqlite3.connect(silo_folder.ledger_path)) as old:
         assert old.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    subprocess.run([sys.executable, "-c", OLD_AGENT, str(silo_folder.path), plan.digest()], check=False)
+    completed([sys.executable, "-c", OLD_AGENT, str(silo_folder.path), plan.digest()])
     beside = silo_folder.ledger_path.with_name("clinic.ledger-wal")
     assert beside.stat().st_size > 0
     assert b'"round":0' not in silo_folder.ledger_path.read_bytes()
@@ -183,9 +184,7 @@ sys.stdin.read()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as old:
         assert old.stdout is not None
         assert old.stdout.readline() == b"holds it\n"
-        status = subprocess.run(
-            [*RINGFENCE, "silo", "status", str(silo_folder.path)], capture_output=True, text=True, check=False
-        )
+        status = completed([*RINGFENCE, "silo", "status", str(silo_folder.path)], text=True)
         assert status.returncode == 1
         assert "is being written by another process" in status.stderr
         old.communicate()

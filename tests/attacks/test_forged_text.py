@@ -23,6 +23,7 @@ from ringfence.silo.folder import SiloFolder
 from ringfence.silo.records import Records
 from ringfence.training import Silo, train
 from tests.browser import Window
+from tests.nursery import completed
 from tests.silo.agents import ROOT, make_silo_folder
 from tests.silo.operator.desk import desk_of, entered, wait_with
 from tests.support import MakePlan
@@ -54,9 +55,9 @@ def forged(plan: Plan) -> Plan:
 def ringfence(*arguments: object, fails: bool = False) -> bytes:
     """Run the command line, and return every byte that reached the terminal."""
     command = [sys.executable, "-m", "ringfence", *map(str, arguments)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=ROOT, check=False)
+    done = completed(command, stderr=subprocess.STDOUT, cwd=ROOT)
     assert (done.returncode != 0) == fails, done.stdout
-    return done.stdout
+    return bytes(done.stdout)
 
 
 def text_of(printed: bytes) -> str:

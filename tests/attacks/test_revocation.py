@@ -22,13 +22,13 @@ from ringfence.storage.state_folder import state_folder
 from tests.silo.agents import approved, serving
 from tests.support import refusal
 
-CATEGORIES = 10_000
+CATEGORIES = 5_000
 RECORDS = 20
 
 
 @pytest.fixture
 def slow_silo(tmp_path: Path) -> SiloFolder:
-    """A silo whose answers are 90,000 numbers, each with noise that is drawn exactly: a second or more of work."""
+    """A silo whose answers are 45,000 numbers, each with noise that is drawn exactly: a second of work."""
     names = ["a", "b", "c"]
     categories = ", ".join(f'"{number}"' for number in range(CATEGORIES))
     columns = "".join(f'[columns.{name}]\ntype = "categorical"\ncategories = [{categories}]\n' for name in names)

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.silo.certificate import export
 from ringfence.silo.folder import SiloFolder
 from tests.deployment.agents import Federation, finish, server, until
+from tests.nursery import completed
 from tests.silo.agents import Served, approved, make_silo_folder, request, serving
 from tests.support import MakePlan, refusal
 
@@ -87,11 +87,9 @@ def test_an_agent_does_not_start_on_an_older_ledger_and_says_what_to_do(
         served.ask(plan, ROUND)
     shutil.copyfile(older, silo_folder.ledger_path)
     for command in ("serve", "status", "ledger"):
-        ended = subprocess.run(
+        ended = completed(
             [*RINGFENCE, "silo", command, str(silo_folder.path)],
-            capture_output=True,
             text=True,
-            check=False,
             timeout=240,  # an agent that does start would serve for ever
         )
         assert ended.returncode == 1
@@ -117,7 +115,7 @@ def test_a_courier_shows_an_agent_what_it_signed_and_the_agent_refuses_everythin
         assert served.output().count("shown its own signature under an entry that its ledger lacks") == 1
     with pytest.raises(LedgerDamagedError, match="once had entry 4"):  # remembered across the restart
         silo_folder.ledger()
-    subprocess.run([*RINGFENCE, "silo", "restore", str(silo_folder.path), str(newest)], check=True)
+    completed([*RINGFENCE, "silo", "restore", str(silo_folder.path), str(newest)], check=True)
     with serving(silo_folder) as served:
         assert len(vectors(served, plan)) == 1
 
@@ -164,9 +162,7 @@ def test_a_server_s_transcript_stops_a_silo_that_was_rolled_back_between_two_rou
     certificate = tmp_path / "north.json"
     forget_state(own_state)  # the rolled-back ledger is trusted again, and certified: the transcript disproves it
     export(north.silo_folder, certificate)
-    shown = subprocess.run(
-        [*RINGFENCE, "verify", str(certificate), "--transcript", str(run)], capture_output=True, text=True, check=False
-    )
+    shown = completed([*RINGFENCE, "verify", str(certificate), "--transcript", str(run)], text=True)
     assert shown.returncode == 1
     assert "The silo signed that its ledger had entry" in shown.stderr
 
@@ -185,11 +181,9 @@ def test_two_certificates_of_a_ledger_that_went_two_ways_prove_it(
             found |= vectors(served, plan)
         export(silo_folder, tmp_path / f"{way}.json")
     assert len(found) == 2
-    shown = subprocess.run(
+    shown = completed(
         [*RINGFENCE, "verify", str(tmp_path / "one.json"), str(tmp_path / "two.json")],
-        capture_output=True,
         text=True,
-        check=False,
     )
     assert shown.returncode == 1
     assert "prove a fork" in shown.stderr

@@ -18,7 +18,7 @@ from scipy.stats import binom
 from ringfence.accounting.correlation import coefficients, inverse_coefficients
 from ringfence.audit.adversary import REPEATS, STEADY, Observation, seen_together
 from ringfence.audit.game import LOCAL_SGD, GameRun
-from ringfence.audit.mechanisms import CLIP, CORRELATION, MECHANISMS, Question
+from ringfence.audit.mechanisms import CLIP, CORRELATION, MECHANISMS, PERSON_ROWS, Question
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Observer
@@ -92,6 +92,20 @@ Laws = list[tuple[Law, int]]
 """What a sum of squares consists of in one run, with how many there are of each."""
 
 
+@dataclass(frozen=True, eq=False)
+class Together:
+    """Numbers of given laws that are independent of each other."""
+
+    laws: Laws
+
+    @property
+    def variance(self) -> float:
+        return max(law.variance for law, _ in self.laws)
+
+    def log_moment(self, t: float) -> float:
+        return math.fsum(count * law.log_moment(t) for law, count in self.laws)
+
+
 @dataclass(frozen=True)
 class Broken:
     """The laws of both sums of squares of `fidelity`; none where the sabotage is not looked for there.
@@ -110,7 +124,7 @@ def broken(name: str, question: Question, sabotage: str, honest: GameRun) -> Bro
     """Return what the named mechanism sends under the sabotage, given a run of a silo that is not broken."""
     if name == LOCAL_SGD:
         return _LAWS[sabotage](Simulated(honest.observations[0]))
-    mechanism, correlation = MECHANISMS[name], CORRELATION if name == "correlated" else 0.0
+    mechanism, correlation = MECHANISMS[name], CORRELATION if name in ("correlated", "person-sum") else 0.0
     found: list[Broken] = []
     for plan, seen in zip(mechanism.plans(question), honest.observations, strict=True):
         numbers = Noisy(seen, plan, correlation) if seen.coins is None else Counted(seen, plan, mechanism.against)
@@ -143,6 +157,9 @@ class Numbers(Protocol):
     def kept_apart(self) -> Broken:
         """The audited silo's shares, to be told from those of the others."""
 
+    def by_rows(self) -> Broken:
+        """A person counted as often as they have rows: by the coin, and alike in all rounds."""
+
 
 _LAWS: dict[str, Callable[[Numbers], Broken]] = {
     "half-noise": lambda numbers: numbers.less_noise(0.5),
@@ -154,6 +171,7 @@ _LAWS: dict[str, Callable[[Numbers], Broken]] = {
     "reuse-noise": lambda numbers: numbers.reused(),
     "forget-peer": lambda numbers: numbers.wrong_sensitivity(),  # likewise the plan's fault
     "keep-order": lambda numbers: numbers.kept_apart(),
+    "ignore-persons": lambda numbers: numbers.by_rows(),
 }
 
 
@@ -230,6 +248,14 @@ class Noisy:
     def kept_apart(self) -> Broken:
         raise NotImplementedError
 
+    def by_rows(self) -> Broken:
+        found, number = Laws(), partial(_number, rate=self.seen.rate)
+        columns, counts = np.unique(np.round(self.seen.strength, 12), axis=1, return_counts=True)
+        for strength, canaries in zip(columns.T, counts, strict=True):
+            by_coin = [Together(_each(rows * strength, number)) for rows in sorted(PERSON_ROWS.values())]
+            found.append((Drawn(np.log([0.5, 0.5]), by_coin), int(canaries)))
+        return Broken(found)
+
     def _size(self, factor: float = 1.0, *, variance: float, trials: int = 1) -> Laws:
         rate = self.seen.rate
         return _each(
@@ -276,7 +302,7 @@ class Simulated:
     def repeated(self) -> Broken:
         raise NotImplementedError
 
-    drawn_twice = reused = kept_apart = repeated
+    drawn_twice = reused = kept_apart = by_rows = repeated
 
 
 @dataclass(frozen=True)
@@ -360,3 +386,9 @@ class Counted:
         own = self.tossed[0] + self.channel.levels * (self.batches[0] + 1) % 2
         sums = self.number(rounds * more, rounds * own, rounds=rounds, scale=more)
         return Broken([(self.number(more, own, scale=more), self.seen.strength.size)], [(sums, canaries)])
+
+    def by_rows(self) -> Broken:
+        rounds, canaries = self.seen.strength.shape
+        numbers = [self.number(rows, sum(self.tossed) + self.rounding(rows)) for rows in sorted(PERSON_ROWS.values())]
+        by_coin = [Together([(number, rounds)]) for number in numbers]
+        return Broken([(Drawn(np.log([0.5, 0.5]), by_coin), canaries)])

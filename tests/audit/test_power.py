@@ -70,6 +70,9 @@ def test_guesses_are_missed_no_more_often_than_is_said(p: float, allowed: float,
         ("shuffled-alone", "skip-clip", 1, 4),
         ("shuffled", "reuse-noise", 2, 4),
         ("shuffled-peer", "keep-order", 2, 4),
+        ("person-mean", "ignore-persons", 2, 4),
+        *(("person-rows", mode, 2, 12) for mode in ("ignore-persons", "with-replacement")),
+        *(("person-sum", mode, rounds, 12) for mode, rounds in (("ignore-persons", 2), ("skip-clip", 1))),
     ],
 )
 def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int, runs: int) -> None:

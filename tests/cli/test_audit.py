@@ -5,7 +5,7 @@ import json
 from tests.cli.conftest import Json, Ringfence
 
 SMALL = (
-    *("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "100"),
+    *("--epsilon", "10", "--delta", "1e-5", "--records", "32", "--rounds", "2", "--runs", "40"),
     "--no-report",
 )
 

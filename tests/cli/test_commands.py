@@ -26,6 +26,19 @@ def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federatio
     assert all(value in ("?", ["?"]) for c in columns.values() for key, value in c.items() if key != "type")
 
 
+def test_a_draft_s_reader_is_warned_of_identifiers_that_repeat_and_the_draft_is_the_same_without(
+    tmp_path: Path, ringfence: Ringfence
+) -> None:
+    file, drafts = tmp_path / "visits.csv", []
+    for patients in (["Quilliam", "Osterhaus", "Quilliam"], ["Quilliam", "Osterhaus", "Zwolle"]):
+        file.write_text("patient,age\n" + "".join(f"{name},40\n" for name in patients))
+        drafts.append(ringfence("schema", "draft", str(file)))
+    assert 'only person = "patient" in the schema protects all of them together' in drafts[0].stderr
+    assert drafts[1].stderr == ""
+    assert drafts[0].stdout == drafts[1].stdout
+    assert "Quilliam" not in drafts[0].stdout + drafts[0].stderr
+
+
 def test_a_draft_that_was_not_filled_in_is_refused_by_name(federation: Federation, ringfence: Ringfence) -> None:
     federation.schema.unlink()
     assert ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema)).returncode == 0
@@ -74,6 +87,13 @@ def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
     done = ringfence("reproduce", "mnist", "--out", str(tmp_path / "out"), "--data", str(tmp_path / "nowhere"))
     assert done.returncode == 1
     assert done.stderr.startswith("ringfence: There is no data folder")
+    assert not (tmp_path / "out").exists()
+
+
+def test_reproduce_refuses_an_effort_where_a_page_has_one_size(tmp_path: Path, ringfence: Ringfence) -> None:
+    done = ringfence("reproduce", "attacks", "--out", str(tmp_path / "out"), "--effort", "2")
+    assert done.returncode == 1
+    assert "--effort is for privacy-truth" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -13,6 +13,7 @@ import pytest
 from ringfence.silo.ledger import Ledger
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
 from tests.cli.test_silo import Operator, digest_of
+from tests.nursery import Python
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def killed_while_training(federation: Federation) -> Path:
     path = federation.folder / "north.ledger"
     options = ["--rounds", "3000", "--no-survey", "--no-report", "--cap", "2.5,1e-6"]
     command = [sys.executable, "-m", "ringfence", *federation.train(*options)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = Python(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not path.exists() or not _charged(path):
         assert process.poll() is None
     os.kill(process.pid, signal.SIGKILL)

@@ -34,7 +34,8 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     done = ringfence(*federation.plan())
     assert done.returncode == 0
     silos, compared, why = done.stdout.split("\n\n")
-    header, north, south = silos.splitlines()
+    claim, header, north, south = silos.splitlines()
+    assert claim == "For each record, against anyone who sees what the silo sends, by this plan alone"
     assert header.split() == ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"]
     assert north.split()[:3] == ["north", "1000", "1000"]
     assert south.split()[:3] == ["south", "3000", "3000"]
@@ -63,7 +64,7 @@ def test_of_a_plan_in_phases_the_table_shows_the_first(
     (terms,) = plan.silos
     assert len(terms.stages) > 1
     first = terms.stages[0]
-    assert done.stdout.splitlines()[1].split()[1:4] == ["400000", f"{first.batch}", f"{first.sigma:.4g}"]
+    assert done.stdout.splitlines()[2].split()[1:4] == ["400000", f"{first.batch}", f"{first.sigma:.4g}"]
 
 
 def test_the_json_says_what_the_table_says(federation: Federation, ringfence_json: Json) -> None:
@@ -129,7 +130,7 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
     [
         (["--average", "last"], "ill", "another average than the weighted one; without,"),
         (["--average", "tail", "--algorithm", "minibatch-sgd"], "ill", "another average than the weighted one"),
-        (["--sampling", "one-pass", "--rounds", "10", "--batch", "5"], "ill", "batches that leave records out"),
+        (["--sampling", "one-pass", "--rounds", "10", "--batch", "5"], "ill", "batches that leave some out"),
         (["--sampling", "one-pass", "--correlation", "0.5"], "ill", "correlated noise; without,"),
         (
             ["--sampling", "one-pass", "--correlation", "0.5", "--average", "last"],

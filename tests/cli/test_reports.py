@@ -80,7 +80,7 @@ def test_an_audits_report_is_written_where_it_is_asked_for_also_when_the_claim_i
     ringfence: Ringfence, tmp_path: Path
 ) -> None:
     page = tmp_path / "audit.html"
-    small = ("audit", "--epsilon", "10", "--records", "32", "--runs", "100", "--report", str(page))
+    small = ("audit", "--epsilon", "10", "--records", "32", "--runs", "40", "--report", str(page))
     assert ringfence(*small).returncode == 0
     assert "The audit does not refute the claim" in page.read_text()
     assert ringfence(*small, "--sabotage", "half-noise").returncode == 1

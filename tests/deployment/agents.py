@@ -31,6 +31,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, SiloSettings
 from ringfence.silo.ledger import Ledger
+from tests.nursery import Python
 
 RINGFENCE = [sys.executable, "-m", "ringfence"]
 DELTA = 1e-6
@@ -52,11 +53,10 @@ class Silo:
     def door(self) -> Door:
         return Door(f"unix:{self.silo_folder.socket_path}", patience=0)
 
-    def start(self) -> None:
+    def start(self, *, as_forked: bool = True) -> None:
         """Start the agent; `wait` until it serves."""
-        self.process = subprocess.Popen(
-            [*RINGFENCE, "silo", "serve", str(self.silo_folder.path)], stdout=subprocess.PIPE
-        )
+        begin = Python if as_forked else subprocess.Popen
+        self.process = begin([*RINGFENCE, "silo", "serve", str(self.silo_folder.path)], stdout=subprocess.PIPE)
 
     def wait(self) -> None:
         assert self.process is not None
@@ -110,12 +110,14 @@ class Silo:
 
 
 class Federation:
-    """Silos whose agents are processes."""
+    """Silos whose agents are processes; with several `rows` of each, their records are patients."""
 
-    def __init__(self, folder: Path, names: Sequence[str], budget: float = 100.0, *, seed: int = 3) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, names: Sequence[str], budget: float = 100.0, *, seed: int = 3, rows: int = 1
+    ) -> None:
+        self.folder, self.rows = folder, rows
         schema = folder / "schema.toml"
-        schema.write_text(SCHEMA)
+        schema.write_text(SCHEMA if rows == 1 else 'person = "patient"\n' + SCHEMA)
         self.schema = load_schema(schema, "ill")
         random = np.random.default_rng(seed)
         self.silos = {name: self._silo(name, schema, random, budget) for name in names}
@@ -124,10 +126,10 @@ class Federation:
         data = self.folder / f"{name}.csv"
         with data.open("w", newline="") as file:
             rows = csv.writer(file)
-            rows.writerow(["age", "dose", "ill"])
-            for _ in range(RECORDS):
+            rows.writerow(["age", "dose", "ill", "patient"])
+            for number in range(RECORDS * self.rows):
                 age, dose = random.uniform(0, 100), random.uniform(0, 10)
-                rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no"])
+                rows.writerow([f"{age:.3f}", f"{dose:.3f}", "yes" if age > 10 * dose else "no", number % RECORDS])
         settings = SiloSettings(name=name, data_file=str(data), schema_file=str(schema))
         return Silo(SiloFolder.create(self.folder / name, settings, Budget(budget, DELTA), unusual_budget=True))
 
@@ -238,7 +240,7 @@ def server(federation: Federation, plan: Plan, run: Path, doors: list[str], *opt
     """Start `ringfence server run`."""
     file = federation.folder / f"{plan.run}.json"
     command = [*RINGFENCE, "server", "run", str(file), "--folder", str(run), *doors, *options]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
+    return Python(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ})
 
 
 def finish(process: "subprocess.Popen[bytes]") -> bytes:

@@ -30,6 +30,7 @@ from ringfence.silo.decisions import approve_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import load_records
 from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, finish, server, until
+from tests.nursery import Python
 
 NAMES = ("north", "south", "west")
 ROUNDS = 5
@@ -47,7 +48,7 @@ class ShufflerProcess:
     def start(self) -> None:
         port = self.address.rpartition(":")[2] or "0"
         command = [*RINGFENCE, "shuffler", "serve", str(self.folder), "--port", port, "--seconds", "0.3"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=self._environment)
+        self.process = Python(command, stdout=subprocess.PIPE, env=self._environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         assert "is served at" in line, line

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import plan_events
+from ringfence.accounting.charges import person_events, plan_events
 from ringfence.accounting.events import GaussianRelease
 from ringfence.estimators.session import Memory
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.sampling import SamplingName
 from ringfence.protocol.schema import Schema
 from ringfence.silo.budget import Budget
 
@@ -67,3 +68,28 @@ def test_the_total_is_at_the_largest_delta_or_at_the_cap_s(schema: Schema) -> No
     assert memory.charge(second, rows([1, 2, 3]), settings="same")["clinic"].delta == 1e-4
     cap = Budget(50.0, 1e-5)
     assert memory.charge(second, rows([1, 2, 3]), settings="same", cap=cap)["clinic"].delta == 1e-5
+
+
+@pytest.mark.parametrize("sampling", ["full", "one-pass"])
+def test_a_person_s_total_is_what_every_silo_with_their_rows_released_in_every_fit(
+    schema: Schema, sampling: SamplingName
+) -> None:
+    memory, random = Memory(), np.random.default_rng(4)
+    of_persons = schema.model_copy(update={"person": "patient"})
+    past: list[tuple[dict[str, list[str]], Plan]] = []
+    for fit in range(8):
+        held = {silo: [f"p{n}" for n in random.integers(0, 9, random.integers(3, 9))] for silo in ("north", "west")}
+        members = [Member(silo, len(set(persons)), 0.5 + fit % 3, 1e-6) for silo, persons in held.items()]
+        plan = make_plan(of_persons, members, PlanRequest(rounds=2, survey=False, sampling=sampling))
+        past.append((held, plan))
+        identities = {silo: [random.bytes(8) for _ in persons] for silo, persons in held.items()}
+        totals = memory.charge(plan, identities, held, settings="same")
+        for silo, persons in held.items():
+            costs = [
+                accountant.epsilon(
+                    [event for then, made in past for event in person_events(made, {s for s in then if p in then[s]})],
+                    1e-6,
+                )
+                for p in set(persons)
+            ]
+            assert totals[silo].epsilon == pytest.approx(max(costs), rel=1e-9)

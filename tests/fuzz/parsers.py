@@ -22,7 +22,7 @@ from ringfence.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.certificate import Certificate, SignedCertificate
-from ringfence.protocol.encoding import column_types
+from ringfence.protocol.encoding import column_types, repeating_identifiers
 from ringfence.protocol.head import SignedHead
 from ringfence.protocol.keys import load_keys
 from ringfence.protocol.messages import (
@@ -157,6 +157,7 @@ def files() -> dict[str, Parser]:
         "token": Parser(from_file(lambda path: ShufflerClient.read("http://127.0.0.1:9", path)), b"ab" * 32),
         "records": Parser(from_file(lambda path: load_records(path, schema)), table([["0.1", "-0.2", "1", "no"]] * 3)),
         "columns": Parser(from_file(column_types), table([["0.1", "x", "1", "no"]] * 3)),
+        "identifiers": Parser(from_file(repeating_identifiers), table([["0.1", "x", "1", "no"]] * 3)),
     }
 
 

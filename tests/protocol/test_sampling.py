@@ -75,7 +75,7 @@ def test_what_is_no_rule_is_refused(content: str) -> None:
 
 @every_rule
 def test_no_rule_allows_a_batch_larger_than_the_silo(rule: Sampling) -> None:
-    assert "silo 'north' has 40 records, fewer than its batch" in checked(rule, 40, 41)
+    assert "silo 'north' has 40, fewer than its batch" in checked(rule, 40, 41)
 
 
 def test_full_sampling_is_over_all_records() -> None:
@@ -211,7 +211,7 @@ def test_a_batch_that_is_asked_for_is_taken_where_the_rule_leaves_it_open() -> N
 def test_too_few_records_for_the_rounds_or_phases_are_refused_by_the_silo_s_name() -> None:
     with pytest.raises(ValueError, match=r"One pass of 16 rounds .* silo 'north' has 15: ask for fewer rounds"):
         OnePass().batch("north", records=15, rounds=16, asked=None)
-    with pytest.raises(ValueError, match="Silo 'north' has too few records for 5 phases"):
+    with pytest.raises(ValueError, match="Silo 'north' is too small for 5 phases"):
         Phased(phase=4).batch("north", records=31, rounds=1, asked=None)
 
 
@@ -236,5 +236,5 @@ def test_full_sampling_of_one_round_does_not_speak_of_every_round() -> None:
 def test_rules_name_what_no_loss_bound_covers() -> None:
     even, uneven = [(40, 10, 0.5)] * 2, [(40, 10, 0.4), (60, 15, 0.6)]
     assert [rule.uncovered(even, 4) for rule in RULES] == ["", "sampled batches", "sampled batches", "", ""]
-    assert OnePass().uncovered([(40, 9, 1.0)], 4) == "one-pass batches that leave records out"
+    assert OnePass().uncovered([(40, 9, 1.0)], 4) == "one-pass batches that leave some out"
     assert Phased().uncovered(uneven, 4) == "phases of silos that differ"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.encoding import column_types
+from ringfence.protocol.encoding import column_types, repeating_identifiers
 from ringfence.protocol.schema import Schema, draft_schema, load_schema, parse_schema
 
 AGE: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 100}
@@ -208,6 +208,26 @@ def test_a_draft_names_columns_and_types_and_no_value_of_the_file(tmp_path: Path
         assert value not in draft
     # Not even how many records there are, or which bounds they keep: other records of these types draft the same.
     assert draft == draft_of(tmp_path, "patient,age,town,label\n" + "x,-1.5e3,y,z\n" * 9)
+
+
+def test_a_draft_proposes_persons_by_a_column_s_name_and_decides_nothing(tmp_path: Path) -> None:
+    draft = draft_of(tmp_path, "visit,PatientID,customer ids,identity,videos,users\n1,1,1,1,1,1\n")
+    proposed = [line for line in draft.splitlines() if line.startswith("# person")]
+    assert proposed == ['# person = "PatientID"', '# person = "customer ids"', '# person = "users"']
+    assert "person" not in tomllib.loads(draft)
+    uncommented = tomllib.loads(draft.replace("# person", "person", 1))
+    assert uncommented["person"] == "PatientID"
+    assert '# person = "COLUMN"' in draft_of(tmp_path, "age,label\n1,a\n")
+
+
+def test_identifiers_whose_values_repeat_are_found_and_categories_and_numbers_are_not(tmp_path: Path) -> None:
+    data = tmp_path / "data.csv"
+    names = "patient,clinic_id,row_id,name,code,age,town,gaps"
+    rows = [(n // 3, 7, n, f"n{n // 2}", f"c{n}", n // 2, f"t{n % 9}", "") for n in range(300)]
+    data.write_text("\n".join([names, *(",".join(map(str, row)) for row in rows)]), encoding="utf-8")
+    assert repeating_identifiers(data) == ["patient", "name"]
+    data.write_text(f"{names}\n", encoding="utf-8")
+    assert repeating_identifiers(data) == []
 
 
 def test_a_column_is_numeric_only_if_every_filled_cell_is_a_finite_number(tmp_path: Path) -> None:

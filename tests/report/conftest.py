@@ -45,7 +45,7 @@ AUDIT = {
 Trained = tuple[ReportPage, workflow.WorkflowResult, Recorder]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two silos' records; one silo's name is hostile."""
     folder = tmp_path_factory.mktemp("silos")
@@ -62,7 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def trained(files: list[Path]) -> Callable[..., Trained]:
     """Train and return the report; keywords change the request."""
 
@@ -85,7 +85,7 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
     return train
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPathFactory) -> ReportPage:
     """A server's run over three silos, one of which answers only at first."""
     folder = tmp_path_factory.mktemp("conducted")
@@ -109,7 +109,7 @@ def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPat
     return conducted_report(plan, report(folder / "run", trained), recorder.rounds)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pages(
     trained: Callable[..., Trained], conducted: ReportPage, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Path]:

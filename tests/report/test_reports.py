@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 from ringfence.errors import OutputError
+from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
+from ringfence.protocol.sampling import SAMPLING_NAMES, SamplingName
+from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import conducted_report
 from ringfence.report.page import ReportPage
+from ringfence.report.sections import glossary, plan_section
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
 from ringfence.training import CHOOSING
@@ -38,7 +42,7 @@ def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained)
     report, outcomes, _ = run
     text = words(report)
     statement = outcomes.result.statement
-    assert "In words: whoever sees every message that a silo's ledger lists" in text
+    assert "In words: whoever sees everything that a silo sends" in text
     assert "What is not protected" in text
     for silo in statement.silos.values():
         assert f"{silo.records} {silo.rounds} {silo.run.epsilon:.4g}" in text
@@ -120,11 +124,11 @@ def test_what_if_shows_a_smaller_bound_for_every_larger_epsilon(run: Trained) ->
 
 def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: ReportPage) -> None:
     text = words(conducted)
-    assert "The guarantees are those that the plan claims." in text
+    assert "The guarantees are those that the plan claims for each record, for this run alone." in text
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
-    assert "a coin is right with 50%. So much epsilon and delta allow. Computed exactly" in text
+    assert "a coin is right with 50%. So much epsilon and delta allow, for this run alone. Computed exactly" in text
     assert "What is not protected How many records a silo has" in text
 
 
@@ -144,6 +148,18 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
     ) in text
 
 
+def test_the_page_of_a_plan_about_persons_speaks_of_no_record() -> None:
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    data = parse_schema({"columns": {"a": number, "y": number}, "person": "patient"}, target="y")
+    plan = make_plan(data, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3))
+    silos = {"clinic": {"records": 40, "answered": 3, "claimed": []}}
+    text = words(conducted_report(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
+    assert "largest epsilon claimed, per person" in text
+    assert "Person. Whoever has rows in one silo's table." in text
+    assert "data sets that differ in one replaced person" in text
+    assert not re.search(r"\brecord\b", text, re.IGNORECASE)
+
+
 @pytest.mark.parametrize(("refuted", "title"), [(False, "does not refute"), (True, "refutes the claim")])
 def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> None:
     found: dict[str, Any] = {**AUDIT, "refuted": refuted, "extra": "seen"}
@@ -152,3 +168,20 @@ def test_an_audits_page_says_its_verdict_first(refuted: bool, title: str) -> Non
     assert ("note warning" in report.html().split("<body>")[1]) == refuted
     assert "99.9999%" in words(report)
     assert "extra seen" in words(report)
+
+
+@pytest.mark.parametrize("sampling", SAMPLING_NAMES[:-1])
+def test_a_plan_of_persons_is_told_without_calling_them_records(sampling: SamplingName, schema: Schema) -> None:
+    request = PlanRequest(rounds=2, sampling=sampling, batch=None if sampling == "full" else 10)
+    members = [Member("north", 40, 1.0, 1e-6)]
+    told = {}
+    for unit, column in (("record", None), ("person", "patient")):
+        plan = make_plan(schema.model_copy(update={"person": column}), members, request)
+        parts = [plan_section(plan, ["north"]), glossary(plan.unit)]
+        told[unit] = " ".join(re.sub(r"<[^>]*>", " ", str(part)) for part in parts)
+        told[unit] = told[unit].replace("keeps its own records", "").replace("own record of everything", "")
+    assert "Persons in a round" in told["person"]
+    assert "one replaced person" in told["person"]
+    assert "record" not in told["person"].lower()
+    assert "Records in a round" in told["record"]
+    assert "person" not in told["record"].lower()

@@ -18,6 +18,7 @@ from ringfence.deployment.shuffler_client import ShufflerClient
 from ringfence.shuffler import service
 from ringfence.transport import connections
 from ringfence.transport import serving as transport
+from tests.nursery import Python
 
 ROOT = Path(__file__).parents[2]
 RECEIVE_SECONDS = 1.5
@@ -31,7 +32,7 @@ class Served:
         self.printed = folder.parent / f"printed-{time.monotonic_ns()}"
         command = [sys.executable, "-m", "tests.shuffler.serving", str(folder), *options]
         with self.printed.open("wb") as printed:
-            self.process = subprocess.Popen(
+            self.process = Python(
                 command, stdout=printed, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
             )
         deadline = time.monotonic() + 60

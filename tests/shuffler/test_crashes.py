@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ringfence.shuffler.shuffler import Receipt, Shuffler, Waiting
+from tests.nursery import Python
 from tests.shuffler.crashing_shuffler import IN_DEPOSIT, IN_RELEASE
 from tests.shuffler.depositors import Depositors, make_shuffler, on_the_disk
 
@@ -21,7 +22,7 @@ def start(folder: Path, point: str, updates: list[bytes]) -> "subprocess.Popen[b
     file = folder.with_name("updates")
     file.write_bytes(b"\n".join(updates))
     command = [sys.executable, "-m", "tests.shuffler.crashing_shuffler", str(folder), point, str(file)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    return Python(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
 def make(folder: Path, silos: int) -> tuple[Depositors, dict[str, list[bytes]], dict[str, bytes]]:

@@ -26,6 +26,7 @@ from ringfence.silo.decisions import end_plan, set_budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.storage import chain
+from tests.nursery import completed
 from tests.silo.agents import approved, make_silo_folder, request, serving
 from tests.silo.crashing_agent import POINTS
 from tests.support import MakePlan, refusal, spent, vector
@@ -226,8 +227,7 @@ def test_an_agent_does_not_start_on_an_edited_ledger(
     edit(silo_folder, statement)
     with pytest.raises(LedgerDamagedError, match="cannot be trusted"):
         agent.serve(silo_folder)
-    command = [str(Path(sys.executable).with_name("ringfence")), "silo", "serve", str(silo_folder.path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = completed([sys.executable, "-m", "ringfence", "silo", "serve", str(silo_folder.path)], text=True)
     assert done.returncode == 1
     assert re.fullmatch(r"ringfence: The ledger .* cannot be trusted: .*\n", done.stderr)
 

@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +16,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import set_budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger import Ledger
+from tests.nursery import completed
 from tests.silo.agents import make_silo_folder, serving
 
 
@@ -176,7 +176,7 @@ def test_a_journal_beside_the_replaced_file_is_not_taken_for_the_restored_one_s(
     """A process was killed while it wrote, long ago; its journal would undo everything since."""
     older, newest = tmp_path / "older.ledger", tmp_path / "newest.ledger"
     shutil.copyfile(silo_folder.ledger_path, older)
-    subprocess.run([sys.executable, "-c", KILLED, str(older)], check=False)
+    completed([sys.executable, "-c", KILLED, str(older)])
     for epsilon in (3.0, 4.0, 5.0):
         set_budget(silo_folder, Budget(epsilon, 1e-6))
     back_up(silo_folder, newest)

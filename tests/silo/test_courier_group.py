@@ -2,7 +2,6 @@
 
 import grp
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from ringfence.errors import SiloError
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
+from tests.nursery import completed
 from tests.silo.agents import ROOT, SCHEMA
 
 OWN = os.getgid()
@@ -69,7 +69,7 @@ def test_an_agent_does_not_serve_while_couriers_may_read_what_they_must_not(data
     opened = {"data": data, "ledger": folder.ledger_path, "key": folder.key_path}[which]
     opened.chmod(0o640)
     command = [sys.executable, "-m", "ringfence", "silo", "serve", str(folder.path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    done = completed(command, text=True, cwd=ROOT, timeout=60)
     assert (done.returncode, done.stdout) == (1, "")
     assert str(opened) in done.stderr
     assert "chmod 600" in done.stderr

@@ -15,6 +15,7 @@ from ringfence.protocol.schedule import task
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
+from tests.nursery import Python
 from tests.silo.crashing_silo import POINTS
 from tests.support import MakePlan
 
@@ -34,7 +35,7 @@ def plan(tmp_path: Path, gate: Gate, ledger: Ledger, records: Records, plan_of: 
 
 def start(folder: Path, point: str, rounds: list[int]) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "tests.silo.crashing_silo", str(folder), point, *map(str, rounds)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT)
+    return Python(command, stdout=subprocess.PIPE, cwd=ROOT)
 
 
 def sent(output: bytes) -> list[Answer]:

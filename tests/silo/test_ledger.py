@@ -26,6 +26,7 @@ from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
 from ringfence.storage import database as database_module
 from ringfence.storage.chain import Draft
+from tests.nursery import Python
 from tests.support import MakePlan, ask, refusal, spent
 
 
@@ -178,7 +179,7 @@ with Ledger.open(Path(sys.argv[1])) as ledger:
 
 
 def test_several_processes_writing_at_once_keep_one_unbroken_chain(ledger: Ledger) -> None:
-    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(ledger.path), str(i)]) for i in range(4)]
+    writers = [Python([sys.executable, "-c", WRITER, str(ledger.path), str(i)]) for i in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
     entries = ledger.entries()
     assert len(entries) == 2 + 4 * 50

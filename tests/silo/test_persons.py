@@ -10,29 +10,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringfence.accounting import accountant
+from ringfence.accounting.account import answer_question
+from ringfence.accounting.charges import costs, person_events, plan_events, task_event
+from ringfence.accounting.events import BinomialRelease, GaussianRelease
 from ringfence.errors import ApprovalError, PlanError, RecordsError
+from ringfence.local_shuffler import local_shuffler
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, protected_by
 from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
+from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, TableColumns, parse_schema
-from ringfence.silo import exact_sums
+from ringfence.silo import exact_sums, randomness
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import certify
+from ringfence.silo.channels import sending
+from ringfence.silo.channels.own_noise import Block
+from ringfence.silo.channels.shuffler import Coins
 from ringfence.silo.dataset import load_data_set
-from ringfence.silo.decisions import approve_plan
+from ringfence.silo.decisions import approve_plan, update_data
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
+from ringfence.silo.mechanism import Draws, release
 from ringfence.silo.questions import computing
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
 from ringfence.silo.review import reveals
+from ringfence.statement import SiloGuarantee, Statement
 from ringfence.verification import verify
 from ringfence.workflow import TrainRequest, train_files
 from tests.generated import examples
-from tests.support import ask_all, watch_draws
+from tests.support import ask_all, clip_of, own_terms, rebuilt, shift_in, watch_draws
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}, "person": "patient"}, target="y")
@@ -296,15 +307,16 @@ def test_whoever_takes_part_does_so_with_all_rows(
     assert len(drawn) == 2
 
 
+def silo_of(tmp_path: Any, rows: list[str], schema: str = SCHEMA_FILE) -> SiloFolder:
+    (tmp_path / "schema.toml").write_text(schema)
+    data_file, schema_file = str(written(tmp_path / "clinic.csv", rows)), str(tmp_path / "schema.toml")
+    settings = make_settings(name="clinic", data_file=data_file, schema_file=schema_file)
+    return SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+
+
 def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path: Any) -> None:
-    rows = [f"zebra{number % 4},0.{number},0,0" for number in range(1, 9)]
-    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
-    settings = make_settings(
-        name="clinic",
-        data_file=str(written(tmp_path / "clinic.csv", rows)),
-        schema_file=str(tmp_path / "schema.toml"),
-    )
-    folder, plan = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6)), PLANS["sum"]
+    folder = silo_of(tmp_path, [f"zebra{number % 4},0.{number},0,0" for number in range(1, 9)])
+    plan = PLANS["sum"]
     approve_plan(folder, plan)
     with folder.ledger() as ledger:
         ask_all(Gate(folder.records(), ledger), plan)
@@ -312,3 +324,107 @@ def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path
     assert "for each person, against replacing it" in verify(certificate).text()
     kept = [path.read_bytes() for path in (tmp_path / "clinic").rglob("*") if path.is_file()]
     assert not any(b"zebra" in content for content in [certificate, *kept])
+
+
+@pytest.mark.parametrize("told_apart_before", [True, False])
+def test_changed_data_is_counted_in_persons_and_no_ledger_tells_how_many_rows_they_have(
+    told_apart_before: bool, tmp_path: Any
+) -> None:
+    rows = [f"eve{number % 4},0.{number},0,0" for number in range(10, 47)]
+    folder = silo_of(tmp_path, rows, SCHEMA_FILE if told_apart_before else SCHEMA_FILE.partition("\n")[2])
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
+    written(tmp_path / "clinic.csv", [*rows, "bob,0.1,0,0", "bob,0.2,0,0"])
+    change = update_data(folder, "bob was admitted")
+    assert (change.before, change.after, change.unit) == (4 if told_apart_before else None, 5, "person")
+    with folder.ledger() as ledger:
+        (entry,) = [entry.body for entry in ledger.entries() if entry.kind == "data"]
+    assert entry == change.model_dump()
+    assert "from 4 persons to 5" in change.words() or not told_apart_before
+    said = verify(certify(folder).to_file()).text()
+    assert change.words() in said
+    assert not any(count in f"{change.words()}{entry}" for count in ("37", "39", "record"))
+
+
+WAYS: dict[str, dict[str, Any]] = {
+    "correlated": {"sampling": "one-pass", "correlation": 0.5},
+    "some silos": {"available": 2},
+    "shuffled": {"trust": "shuffler"},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_whichever_way_a_plan_asks_it_costs_a_person_what_it_costs_a_record(way: str, tmp_path: Any) -> None:
+    random = np.random.default_rng(3)
+    files = [
+        written(
+            tmp_path / f"{silo}.csv",
+            [f"{row % 40},{a:.3f},{b:.3f},{y:.3f}" for row, (a, b, y) in enumerate(random.uniform(-1, 1, (90, 3)))],
+        )
+        for silo in ("north", "south", "west")
+    ]
+    (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
+    asked = replace(RULES["sum"], epsilon=1.0, delta=1e-6, **WAYS[way])
+    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked, 0.0)).result
+    plan = result.model.plan
+    of_records = rebuilt(plan, data=plan.data.model_copy(update={"person": None}), unit="record", person_rule=None)
+    for terms in plan.silos:
+        assert terms.records == 40
+        costing = [costs(plan_events(either, terms), plan.observers, 1e-6) for either in (plan, of_records)]
+        assert costing[0] == costing[1]
+        spent, claimed = result.statement.silos[terms.name].used, terms.guarantees
+        assert all(cost.epsilon <= claim.epsilon for cost, claim in zip(spent, claimed, strict=True))
+    assert "each of 40 persons" in str(result.statement)
+
+
+EXTREMES = [[(1.0, 1.0, 0.0, -1.0)] * 6, [(-1.0, -1.0, 0.0, -1.0)] * 2]
+
+
+def released(plan: Plan, person: list[Any]) -> tuple[Any, Any]:
+    """Return what leaves in all rounds without noise, of one person and three silent ones, and what the last costs."""
+    (stage,), terms = plan.stages, plan.silos[0]
+    memory, rows = sending(stage.channel).memory(stage.channel), []
+    for round in range(plan.rounds):
+        work = task(plan, terms, round, round)
+        drawn = randomness.draw(plan, terms, work)
+        silent = Coins(np.zeros(3, dtype=np.int64), np.zeros(3)) if stage.channel.is_collected else np.zeros(3)
+        records = records_of([person, *[[(0.0, 0.0, 0.0, 0.0)]] * 3])
+        numbers = release(plan, work, np.zeros(3), records, Draws(drawn.participation, silent), memory)
+        rows.append(memory.rows[-1] if isinstance(memory, Block) else numbers[:3])
+    return np.array(rows, dtype=np.float64), (task_event(plan, terms, work), work)
+
+
+@every_rule
+def test_neither_correlated_noise_nor_a_shuffler_lets_a_person_move_more_than_is_charged(rule: str) -> None:
+    members = [Member(name, 4, 1.0, 1e-6) for name in ("clinic", "north", "west")]
+    with local_shuffler([member.name for member in members]) as shuffler:
+        shuffled = replace(RULES[rule], rounds=1, trust="shuffler", keys=shuffler.keys)
+        plan = make_plan(SCHEMA, members, shuffled)
+    (one, (cost, _)), (other, _) = (released(plan, person) for person in EXTREMES)
+    assert isinstance(cost, BinomialRelease)
+    moved = float(np.linalg.norm(one - other))
+    assert 0.4 * cost.reach < moved <= cost.reach + np.sqrt(3), "each number is rounded to a count"
+    plan = make_plan(SCHEMA, members[:1], replace(RULES[rule], sampling="one-pass", correlation=0.5))
+    (one, (event, work)), (other, _) = (released(plan, person) for person in EXTREMES)
+    assert 0.4 < np.linalg.norm(one - other) / work.sigma / shift_in(event) <= 1
+
+
+@every_rule
+def test_a_person_of_several_silos_pays_the_root_of_their_number_as_statement_and_account_say(rule: str) -> None:
+    plan = make_plan(SCHEMA, [Member(name, 50, 1.0, 1e-6) for name in ("clinic", "north", "west")], RULES[rule])
+    ((event, rounds),) = plan_events(plan, plan.silos[0])
+    said = {
+        terms.name: SiloGuarantee(
+            records=50, rounds=2, this_run=terms.guarantees, all_runs=terms.guarantees, used=terms.guarantees
+        )
+        for terms in plan.silos
+    }
+    question: dict[str, Any] = {"records": 50, "rounds": 2, "sampling": "full", "batch": None, "delta": 1e-6}
+    noise: dict[str, Any] = {"clip": clip_of(plan), "sigma": own_terms(plan).sigma, "epsilon": None}
+    for silos, word in ((2, "two"), (3, "three")):
+        shift = math.sqrt(silos * rounds) * shift_in(event)
+        paid = accountant.epsilon([(GaussianRelease(shift), 1)], 1e-6)
+        together = person_events(plan, [terms.name for terms in plan.silos[:silos]])
+        assert accountant.epsilon(together, 1e-6) == pytest.approx(paid, rel=1e-9)
+        answer = answer_question(**question, **noise, silos_per_person=silos)["person_epsilon"]
+        assert answer == pytest.approx(paid, rel=1e-6), "which does not know how many weights are rounded"
+        assert f"{word} silos pays epsilon = {paid:.4g}" in " ".join(str(Statement(plan, said)).split())

@@ -39,6 +39,7 @@ from ringfence.silo.records import Records, load_records
 from ringfence.storage.chain import Chain
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.training import Silo
+from tests.nursery import completed
 from tests.silo import fleeting, watched
 from tests.silo.agents import SCHEMA, approved, make_silo_folder, request
 from tests.support import MakePlan, ask
@@ -227,7 +228,7 @@ def watch(folders: list[Path], copies: Path, *command: str, **env: str) -> "subp
     copies.mkdir()
     watched = [sys.executable, "-m", "tests.silo.watched", str(copies), *map(str, folders), "--", *command]
     surroundings = {**os.environ, "PYTHONPATH": str(ROOT), **env}
-    return subprocess.run(watched, cwd=folders[-1], env=surroundings, capture_output=True, check=False)
+    return completed(watched, cwd=folders[-1], env=surroundings)
 
 
 def test_the_watcher_sees_files_that_are_gone_at_once(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ SIZES = {"north": 40, "south": 25, "west": 31}
 _draws = jax.jit(engine.draws, static_argnums=(0, 1))
 
 
-def schema_for(loss: Any) -> Schema:
+def schema_for(loss: Any, person: str | None = None) -> Schema:
     """Return a schema of three numbers and a target that suits the loss."""
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     target: Any = number
@@ -36,20 +36,23 @@ def schema_for(loss: Any) -> Schema:
         target = {"type": "categorical", "categories": ["no", "yes"]}
     elif isinstance(loss, Softmax):
         target = {"type": "categorical", "categories": [f"class{i}" for i in range(loss.classes)]}
-    return parse_schema({"columns": {"a": number, "b": number, "c": number, "y": target}}, target="y")
+    columns = {"a": number, "b": number, "c": number, "y": target}
+    return parse_schema({"columns": columns, "person": person}, target="y")
 
 
 def silos_for(loss: Any, schema: Schema) -> dict[str, Records]:
-    """Draw records for silos of unequal sizes."""
+    """Draw records for silos of unequal sizes; where the schema tells persons apart, they have up to six rows."""
     random = np.random.default_rng(4)
     silos = {}
-    for name, size in SIZES.items():
+    for name, records in SIZES.items():
+        of_row = np.repeat(np.arange(records), random.integers(1, 7, records)) if schema.person else None
+        size = records if of_row is None else len(of_row)
         features = np.concatenate([random.uniform(-1, 1, (size, 3)), np.ones((size, 1))], axis=1)
         if isinstance(loss, Softmax):
             targets = random.integers(loss.classes, size=size).astype(float)
         else:
             targets = random.choice([-1.0, 1.0], size=size)
-        silos[name] = Records(schema, features, targets)
+        silos[name] = Records(schema, features, targets, of_row=of_row)
     return silos
 
 
@@ -58,12 +61,12 @@ def plan_for(loss: Any, **changes: Any) -> Plan:
     members = [Member(name, size, 2.0, 1e-6) for name, size in SIZES.items()]
     algorithm = MinibatchSGD(step=0.5, momentum=0.5, skip=2, growth=1.1)
     request = PlanRequest(**{"loss": loss, "rounds": 8, "algorithm": algorithm, **changes})
-    return make_plan(schema_for(loss), members, request)
+    return make_plan(schema_for(loss, "patient" if request.person_rule else None), members, request)
 
 
 def stacked(plan: Plan, silos: dict[str, Records]) -> engine.Federation:
     """Put the silos' records into the engine's form."""
-    return engine.federation(arrays_of(silos), [terms.weight for terms in plan.silos], dtype=np.float64)
+    return engine.federation_of(plan, list(silos.values()), dtype=np.float64)
 
 
 def arrays_of(silos: dict[str, Records]) -> list[tuple[FloatArray, FloatArray]]:
@@ -73,7 +76,7 @@ def arrays_of(silos: dict[str, Records]) -> list[tuple[FloatArray, FloatArray]]:
 
 def compiled(plan: Plan, silos: dict[str, Records], seeds: Sequence[int]) -> FloatArray:
     """Run the plan in the engine, with what it asks before training; one row per seed."""
-    known = [learned(plan, arrays_of(silos), seed) for seed in seeds]
+    known = [learned(plan, list(silos.values()), seed) for seed in seeds]
     streams, runs = engine.from_plans([plan] * len(seeds), seeds, dtype=np.float64, learned=known)
     return np.asarray(engine.simulate(engine.Rules.of(plan), stacked(plan, silos), streams, runs))
 

@@ -105,6 +105,28 @@ def test_so_they_do_with_noise_that_cancels_in_part(changes: dict[str, Any]) -> 
     assert_the_same_from_the_same_draws(plan_for(Squared(), sampling="one-pass", correlation=0.4, **changes))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"person_rule": "mean", "sampling": "poisson"},
+        {"person_rule": "mean", "algorithm": ACCELERATED, "survey": True, "participation": PART},
+        {"person_rule": "rows", "rows_per_person": 3, "sampling": "one-pass", "correlation": 0.4},
+        {"person_rule": "sum", "sampling": "fixed", "participation": PART},
+        {"person_rule": "sum", "loss": Softmax(classes=3)},
+    ],
+    ids=lambda changes: " ".join(map(str, changes.values())),
+)
+def test_so_they_do_where_a_record_is_a_person(changes: dict[str, Any]) -> None:
+    assert_the_same_from_the_same_draws(plan_for(**{"loss": Logistic(), "clip": 0.4, **changes}))
+
+
+def test_a_plan_about_persons_is_not_simulated_on_rows_that_are_nobody_s() -> None:
+    plan = plan_for(Logistic(), person_rule="mean")
+    rows = engine.federation(arrays_of(silos_for(plan.loss, plan.data)), dtype=np.float64)
+    with pytest.raises(TrainingError, match="whose the rows of persons are"):
+        engine.simulate(engine.Rules.of(plan), rows, *engine.from_plans([plan], SEEDS[:1], dtype=np.float64))
+
+
 def test_correlation_makes_a_difference_from_the_second_round_on() -> None:
     for rounds, alike in ((1, True), (2, False)):
         plan = plan_for(Squared(), sampling="one-pass", correlation=0.4, algorithm=ACCELERATED, rounds=rounds)

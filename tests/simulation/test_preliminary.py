@@ -13,7 +13,6 @@ from ringfence.protocol.questions import Moments
 from ringfence.protocol.sampling import Full
 from ringfence.simulation.gradient import clip_of
 from ringfence.simulation.preliminary import learned
-from ringfence.simulation.rules import Rules
 from tests.simulation.replay import Replay, arrays_of, plan_for, silos_for
 
 
@@ -58,11 +57,3 @@ def test_a_stage_before_training_that_asks_some_silos_only_is_refused() -> None:
 def test_a_stage_that_asks_for_something_else_than_gradients_has_no_clip() -> None:
     with pytest.raises(TrainingError, match="cannot ask for the moments"):
         clip_of(MOMENTS)
-
-
-def test_the_simulator_takes_no_plan_about_persons() -> None:
-    plan = plan_for(Squared(), rounds=3)
-    data = plan.data.model_copy(update={"person": "patient"})
-    persons = plan.model_copy(update={"data": data, "unit": "person", "person_rule": "mean"})
-    with pytest.raises(TrainingError, match="takes rows for records"):
-        Rules.of(persons)

@@ -1,9 +1,12 @@
 """The accountant's questions in one place: noise to privacy, and privacy to noise."""
 
+from typing import get_args
+
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.events import of_group, require_count
 from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
+from ringfence.protocol.questions import Unit
 from ringfence.protocol.sampling import SAMPLING_NAMES, sampling_named
 
 Answer = dict[str, float | int | str | None]
@@ -19,15 +22,24 @@ def answer_question(
     delta: float,
     sigma: float | None,
     epsilon: float | None,
+    unit: str = "record",
     rows_per_person: int = 1,
     silos_per_person: int = 1,
 ) -> Answer:
     """Return epsilon for the given sigma, or sigma for the given epsilon, with the question beside it.
 
-    Exactly one of `sigma` and `epsilon` is given. Where a person has several rows in a silo, or rows in several such
-    silos, `person_epsilon` is what all of these rows cost together, at the same delta: the silos draw their noise, and
-    who takes part, independently of each other, so their releases compose.
+    Exactly one of `sigma` and `epsilon` is given. `unit` is what `records` and `batch` count and epsilon protects: if
+    it is a person, then with any number of rows. Where a person has several rows in a silo whose unit is a record, or
+    rows in several such silos, `person_epsilon` is what all of these rows cost together, at the same delta: the silos
+    draw their noise, and who takes part, independently of each other, so their releases compose.
     """
+    if unit not in get_args(Unit):
+        raise AccountingError("What is protected, --unit, is a record or a person.")
+    if unit == "person" and rows_per_person != 1:
+        raise AccountingError(
+            "Where the unit is a person, epsilon covers all rows of a person in a silo, however many: leave "
+            "--rows-per-person out. What several rows cost where every row is a record by itself, --unit record says."
+        )
     batch = batch_of(sampling, records, batch)
     if sigma is None:
         assert epsilon is not None  # noqa: S101 (exactly one is given)
@@ -40,19 +52,20 @@ def answer_question(
         "sigma": sigma,
         "noise": "exact",
         "sampling": sampling,
-        "records": records,
+        f"{unit}s": records,
         "batch": batch,
         "rounds": rounds,
         "delta": delta,
         "clip": clip,
         "adjacency": "replace-one",
+        "unit": unit,
         "advice": calibrate.fixed_size_words(events, delta) or None,
     }
     if (rows_per_person, silos_per_person) != (1, 1):
         silos = require_count("silos_per_person", silos_per_person)
         person = [(event, count * silos) for event, count in of_group(rows_per_person, events)]
+        answer |= {} if unit == "person" else {"rows_per_person": rows_per_person}
         answer |= {
-            "rows_per_person": rows_per_person,
             "silos_per_person": silos_per_person,
             "person_epsilon": accountant.epsilon(person, delta),
         }
@@ -64,8 +77,10 @@ def batch_of(sampling: str, records: int, batch: int | None) -> int:
     takes_all = sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all
     if takes_all:
         if batch not in (None, records):
-            raise AccountingError("Full sampling uses all records: leave the batch out, or choose another sampling.")
+            raise AccountingError(
+                "Full sampling takes all in every round: leave the batch out, or choose another sampling."
+            )
         return records
     if batch is None:
-        raise AccountingError(f"Sampling '{sampling}' needs --batch, the number of records in a round.")
+        raise AccountingError(f"Sampling '{sampling}' needs --batch, how many take part in a round.")
     return batch

@@ -101,12 +101,13 @@ def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
 
 
 def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> float:
-    """Return what the limit leaves, in ε, to one more Gaussian plan: none is admitted if this is 0.
+    """Return what the limit leaves, in ε, to one more Gaussian plan; less than a millionth of it counts as nothing.
 
     ``answered``: some round was charged, so that a further plan may be chosen by its answer.
     """
     used = max(_used(seen, limit.epsilon, limit.delta, answered) for seen in _seen_by(limit.against, history))
-    return max(0.0, limit.epsilon - used)
+    remaining = limit.epsilon - used
+    return remaining if remaining > 1e-6 * limit.epsilon else 0.0
 
 
 def guaranteed(history: Sequence[Commitment], pledged: Guarantee) -> Guarantee:

@@ -120,7 +120,7 @@ def _no_clip() -> AbstractContextManager[object]:
             features=records.features,
             norms=records.norms,
             targets=records.targets,
-            shares=chosen / batch,
+            shares=records.shares(plan, chosen) / batch,
         ).reshape(-1)
 
     return patch.object(gradient, "compute", unclipped)
@@ -166,8 +166,10 @@ def _with_replacement() -> Iterator[None]:
     def repeated(
         question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
     ) -> FloatArray:
-        rows = np.repeat(np.arange(len(records)), chosen.astype(np.int64))
-        return real_compute(question, plan, argument, records.take(rows), np.ones(len(rows)), batch)
+        drawn_so_often = ((chosen >= often).astype(np.float64) for often in range(1, int(chosen.max()) + 1))
+        terms = [real_compute(question, plan, argument, records, some, batch) for some in drawn_so_often]
+        total: FloatArray = np.sum(terms, axis=0)
+        return total
 
     with patch.object(sampling, "participation", drawn), patch.object(gradient, "compute", repeated):
         yield
@@ -188,6 +190,21 @@ def _forgotten_peer() -> Iterator[None]:
         yield
 
 
+def _ignored_persons() -> AbstractContextManager[object]:
+    """Take every row of a person who takes part for a record: cut by itself, and counted in full."""
+    real = gradient.compute
+
+    def row_by_row(
+        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
+    ) -> FloatArray:
+        if records.persons is not None:
+            chosen = chosen[records.persons.of_row]
+            records = Records(records.schema, records.features, records.targets)
+        return real(question, plan, argument, records, chosen, batch)
+
+    return patch.object(gradient, "compute", row_by_row)
+
+
 SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     NONE: nullcontext,
     "half-noise": lambda: _less_noise(0.5),
@@ -199,4 +216,5 @@ SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "reuse-noise": _reused_noise,
     "forget-peer": _forgotten_peer,
     "keep-order": lambda: patch.object(shares, "mix", lambda messages: None),  # a silo's shares stay together
+    "ignore-persons": _ignored_persons,
 }

@@ -11,26 +11,30 @@ from ringfence.errors import AccountingError
 
 
 def account(
-    records: Annotated[int, typer.Option(help="Records of the silo, n.")],
+    records: Annotated[int, typer.Option(help="Records of the silo, n, or persons, by --unit.")],
     rounds: Annotated[int, typer.Option(help="Rounds it answers, R.")],
     delta: Annotated[float, typer.Option(help="The guarantee's delta.")],
-    clip: Annotated[float, typer.Option(help="Largest norm of a record's gradient, L.")] = 1.0,
+    clip: Annotated[float, typer.Option(help="Largest norm of a record's, or person's, gradient, L.")] = 1.0,
     sampling: Annotated[str, typer.Option(help="full, fixed, poisson or one-pass.")] = "full",
-    batch: Annotated[int | None, typer.Option(help="Records per round, K, unless sampling is full.")] = None,
+    batch: Annotated[int | None, typer.Option(help="How many take part in a round, K, if not all.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise of the averaged gradient, per coordinate.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
     noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
                                        "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
                                        "for each of --records, those of all silos that tell nobody theirs.")] = "exact",
-    rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo, for person_epsilon.")] = 1,
+    unit: Annotated[str, typer.Option(help="What epsilon protects: a record, or a person with any number of rows, as "
+                                      "plans do where the schema says whose a row is.")] = "record",
+    rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo whose unit is a record, for "
+                                                 "person_epsilon.")] = 1,
     silos_per_person: Annotated[int, typer.Option(help="Silos like this with rows of one person.")] = 1,
     json: AsJson = False,
 ) -> None:  # fmt: skip
     """Answer: how much privacy does this noise give, or how much noise does this privacy need?
 
-    Exact under replacing one record. person_epsilon is what all rows of a person cost together at the same delta:
-    exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon is the true one and
-    nominal_epsilon what the formula was asked for.
+    Exact for each record, or each person, under replacing it, against anyone who sees every round of one plan.
+    person_epsilon is what all rows of a person cost together at the same delta, where they are several records or lie
+    in several silos: exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon is
+    the true one and nominal_epsilon what the formula was asked for.
     """
     if (sigma is None) == (epsilon is None):
         raise AccountingError("Give either --sigma, to learn epsilon, or --epsilon, to learn sigma.")
@@ -43,11 +47,12 @@ def account(
             delta=delta,
             sigma=sigma,
             epsilon=epsilon,
+            unit=unit,
             rows_per_person=rows_per_person,
             silos_per_person=silos_per_person,
         )
-    elif (rows_per_person, silos_per_person) != (1, 1):
-        raise AccountingError("What several rows of a person cost is answered for exact noise: leave --noise out.")
+    elif (unit, rows_per_person, silos_per_person) != ("record", 1, 1):
+        raise AccountingError("What a person pays is answered for exact noise: leave --noise out.")
     else:
         from ringfence.research.theory import questions as paper
 
@@ -57,6 +62,8 @@ def account(
     else:
         advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
+        unit = answer.get("unit", "record")
+        say(f"\nEpsilon is for each {unit}, against anyone who sees every round of this one plan.")
         if advice is not None:
             say(f"\n{advice}")
 
@@ -66,7 +73,12 @@ def plan(
     *,
     schema: SchemaFile,
     target: Target,
-    silo: Annotated[list[str], typer.Option(metavar="NAME=RECORDS", help="A silo and its size; once per silo.")],
+    silo: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=RECORDS", help="A silo and how many records it has, or persons, by the schema; once per silo."
+        ),
+    ],
     request: Any,
     out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).")] = None,
     json: AsJson = False,
@@ -78,6 +90,7 @@ def plan(
     """
     from ringfence.planning.explain import alternatives_table, as_data, explain_proposal, warnings
     from ringfence.planning.propose import propose_for
+    from ringfence.protocol.guarantee import claimed_against
     from ringfence.protocol.schema import load_schema
 
     require_folder(out)
@@ -96,6 +109,7 @@ def plan(
             for t in made.silos
             for own in [t.stages[first]]
         ],
+        title=f"For each {made.unit}, {claimed_against(made.observers, made.most_colluders)}, by this plan alone",
     )
     if proposal.alternatives:
         say()

@@ -12,7 +12,7 @@ from ringfence.cli.reporting import NoReport
 def audit(
     epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for all rounds of a run.")] = 3.0,
     delta: Annotated[float, typer.Option(help="The delta of the claim.")] = 1e-5,
-    records: Annotated[int, typer.Option(help="Records of the silo; up to 64 of them are canaries.")] = 64,
+    records: Annotated[int, typer.Option(help="Records, or persons, of the silo; up to 64 of them are canaries.")] = 64,
     rounds: Annotated[int | None, typer.Option(help="Rounds of a run; by default 2 of each plan.")] = None,
     runs: Annotated[
         int | None,
@@ -22,14 +22,14 @@ def audit(
         str,
         typer.Option(
             help="full, fixed, poisson, one-pass, correlated, multi-stage, localized, several-plans, survey, "
-            "curvature, shuffled, shuffled-peer, shuffled-alone or local-sgd."
+            "curvature, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or local-sgd."
         ),
     ] = "full",
     sabotage: Annotated[
         str,
         typer.Option(
             help="Break the silo first, to see that it is noticed: none, half-noise, root-half-noise, skip-clip, "
-            "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer or keep-order."
+            "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order or ignore-persons."
         ),
     ] = "none",
     report: Annotated[Path, typer.Option(metavar="FILE", help="Write the report here (HTML).")] = Path(

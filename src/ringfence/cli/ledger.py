@@ -36,14 +36,15 @@ def ledger(
 
 def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     """Print what a ledger says, and by which command a plan in it is ended."""
-    from ringfence.protocol.guarantee import against_words
+    from ringfence.protocol.guarantee import against_words, claimed_against
 
     first, *others = summary["costs"]
     say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
-    observer = f" {against_words(first['against'], summary['colluders'])}" if others else ""
+    observer = claimed_against([cost["against"] for cost in summary["costs"]], summary["colluders"])
+    say(f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g} for each {summary['unit']}, {observer}.")
     say(
-        f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g}{observer}; used {first['used']:.4g}, "
-        f"reserved for running plans {first['reserved']:.4g}, left {first['left']:.4g}."
+        f"Used {first['used']:.4g}, which is bookkeeping and no guarantee; reserved for running plans "
+        f"{first['reserved']:.4g}, left {first['left']:.4g}."
     )
     guarantee = first["guarantee"]
     say(

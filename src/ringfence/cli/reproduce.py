@@ -23,6 +23,9 @@ def reproduce(
         Path | None, typer.Option(help="Folder of the data sets; else RINGFENCE_DATA, cache, download.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A rehearsal: everything, but small.")] = False,
+    effort: Annotated[
+        float, typer.Option(help="Of privacy-truth: how many runs are played, as a multiple of the audit's.")
+    ] = 1.0,
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
@@ -32,7 +35,9 @@ def reproduce(
         if experiment == "attacks":
             from ringfence.research.audit.attack_page import reproduce_attacks as run
         elif experiment == "privacy-truth":
-            from ringfence.research.audit.truth import reproduce_truth as run
+            from ringfence.research.audit.truth import reproduce_truth
+
+            run = partial(reproduce_truth, effort=effort)
         else:
             from ringfence.research.experiments.reproduce import reproduce as run_experiment
 
@@ -43,6 +48,8 @@ def reproduce(
             f"{'This page' if of_audit else 'Reproducing'} needs '{missing.name}', which is not installed: "
             'pip install "ringfence[research]".'
         ) from None
+    if effort != 1 and experiment != "privacy-truth":
+        raise PlanError(f"The page '{experiment}' has one size: --effort is for privacy-truth. Leave it out.")
     if data is not None and not data.is_dir() and not of_audit:
         raise DatasetError(f"There is no data folder {data}: correct --data, or leave it out for RINGFENCE_DATA.")
     with progress() as bar:

@@ -140,9 +140,9 @@ def approve(
     require_reviewed(loaded, digest)
     result = approve_plan(_open(folder), loaded, note=note)
     print_result(
-        f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} is reserved for it. All plans "
-        f"together may reach {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of "
-        f"{result.budget.epsilon:.4g} is left.",
+        f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} for each {result.plan.unit} is "
+        f"reserved for it. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of the "
+        f"budget of {result.budget.epsilon:.4g} is left.",
         {"approved": result.plan.digest(), **result.data()},
         json=json,
     )

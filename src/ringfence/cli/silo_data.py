@@ -21,17 +21,16 @@ def update(
     reason: Annotated[str, typer.Option(help="What happened to the data, in one line; it will stand in the ledger.")],
     json: AsJson = False,
 ) -> None:
-    """Go on with data that has changed: more records, fewer, others, or the same in another order."""
+    """Go on with data that has changed: more records or persons, fewer, others, or the same in another order."""
     from ringfence.silo.decisions import update_data
     from ringfence.silo.folder import SiloFolder
 
     change = update_data(SiloFolder.open(folder), reason)
     print_result(
-        f"The ledger goes on for {change.after} records, where there were {change.before}; all that was charged stays "
-        "charged, for all of them. An agent that runs has the former records, and answers nothing until it is started "
-        "again. Plans that count another number of records are not answered any more, nor are those that divide the "
-        "records by their places and have begun.",
-        {"before": change.before, "after": change.after, "reason": change.reason, "by": change.by},
+        f"{change.words()} An agent that runs has the former records, and answers nothing until it is started again. "
+        "Plans that count another number are not answered any more, nor are those that divide records or persons by "
+        "their places and have begun.",
+        change.model_dump(),
         json=json,
     )
 

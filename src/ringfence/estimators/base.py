@@ -3,35 +3,31 @@
 import inspect
 import tempfile
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import ValidationError
 from sklearn.base import BaseEstimator, is_regressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
+from ringfence.estimators.fit_data import SOURCE, FitData
 from ringfence.estimators.parameters import Parameters
 from ringfence.estimators.session import MEMORY
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import Table, encode_features, encode_target
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.records import Records
-from ringfence.statement import Statement
+from ringfence.statement import SiloGuarantee, Statement
 from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -39,36 +35,14 @@ Estimator = TypeVar("Estimator", bound=type)
 _NO_QUESTION = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
 """Parameters in which two fits that ask the same may differ."""
 
-SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
-
-
-@dataclass(frozen=True)
-class _FitData:
-    """What `fit` was given, made sense of: the records, what identifies each, and whose row is whose."""
-
-    records: Records
-    identity: list[bytes]
-    silos: Mapping[str, NDArray[np.int64]]
-
-    @classmethod
-    def of(cls, schema: Schema, table: Table, identity: list[bytes], labels: tables.Labels) -> Self:
-        features = encode_features(schema, table, source=SOURCE)
-        records = Records(schema, features, encode_target(schema, table, source="y"))
-        return cls(records, identity, labels.by_silo(len(records)))
-
-    def part(self, rows: NDArray[np.int64], *, marked: bool) -> Records:
-        """Return one silo's records; marked, they are a data set that has one ledger, whatever is to be predicted."""
-        part = self.records.take(rows)
-        marks = RowMarks(self.identity[row] for row in rows) if marked else None
-        return Records(part.schema, part.features, part.targets, marks)
-
 
 class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
     """A linear model whose records stay in silos. The base of all estimators here; not one by itself.
 
     Guarantee: all that a silo releases during one `fit` is (epsilon, delta)-differentially private with respect to
-    replacing any one of its rows, whatever the server and the other silos do. The number of rows of each silo, their
-    labels in `silos`, and everything given to the constructor are public.
+    replacing any one of its rows, whatever the server and the other silos do. Where `fit` is told whose rows are whose,
+    it is with respect to replacing any one person of a silo, with all rows there, by one with any number of rows. The
+    number of rows, or persons, of each silo, their labels in `silos`, and all that the constructor is given are public.
 
     Parameters
     ----------
@@ -84,23 +58,30 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
     algorithm : "auto", or the name of one (`ringfence plan --help` lists them)
     max_rounds : the most rounds that "auto" may take; 100 by default
     ridge : (ridge/2)·‖w‖² is added to the objective, in scaled features
-    clip : where a record's gradient is cut; by default a public rule
+    clip : where a row's gradient is cut; by default a public rule
     fit_intercept : whether to learn a constant
+    person_rule : "mean" (the default), "rows" or "sum"
+        What a person's rows come to in a gradient, where `fit` is told whose they are: the mean of the cut gradients;
+        the sum of the first `rows_per_person`, divided by that number; or the sum of all, cut as one. Once named, `fit`
+        insists on `persons`.
+    rows_per_person : how many rows of a person count at most, by the rule "rows"
     cap : (epsilon, delta)
-        The most that all fits together may cost any record: those of this process, or, with `ledgers`, all that stand
-        in the ledgers. A fit that would exceed it is refused before anything is released. Without a cap, fitting the
-        same records with *other* settings is refused.
+        The most that all fits together may cost any record, or person: those of this process, or, with `ledgers`, all
+        that stand in the ledgers. A fit that would exceed it is refused before anything is released. Without a cap,
+        fitting the same records with *other* settings is refused.
     ledgers : folder of one ledger file per silo, for records that outlive this process
     equal_rows : "copies" or "records"
         What rows of one silo with equal features are. Copies of one record, as in a bootstrap sample, cost that record
-        more; a ledger, which charges for a row, refuses them. "records" says that they are different records.
+        more; a ledger, which charges for a row, refuses them. "records" says that they are different records. Where
+        `fit` is told whose rows are whose, copies cost a person nothing more.
     new_beginning : why records that have a ledger elsewhere get a second one here; it will stand in that ledger
     unusual_budget : True to mean an epsilon above 20 or a delta above 1/n, which protects nobody
 
     Attributes
     ----------
     coef_, intercept_ : in the units of X, so that X @ coef_.T + intercept_ is the decision function or prediction
-    privacy_ : what each silo's records were promised, by this fit and by all so far; `print` it
+    privacy_ : what each silo's records, or persons, were promised by this fit, and what all fits so far have used;
+        `print` it
     plan_ : the public plan that every silo approved
     history_ : who answered in which round
     model_ : the model as `Model.save` writes it, with plan and statement, free of any record
@@ -117,7 +98,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         tags.non_deterministic = True  # real noise has no seed
         return tags
 
-    def fit(self, X: Any, y: Any, silos: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None) -> Self:
         """Train on the silos' rows through their gates.
 
         Parameters
@@ -125,20 +106,24 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         X : one table (NumPy, pandas), a list of one table per silo, or a mapping from silo to table
         y : the targets, in the same form
         silos : a silo's label per row (per table, if X is a list); without it, all rows are one silo's
+        persons : whose each row is, as a label per row, in the same form as y
+            With it, the guarantee is for each person; without it, for each row. Equal labels are one person, in all
+            silos and all fits. With a `schema` that names the column of persons, X may have that column instead.
         """
-        X, y, labels = tables.join(X, y, silos)
+        X, y, labels, persons = tables.join(X, y, silos, persons)
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
             raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
-        problem = self._problem(X, y, labels)
-        copies = self._copies(problem)
+        problem = self._problem(X, y, labels, persons)
+        remarks = self._remarks(problem)
         plan = self._plan(problem)
         cap = self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
         totals = MEMORY.charge(
             plan,
-            {name: (problem.identity[row] for row in rows) for name, rows in problem.silos.items()},
-            settings=self._settings(),
+            problem.identities(),
+            problem.owners(),
+            settings=f"{self._settings()} for each {plan.unit}",
             cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
             tuning=cap is not None,
             copies=self.equal_rows == "copies",
@@ -146,8 +131,10 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         result = self._train(problem, plan, cap)
         self.plan_ = plan
         self.history_ = result.history
-        self.model_ = result.model
-        self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, copies)
+        self.model_, self.privacy_ = result.model, result.statement
+        if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
+            self.model_ = result.model.model_copy(update={"guarantees": _of_this_fit(result.model.guarantees)})
+            self.privacy_ = _with_totals(result.statement, totals, remarks)
         self._learn()
         return self
 
@@ -163,9 +150,9 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
 
     # From arguments to a problem.
 
-    def _problem(self, X: Any, y: Any, labels: tables.Labels) -> _FitData:
+    def _problem(self, X: Any, y: Any, labels: tables.Labels, persons: Any) -> FitData:
         if self.schema is not None:
-            return self._problem_by_schema(self.schema, X, y, labels)
+            return self._problem_by_schema(self.schema, X, y, labels, persons)
         if self.bounds is None:
             raise EstimatorError(
                 "`bounds` is missing: say between which values every feature lies, as bounds=(lower, upper), from "
@@ -176,26 +163,34 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         with _hiding_values():
             X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self))
         names = self._column_names(X.shape[1])
-        target = target_name if isinstance(target_name, str) else "target"
-        while target in names:
-            target += "_"
+        target = tables.unused(target_name, "target", names)
         cells, column = self._target(y)
         columns: dict[str, Column] = {**self._numeric_columns(names), target: column}
+        intercept = 1.0 if self.fit_intercept else 0.0
         try:
-            schema = Schema(columns=columns, target=target, intercept=1.0 if self.fit_intercept else 0.0)
+            schema = Schema(columns=columns, target=target, intercept=intercept, person=_person(persons, columns))
         except ValidationError as refused:
             raise EstimatorError(f"No schema can be made of `bounds` and the target: {explain(refused)}.") from None
         table: Any = {**dict(zip(names, X.T, strict=True)), target: cells}  # numbers need not go through text
-        return _FitData.of(schema, table, list(tables.row_bytes(X)), labels)
+        return FitData.of(schema, table, list(tables.row_bytes(X)), labels, tables.owners(persons, len(X)))
 
-    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels) -> _FitData:
+    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels, persons: Any) -> FitData:
         if self.bounds is not None:
             raise EstimatorError("Both `bounds` and `schema` are given, which say the same: leave one out.")
         if not tables.is_frame(X):
             raise EstimatorError("A `schema` describes columns by name, so X must be a table that names them (pandas).")
         if y is None:
             raise EstimatorError("y is missing: estimators here learn from targets, so `fit` needs both X and y.")
-        validate_data(self, X, skip_check_array=True)  # notes the columns' names
+        if schema.person is None:
+            schema = schema.model_copy(update={"person": _person(persons, schema.columns)})
+        elif (schema.person in X.columns) == (persons is not None):
+            raise EstimatorError(
+                f"By the schema, the column '{schema.person}' tells whose a row is: give it in X, or its cells as "
+                "`persons`, one of both."
+            )
+        elif persons is None:
+            persons = X[schema.person]
+        validate_data(self, tables.without(X, schema.person), skip_check_array=True)  # notes the columns' names
         table = tables.cells(X)
         identity = list(tables.row_bytes(table))
         targets = self._targets_by_schema(y, schema.target_column)
@@ -203,7 +198,8 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
         if not self.fit_intercept:
             schema = schema.model_copy(update={"intercept": 0.0})
-        return _FitData.of(schema, {**table, schema.target: targets}, identity, labels)
+        owners = tables.owners(persons, len(identity))
+        return FitData.of(schema, {**table, schema.target: targets}, identity, labels, owners)
 
     def _column_names(self, count: int) -> list[str]:
         if hasattr(self, "feature_names_in_"):
@@ -226,16 +222,22 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             pairs = list(zip(lower, upper, strict=True))
         return {name: interval(f"`bounds` of column '{name}'", pair) for name, pair in zip(names, pairs, strict=True)}
 
-    def _plan(self, problem: _FitData) -> Plan:
-        schema, names = problem.records.schema, list(problem.silos)
+    def _plan(self, problem: FitData) -> Plan:
+        schema, names = problem.schema, list(problem.silos)
+        if problem.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
+            raise EstimatorError(
+                "`person_rule` and `rows_per_person` say what a person's rows come to, but `fit` was not told whose "
+                "each row is: give `persons`. Inside of scikit-learn's tools they take metadata routing and "
+                "set_fit_request(persons=True)."
+            )
         epsilons = tables.per_silo("epsilon", self.epsilon, names)
         deltas = tables.per_silo("delta", self.delta, names)
         members = []
-        for name, rows in problem.silos.items():
+        for name, size in problem.sizes().items():
             epsilon = epsilons[name]
             if epsilon is None or not epsilon > 0:
                 raise EstimatorError(f"The epsilon of silo '{name}' must be a positive number.")
-            members.append(Member(name, len(rows), epsilon, deltas[name]))
+            members.append(Member(name, size, epsilon, deltas[name]))
         return make_plan(schema, members, self._request(schema))
 
     def _request(self, schema: Schema) -> PlanRequest:
@@ -246,6 +248,8 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             most_rounds=self.max_rounds,
             ridge=float(self.ridge),
             clip=None if self.clip is None else float(self.clip),
+            person_rule=self.person_rule,
+            rows_per_person=self.rows_per_person,
         )
 
     def _cap(self) -> Budget | None:
@@ -259,30 +263,30 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             raise EstimatorError("`cap` must be (epsilon, delta): a positive number, and one between 0 and 1.")
         return Budget(epsilon, delta)
 
-    def _copies(self, problem: _FitData) -> dict[str, int]:
-        """Return, by silo, how many copies of a record there are at most; refuse them where a ledger charges."""
+    def _remarks(self, problem: FitData) -> dict[str, str]:
+        """Return, by silo, what one record or person has more of than this run's numbers count.
+
+        A ledger, which counts what its own silo releases, by the row or by the person, can count neither.
+        """
         if self.equal_rows not in ("copies", "records"):
             raise EstimatorError('`equal_rows` must be "copies" or "records".')
-        if self.equal_rows == "records":
+        if problem.persons is not None:
+            most, remark, refusal = problem.spread(), _SPREAD, _SPREAD_REFUSED
+        elif self.equal_rows == "copies":
+            most, remark, refusal = problem.copies(), _COPIES, _COPIES_REFUSED
+        else:
             return {}
-        copies = {
-            name: max(Counter(problem.identity[row] for row in rows).values()) for name, rows in problem.silos.items()
-        }
-        copied = [name for name, most in copies.items() if most > 1]
-        if copied and self.ledgers is not None:
-            raise EstimatorError(
-                f"Rows of silo '{copied[0]}' have equal features, and a ledger charges every row as a record of its "
-                "own. Nothing was released. If they are copies of one record, as in a bootstrap sample, leave out all "
-                "but one, or fit without `ledgers`; if they are different records, say equal_rows='records'."
-            )
-        return copies
+        several = {name: number for name, number in most.items() if number > 1}
+        if several and self.ledgers is not None:
+            raise EstimatorError(refusal.format(silo=next(iter(several))))
+        return {name: remark.format(number=number) for name, number in several.items()}
 
     def _settings(self) -> str:
         """Return what two fits must agree in to be the same question asked again."""
         settings = {name: value for name, value in self.get_params().items() if name not in _NO_QUESTION}
         return f"{type(self).__name__} {settings!r}"
 
-    def _train(self, problem: _FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
+    def _train(self, problem: FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
         with ExitStack() as temporary:
             if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
                 folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
@@ -290,12 +294,12 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
                 folder = Path(self.ledgers)
             silos = {
                 name: Silo(
-                    problem.part(rows, marked=self.ledgers is not None),
+                    problem.part(name, marked=self.ledgers is not None),
                     folder / f"{name}.ledger",
                     cap,
                     new_beginning=self.new_beginning,
                 )
-                for name, rows in problem.silos.items()
+                for name in problem.silos
             }
             return train(plan, silos)
 
@@ -319,6 +323,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         else:
             if not tables.is_frame(X):
                 raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
+            X = tables.without(X, self.schema.person)
             validate_data(self, X, reset=False, skip_check_array=True)
             matrix = self.model_.linear().matrix(tables.cells(X), source=SOURCE)
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
@@ -357,25 +362,44 @@ def interval(what: str, pair: Any) -> Numeric:
         raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
 
 
-def _with_totals(statement: Statement, totals: Mapping[str, Budget], copies: Mapping[str, int]) -> Statement:
+def _of_this_fit(guarantees: Mapping[str, SiloGuarantee]) -> dict[str, SiloGuarantee]:
+    return {name: guarantee.model_copy(update={"used": ()}) for name, guarantee in guarantees.items()}
+
+
+def _person(persons: Any, taken: Collection[str]) -> str | None:
+    """Return a public name for the column that `persons` is, if it is given."""
+    return None if persons is None else tables.unused(getattr(persons, "name", None), "person", taken)
+
+
+def _with_totals(statement: Statement, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Statement:
     silos = {  # the memory composes what was used, which is no guarantee of all fits
         name: guarantee.model_copy(
             update={
                 "all_runs": totals[name].limits,
-                "used": (),
-                "remarks": (*guarantee.remarks, *_remark(copies.get(name, 1))),
+                "remarks": (*guarantee.remarks, *([remarks[name]] if name in remarks else [])),
             }
         )
-        for name, guarantee in statement.silos.items()
+        for name, guarantee in _of_this_fit(statement.silos).items()
     }
     return replace(statement, silos=silos)
 
 
-def _remark(copies: int) -> list[str]:
-    if copies == 1:
-        return []
-    return [
-        f"A row occurs {copies} times in this fit. The numbers of this run are for one row; the total of all runs "
-        f"counts {copies} copies of one record. If rows with equal features are different records, say "
-        "equal_rows='records'."
-    ]
+_COPIES = (
+    "A row occurs {number} times in this fit. The numbers of this run are for one row; the total of all runs counts "
+    "{number} copies of one record. If rows with equal features are different records, say equal_rows='records'."
+)
+_COPIES_REFUSED = (
+    "Rows of silo '{silo}' have equal features, and a ledger charges every row as a record of its own. Nothing was "
+    "released. If they are copies of one record, as in a bootstrap sample, leave out all but one, or fit without "
+    "`ledgers`; if they are different records, say equal_rows='records'."
+)
+_SPREAD = (
+    "A person has rows in {number} silos of this fit. The numbers of this run are for a person's rows in one silo; the "
+    "total of all runs counts what all these silos released. If one label means different persons in different silos, "
+    "make their labels differ."
+)
+_SPREAD_REFUSED = (
+    "A person of silo '{silo}' has rows in other silos too, and a ledger counts what its own silo releases. Nothing "
+    "was released. Give all rows of a person to one silo, or fit without `ledgers`; if a person of one silo is all "
+    "that is to be protected, or one label means different persons, make the labels of different silos differ."
+)

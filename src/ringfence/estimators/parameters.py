@@ -9,6 +9,7 @@ that it cannot look into, a type checker would let any keyword pass.
 from dataclasses import dataclass
 from typing import Any
 
+from ringfence.protocol.questions import PersonRule
 from ringfence.protocol.schema import Schema
 
 # Estimators are compared and shown as scikit-learn does it: eq and repr are not ours to make.
@@ -27,6 +28,8 @@ class Parameters:
     ridge: float = 0.0
     clip: float | None = None
     fit_intercept: bool = True
+    person_rule: PersonRule | None = None
+    rows_per_person: int | None = None
     cap: Any = None
     ledgers: Any = None
     equal_rows: str = "copies"

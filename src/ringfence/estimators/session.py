@@ -1,4 +1,4 @@
-"""What the fits of this process have cost every record that they saw.
+"""What the fits of this process have cost every record, and every person, that they saw.
 
 A ledger file counts what was released from *a data set*. Estimators are handed whatever rows somebody sliced: the
 same table twice, the folds of a cross-validation, a bootstrap sample that holds a row several times. So this memory
@@ -8,11 +8,19 @@ the fits, each for a group of as many rows as the fit had copies of it (`events.
 such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. What was
 used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
 
+Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
+person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
+such rows (lemma 6 of docs/proofs.md, "Copies of a record"). A person has no copies: whatever stands under one label is
+one person's. Costs of persons bound those of their records, so a record's total counts them, for as many persons as
+have that row; costs of records bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is
+refused.
+
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
 question). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
 too little; whoever knows that they are different records says so, and each then counts once in every fit. A row that
 was changed in between (rescaled, another column added) is a new record to this memory, and so is every row in another
-process: a ledger file, which goes by the silo's name alone, misses neither.
+process: a ledger file, which goes by the silo's name alone, misses neither. A person is recognised by the label alone,
+in every silo.
 
 What it returns depends on which rows are equal, so it is for whoever holds the records, and no model carries it.
 """
@@ -23,6 +31,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
@@ -30,24 +39,27 @@ from ringfence.accounting.events import Event, of_group
 from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Unit
 from ringfence.silo.budget import Budget
 
 
 @dataclass(frozen=True)
 class _Charge:
-    """What one fit costs every record of one silo."""
+    """What one fit costs every record, or every person, of one silo."""
 
+    fit: str
+    unit: Unit
     settings: str
     events: tuple[tuple[Event, int], ...]
     delta: float
 
 
 History = tuple[tuple[int, int], ...]
-"""The fits that a record was in: the number of each, and the record's copies."""
+"""The charges of a record or person: the number of each, and the copies (of a record in a fit of persons: persons)."""
 
 
 class Memory:
-    """Every fit of this process, and which records it saw."""
+    """Every fit of this process, and which records and persons it saw."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)  # what is remembered of a row means nothing without it
@@ -58,7 +70,8 @@ class Memory:
     def charge(
         self,
         plan: Plan,
-        rows: Mapping[str, Iterable[bytes]],
+        rows: Mapping[str, Sequence[bytes]],
+        persons: Mapping[str, Sequence[str]] | None = None,
         *,
         settings: str,
         cap: Budget | None = None,
@@ -67,66 +80,110 @@ class Memory:
     ) -> dict[str, Budget]:
         """Count a fit on every silo's rows before anything is released; return each silo's total, this fit included.
 
-        Equal rows of a fit are copies of one record, unless `copies` is false: then they are different records.
+        `persons` says whose each row is, if the plan protects persons. Equal rows of a fit are copies of one record,
+        unless `copies` is false: then they are different records.
 
-        Raises ApprovalError, and counts nothing, if a record's total would exceed the cap, or if most of a silo's rows
-        were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance).
+        Raises ApprovalError, and counts nothing, if a total would exceed the cap, if most of a silo's records or
+        persons were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance),
+        or if rows of persons were fitted as records.
         """
         with self._lock:
-            charges: list[tuple[Counter[bytes], _Charge]] = []
+            charges = [
+                _Charge(
+                    plan.digest(),
+                    plan.unit,
+                    settings,
+                    tuple((event.of_silo(terms.name), count) for event, count in plan_events(plan, terms)),
+                    terms.guarantee.delta,
+                )
+                for terms in plan.silos
+            ]
+            added: dict[bytes, History] = {}
+            own: dict[str, set[bytes]] = {}
+            for number, terms in enumerate(plan.silos, len(self._charges)):
+                silo = terms.name
+                marks = self._marks(silo, rows[silo], None if persons is None else persons[silo], copies)
+                if persons is None:
+                    own[silo] = set(marks)
+                else:
+                    _refuse_records(silo, any(self._was_a_record(mark) for mark in marks))
+                    own[silo] = {self._mark(b"person", label.encode()) for label in persons[silo]}
+                    marks.update(own[silo])
+                for mark, times in marks.items():
+                    added[mark] = (*added.get(mark, ()), (number, times))
+            known = [*self._charges, *charges]
             totals: dict[str, Budget] = {}
-            for terms in plan.silos:
-                silo, own = terms.name, self._marks(terms.name, rows[terms.name])
-                if not copies:
-                    own = Counter(set(own))
-                charge = _Charge(settings, tuple(plan_events(plan, terms)), terms.guarantee.delta)
-                charges.append((own, charge))
-                pasts = Counter((self._seen.get(mark, ()), times) for mark, times in own.items())
+            for silo, marks_of_silo in own.items():
+                pasts = Counter((self._seen.get(mark, ()), added[mark]) for mark in marks_of_silo)
                 histories = {
-                    (past, times): [*((self._charges[number], count) for number, count in past), (charge, times)]
-                    for past, times in pasts
+                    (past, now): [(known[number], times) for number, times in (*past, *now)] for past, now in pasts
                 }
                 if not tuning:
                     otherwise = sum(pasts[past] for past, history in histories.items() if _differs(history, settings))
-                    _refuse_tuning(silo, otherwise / len(own))
+                    _refuse_tuning(silo, otherwise / len(marks_of_silo), plan.unit)
                 totals[silo] = _worst(histories.values(), cap)
-                needed = _needed(histories.values(), cap) if cap is not None else 0.0
-                if cap is not None and needed > cap.epsilon:
-                    raise ApprovalError(
-                        f"With this fit, all fits of this process on records of silo '{silo}' would come to epsilon "
-                        f"{needed:.6g} at delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. "
-                        "Nothing was released. Fit with a smaller epsilon, fit less often (every candidate and every "
-                        "fold of a search is a fit), or raise the cap. A row that a fit has several times pays for "
-                        "every copy; if equal rows are different records, say equal_rows='records'."
-                    )
-            for own, charge in charges:
-                self._remember(own, charge)
+                if cap is not None:
+                    _refuse_beyond(cap, _needed(histories.values(), cap), silo, plan.unit)
+            self._charges = known
+            self._remember(added)
             return totals
 
-    def _marks(self, silo: str, rows: Iterable[bytes]) -> Counter[bytes]:
-        name = hashlib.sha256(silo.encode()).digest()
-        return Counter(hashlib.blake2b(name + row, digest_size=16, key=self._secret).digest() for row in rows)
+    def _mark(self, *parts: bytes) -> bytes:
+        heads = b"".join(hashlib.sha256(part).digest() for part in parts[:-1])
+        return hashlib.blake2b(heads + parts[-1], digest_size=16, key=self._secret).digest()
 
-    def _remember(self, marks: Counter[bytes], charge: _Charge) -> None:
-        number = len(self._charges)
-        self._charges.append(charge)
-        longer: dict[tuple[History, int], History] = {}  # rows of one history share one tuple
-        for mark, times in marks.items():
+    def _marks(self, silo: str, rows: Sequence[bytes], persons: Sequence[str] | None, copies: bool) -> Counter[bytes]:
+        """Count every record's copies; where a fit is of persons, the persons that have it."""
+        owned = rows if persons is None else [row for row, _ in set(zip(rows, persons, strict=True))]
+        marks = Counter(self._mark(b"record", silo.encode(), row) for row in owned)
+        return marks if copies else Counter(set(marks))
+
+    def _was_a_record(self, mark: bytes) -> bool:
+        return any(self._charges[number].unit == "record" for number, _ in self._seen.get(mark, ()))
+
+    def _remember(self, added: Mapping[bytes, History]) -> None:
+        longer: dict[tuple[History, History], History] = {}  # rows of one history share one tuple
+        for mark, now in added.items():
             past = self._seen.get(mark, ())
-            self._seen[mark] = longer.setdefault((past, times), (*past, (number, times)))
+            self._seen[mark] = longer.setdefault((past, now), (*past, *now))
 
 
 def _differs(history: Sequence[tuple[_Charge, int]], settings: str) -> bool:
     return any(charge.settings != settings for charge, _ in history)
 
 
-def _refuse_tuning(silo: str, share: float) -> None:
+def _refuse_records(silo: str, fitted_as_records: bool) -> None:
+    if fitted_as_records:
+        raise ApprovalError(
+            f"Rows of silo '{silo}' were fitted before in this process without `persons`. What that cost each record "
+            "bounds nothing for a person with several, so no total for persons can be stated, and nothing was released "
+            "now. Go on without `persons`, which counts what each record pays. If these are other rows that happen to "
+            "be equal, give their silo another name."
+        )
+
+
+def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
     if share > 0.5:
         raise ApprovalError(
-            f"Records of silo '{silo}' were fitted before in this process, with other settings. Trying settings on "
-            "private records spends budget on every try, and nothing was released now. Choose settings on public or "
-            "simulated data; or, if these records are to pay for it, say what all fits together may cost them: "
-            "cap=(epsilon, delta)."
+            f"{unit.capitalize()}s of silo '{silo}' were fitted before in this process, with other settings. Trying "
+            "settings on private records spends budget on every try, and nothing was released now. Choose settings on "
+            f"public or simulated data; or, if these {unit}s are to pay for it, say what all fits together may cost "
+            "them: cap=(epsilon, delta)."
+        )
+
+
+def _refuse_beyond(cap: Budget, needed: float, silo: str, unit: Unit) -> None:
+    if needed > cap.epsilon:
+        why = {
+            "record": "A row that a fit has several times pays for every copy; if equal rows are different records, "
+            "say equal_rows='records'.",
+            "person": "A person with rows in several silos pays in each.",
+        }[unit]
+        raise ApprovalError(
+            f"With this fit, all fits of this process on {unit}s of silo '{silo}' would come to epsilon {needed:.6g} "
+            f"at delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. Nothing was released. Fit with a "
+            "smaller epsilon, fit less often (every candidate and every fold of a search is a fit), or raise the cap. "
+            f"{why}"
         )
 
 
@@ -143,8 +200,10 @@ def _needed(histories: Iterable[Sequence[tuple[_Charge, int]]], cap: Budget) -> 
     """Return how much of the cap the fits take up where each may be chosen by what came out of those before it."""
     committed = {
         tuple(
-            Commitment.of(of_group(times, charge.events), founding=number == 0)
-            for number, (charge, times) in enumerate(history)
+            Commitment.of(
+                [event for charge, times in silos for event in of_group(times, charge.events)], founding=number == 0
+            )
+            for number, (_, silos) in enumerate(groupby(history, key=lambda charged: charged[0].fit))
         )
         for history in histories
     }

@@ -1,6 +1,6 @@
 """From what people pass to `fit` to one table with a silo's name per row; no value is interpreted here."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,18 +46,21 @@ class Labels:
         return {str(label): np.array(found[label], dtype=np.int64) for label in order}
 
 
-def join(X: Any, y: Any, silos: Any) -> tuple[Any, Any, Labels]:
-    """Return X, y and whose row is whose, whichever way the silos' tables were given.
+def join(X: Any, y: Any, silos: Any, persons: Any) -> tuple[Any, Any, Labels, Any]:
+    """Return X, y, the silos' labels and the persons', whichever way the silos' tables were given.
 
     One table: `silos` has a label per row. A mapping of tables by silo, with y alike; or a list of tables, with a list
-    of targets, where `silos`, if given, names each table.
+    of targets, where `silos`, if given, names each table. `persons`, if given, come as y does.
     """
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are mappings too
         if silos is not None:
             raise EstimatorError("X names its silos by its keys, and `silos` names some too: leave `silos` out.")
         if not isinstance(y, Mapping) or set(y) != set(X):
             raise EstimatorError("X is a mapping of tables by silo, so y must be one of targets, with the same keys.")
-        return _stacked(list(X.values()), [y[name] for name in X], list(X))
+        if persons is not None and (not isinstance(persons, Mapping) or set(persons) != set(X)):
+            raise EstimatorError("X is a mapping of tables by silo, so `persons` must be one too, with the same keys.")
+        owners = None if persons is None else [persons[name] for name in X]
+        return _stacked(list(X.values()), [y[name] for name in X], owners, list(X))
     if isinstance(X, list | tuple) and X and all(hasattr(table, "shape") and np.ndim(table) == 2 for table in X):
         names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(silos)
         if not isinstance(y, list | tuple) or len(y) != len(X) or len(names) != len(X):
@@ -65,17 +68,22 @@ def join(X: Any, y: Any, silos: Any) -> tuple[Any, Any, Labels]:
                 f"X is a list of {len(X)} tables, one per silo, so y must be a list of as many targets, and `silos`, "
                 "if given, a list of as many names."
             )
-        return _stacked(list(X), list(y), names)
-    return X, y, Labels(silos)
+        if persons is not None and (not isinstance(persons, list | tuple) or len(persons) != len(X)):
+            raise EstimatorError(f"X is a list of {len(X)} tables, so `persons` must be a list of as many arrays.")
+        return _stacked(list(X), list(y), persons, names)
+    return X, y, Labels(silos), persons
 
 
-def _stacked(tables: Sequence[Any], targets: Sequence[Any], names: Sequence[Any]) -> tuple[Any, Any, Labels]:
+def _stacked(
+    tables: Sequence[Any], targets: Sequence[Any], persons: Sequence[Any] | None, names: Sequence[Any]
+) -> tuple[Any, Any, Labels, Any]:
     texts = [str(name) for name in names]
     if len(set(texts)) != len(texts):
         raise EstimatorError("Two tables name the same silo: join them, or rename one.")
-    for name, table, target in zip(texts, tables, targets, strict=True):
-        if len(table) != len(target):
-            raise EstimatorError(f"Silo '{name}' has {len(table)} rows in X and {len(target)} in y.")
+    for given, parts in (("y", targets), ("`persons`", persons or targets)):
+        for name, table, part in zip(texts, tables, parts, strict=True):
+            if len(table) != len(part):
+                raise EstimatorError(f"Silo '{name}' has {len(table)} rows in X and {len(part)} in {given}.")
     if not tables:
         raise EstimatorError("There is no table: give one per silo.")
     if is_frame(tables[0]):
@@ -90,7 +98,37 @@ def _stacked(tables: Sequence[Any], targets: Sequence[Any], names: Sequence[Any]
         X = np.concatenate([np.asarray(table) for table in tables])
     y = np.concatenate([np.asarray(target) for target in targets])
     labels = [name for name, table in zip(texts, tables, strict=True) for _ in range(len(table))]
-    return X, y, Labels(labels, texts)
+    owners = None if persons is None else [person for part in persons for person in part]
+    return X, y, Labels(labels, texts), owners
+
+
+def owners(persons: Any, count: int) -> list[str] | None:
+    """Return each row's person as a text, if somebody says whose rows are whose."""
+    if persons is None:
+        return None
+    labels = np.asarray(persons, dtype=object)
+    if labels.shape != (count,):
+        raise EstimatorError(f"`persons` must have one label for each of the {count} rows of X.")
+    found = texts(labels.tolist())
+    if "" in found:
+        raise EstimatorError(
+            f"Row {found.index('')} of `persons` (the first is row 0) does not say whose it is: give it a label, or "
+            "remove the row."
+        )
+    return found
+
+
+def unused(name: Any, default: str, taken: Collection[str]) -> str:
+    """Return a column's name, or the default if it is none, that no other column has."""
+    free = name if isinstance(name, str) and name else default
+    while free in taken:
+        free += "_"
+    return free
+
+
+def without(X: Any, column: str | None) -> Any:
+    """Return a frame without that column, if it has it."""
+    return X.drop(columns=column) if column in X.columns else X
 
 
 def per_silo(what: str, value: Any, silos: Sequence[str]) -> dict[str, float | None]:

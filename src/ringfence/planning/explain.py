@@ -7,6 +7,7 @@ from ringfence.planning.propose import Proposal
 from ringfence.protocol.guarantee import LARGE_EPSILON
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of
+from ringfence.protocol.questions import Unit
 
 PAPER_NAMES = {
     "minibatch-sgd": "noisy minibatch SGD, the paper's Algorithm 2",
@@ -45,7 +46,7 @@ def alternatives_table(proposal: Proposal) -> tuple[list[str], list[list[Any]]]:
     """Return what was compared: header and rows, best first."""
     header = ["algorithm", "batches", "rounds", "bound", "expected", "bounds the loss on", "survey's share"]
     rows = [
-        [c.method, c.sampling, c.rounds, c.bound, c.expected, _records(c), c.survey or "none"]
+        [c.method, c.sampling, c.rounds, c.bound, c.expected, _bounded(c, proposal.plan.unit), c.survey or "none"]
         for c in proposal.alternatives
     ]
     return header, rows
@@ -72,8 +73,8 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def _records(choice: Choice) -> str:
-    return "fresh records" if choice.risk == "population" else "the silos' records"
+def _bounded(choice: Choice, unit: Unit) -> str:
+    return f"fresh {unit}s" if choice.risk == "population" else f"the silos' {unit}s"
 
 
 def _line(choice: Choice) -> str:

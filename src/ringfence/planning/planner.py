@@ -223,7 +223,7 @@ def _ladder(setting: Setting, sampling: SamplingName, limit: int, exactly: bool)
     most = sampling_named(sampling).most_rounds(min(setting.records)) or limit
     if exactly and limit > most:
         raise PlanError(
-            f"One pass of {limit} rounds needs a record for each, but the smallest silo has {most}: "
+            f"One pass of {limit} rounds needs a record, or person, for each, but the smallest silo has {most}: "
             "ask for fewer rounds."
         )
     steps, rounds = {min(limit, most)}, 1.0

@@ -118,8 +118,12 @@ class PlanRequest:
     sampling: SamplingName | None = field(
         default=None, metadata=offered("full, fixed, poisson, one-pass or phased; chosen for you.")
     )
-    batch: int | None = field(default=None, metadata=offered("Records per round, where sampling leaves it open."))
-    clip: float | None = field(default=None, metadata=offered("Largest norm of a record's gradient; chosen for you."))
+    batch: int | None = field(
+        default=None, metadata=offered("Records, or persons, per round, where sampling leaves it open.")
+    )
+    clip: float | None = field(
+        default=None, metadata=offered("Largest norm of a record's, or person's, gradient; chosen for you.")
+    )
     distance: float | None = field(
         default=None, metadata=offered("How large the best weights are expected to be; chosen for you.")
     )
@@ -159,7 +163,9 @@ class PlanRequest:
             "Share of each silo's records that do not train and are for evaluation; by default 0.2. 0: all train.",
         ),
     )
-    weights: Weights = field(default="records", metadata=offered("How silos count: by 'records', or 'equal'."))
+    weights: Weights = field(
+        default="records", metadata=offered("How silos count: by 'records' (or persons), or 'equal'.")
+    )
     available: int | None = field(
         default=None, metadata=offered("How many silos are asked in a round; all if not given.")
     )
@@ -183,7 +189,8 @@ class PlanRequest:
         ),
     )
     bits: int | None = field(
-        default=None, metadata=offered("The most bits per record of the shuffled sum; by default 140 per weight.")
+        default=None,
+        metadata=offered("The most bits per record, or person, of the shuffled sum; by default 140 per weight."),
     )
     run: str | None = None
 

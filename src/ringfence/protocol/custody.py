@@ -4,7 +4,7 @@ These are parts of ledger entries, and so of certificates: no fingerprint, no pa
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -35,12 +35,12 @@ class FormerLedger(Public):
     spent: tuple[Guarantee, ...] = Field(default=(), strict=False)
 
     def words(self) -> str:
-        """Say what that ledger had spent."""
+        """Say what that ledger's releases used."""
         name = f"ledger {self.ledger[:12]}"
         if not self.spent:
-            return f"{name}, which could not be read any more, so that nobody can say what it had spent"
+            return f"{name}, which could not be read any more, so that nobody can say what its releases used"
         costs = "; ".join(f"epsilon {cost.epsilon:.4g} {against_words(cost.against)}" for cost in self.spent)
-        return f"{name}, which after {self.number} entries had spent {costs}, at delta {self.spent[0].delta:.2g}"
+        return f"{name}, whose releases used {costs}, at delta {self.spent[0].delta:.2g} ({self.number} entries)"
 
 
 class NewBeginning(Public):
@@ -73,18 +73,26 @@ class Registration(Public):
 
 
 class DataChange(Public):
-    """The data set changed, and the ledger goes on for its new version."""
+    """The data set changed, and the ledger goes on for its new version.
 
-    before: int = Field(ge=0)
-    after: int = Field(ge=0)
+    It had so many records, or persons, as `unit` says, and has so many now; no number where they were not told apart.
+    """
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"unit"})
+
+    before: int | None = Field(ge=0)
+    after: int | None = Field(ge=0)
+    unit: Literal["person"] | None = None
     reason: Line
     by: Line
 
     def words(self) -> str:
         """Say so."""
+        unit = f"{self.unit or 'record'}s"
+        numbers = "" if None in (self.before, self.after) else f", from {self.before} {unit} to {self.after},"
         return (
-            f"The data was changed, from {self.before} records to {self.after}, as {self.by} says, for the reason "
-            f"“{self.reason}”; all that was released before stays counted, for all records."
+            f"The data was changed{numbers} as {self.by} says, for the reason “{self.reason}”; all that was released "
+            f"before stays counted, for all {unit}."
         )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import FloatArray, without_negligible
-from ringfence.protocol.schema import Categorical, Numeric, Schema
+from ringfence.protocol.schema import Categorical, Numeric, Schema, may_tell_persons
 
 Table = Mapping[str, Sequence[str]]
 """Columns of text cells by name."""
@@ -101,6 +101,23 @@ def column_types(path: Path) -> dict[str, Literal["numeric", "categorical"]]:
         return "numeric" if is_numeric else "categorical"
 
     return {name: kind(cells) for name, cells in read_csv(path).items()}
+
+
+def repeating_identifiers(path: Path) -> list[str]:
+    """Name the columns that look as if they told whose a row is, and whose values repeat: for the file's owner alone.
+
+    They are called so, with at most 100 rows for each value on average; or hold text of 20 values or more, with at most
+    4 rows for each.
+    """
+
+    def looks_so(name: str, cells: Sequence[str]) -> bool:
+        values = len(set(cells))
+        if may_tell_persons(name):
+            return values < len(cells) <= 100 * values
+        is_text = all(math.isnan(_number_or_nan(cell)) for cell in cells)
+        return is_text and values >= 20 and values < len(cells) <= 4 * values
+
+    return [name for name, cells in read_csv(path).items() if looks_so(name, cells)]
 
 
 @contextmanager

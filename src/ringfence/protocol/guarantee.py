@@ -1,6 +1,6 @@
 """A guarantee: (epsilon, delta) for each record, against replacing it, and against whom it holds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, get_args
 
 from pydantic import Field
@@ -31,6 +31,12 @@ def against_words(observer: Observer, colluders: int | None = None) -> str:
         return "against the server as long as neither the shuffler nor any other silo works with it"
     silos = "as many other silos as each plan names" if colluders is None else f"up to {other_silos(colluders)}"
     return f"against the server and {silos} together, as long as the shuffler does not work with them"
+
+
+def claimed_against(observers: Sequence[Observer], colluders: int | None = None) -> str:
+    """Return whom the first of several claims holds against; a claim that stands alone holds against anyone."""
+    first, *others = observers
+    return against_words(first, colluders) if others else "against anyone who sees what the silo sends"
 
 
 def other_silos(count: int) -> str:

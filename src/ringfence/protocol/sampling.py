@@ -49,7 +49,7 @@ class _Rule(Public):
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
         """Raise ValueError if the rule does not allow these numbers."""
         if batch > records:
-            raise ValueError(f"silo '{silo}' has {records} records, fewer than its batch")
+            raise ValueError(f"silo '{silo}' has {records}, fewer than its batch")
 
     def part(self, *, records: int, batch: int, answered: int) -> Part | None:
         """Return the part of the partition that the next answer takes; None if the rule draws from all records."""
@@ -100,7 +100,7 @@ class Full(_Rule):
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return all records."""
         if asked not in (None, records):
-            raise ValueError("Full sampling uses all records in every round: leave the batch out, or choose poisson.")
+            raise ValueError("Full sampling takes all in every round: leave the batch out, or choose poisson.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
@@ -136,7 +136,7 @@ class FixedSize(_SecretDraw):
 class Poisson(_SecretDraw):
     """Each record by itself, in secret, with probability batch / records."""
 
-    brief: ClassVar[str] = "a fresh, secret draw, each record by chance"
+    brief: ClassVar[str] = "a fresh, secret draw, each by chance"
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
@@ -153,7 +153,7 @@ class OnePass(_Rule):
 
     is_fresh: ClassVar[bool] = True
     goes_by_place: ClassVar[bool] = True
-    brief: ClassVar[str] = "the next ones: each record takes part once at most"
+    brief: ClassVar[str] = "the next ones: each takes part once at most"
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
@@ -178,8 +178,8 @@ class OnePass(_Rule):
             return asked
         if records < rounds:
             raise ValueError(
-                f"One pass of {rounds} rounds needs a record for each, but silo '{silo}' has {records}: ask for fewer "
-                "rounds."
+                f"One pass of {rounds} rounds needs a record, or person, for each, but silo '{silo}' has {records}: "
+                "ask for fewer rounds."
             )
         return records // rounds
 
@@ -190,7 +190,7 @@ class OnePass(_Rule):
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
         """Name batches that are smaller than they could be."""
         smaller = any(batch < records // rounds for records, batch, _ in sizes)
-        return "one-pass batches that leave records out" if smaller else ""
+        return "one-pass batches that leave some out" if smaller else ""
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say that each record takes part once."""
@@ -205,7 +205,7 @@ class Phased(_Rule):
     is_fresh: ClassVar[bool] = True
     is_phased: ClassVar[bool] = True
     goes_by_place: ClassVar[bool] = True
-    brief: ClassVar[str] = "all of the phase's part: each record takes part in one phase"
+    brief: ClassVar[str] = "all of the phase's part: each takes part in one phase"
     name: Literal["phased"] = "phased"
     phase: int = Field(default=0, ge=0, lt=60)
 
@@ -227,10 +227,10 @@ class Phased(_Rule):
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return the phase's number of records."""
         if asked is not None:
-            raise ValueError("Phases take half of the records, then half of the rest, …: leave the batch out.")
+            raise ValueError("Phases take half of a silo, then half of the rest, …: leave the batch out.")
         if self._size(records) == 0:
             raise ValueError(
-                f"Silo '{silo}' has too few records for {self.phase + 1} phases, each half as large: take fewer phases."
+                f"Silo '{silo}' is too small for {self.phase + 1} phases, each half as large: take fewer phases."
             )
         return self._size(records)
 

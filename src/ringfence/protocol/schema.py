@@ -5,6 +5,7 @@ records: they decide how values are scaled and clipped, so bounds read from data
 """
 
 import math
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -279,9 +280,21 @@ def _validated(kind: type[Table], content: Mapping[str, Any], *, source: str) ->
 
 UNFILLED = "?"
 
+_WHOSE = {
+    "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
+    "policyholder", "pupil", "ssn", "student", "subject", "user",
+}  # fmt: skip
+
+
+def may_tell_persons(column: str) -> bool:
+    """Tell whether a column is called as one that says whose a row is."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)
+    return not _WHOSE.isdisjoint(word.lower().removesuffix("s") for word in words)
+
 
 def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
     """Write a schema to fill in, from names and types alone."""
+    whose = [name for name in types if may_tell_persons(name)]
     head = [
         '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
         "# bounds or categories read from private data would leak it.",
@@ -290,6 +303,9 @@ def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
         "#   categorical   categories: every value that may occur",
         "#   ignore        the column is not used",
         "# missing = ... (optional) is the public value that stands in for an empty cell.",
+        '# Where somebody may have several rows, give the column that tells whose each is type = "ignore", and name it',
+        "# above all columns. Persons are then protected, with all their rows, and not each row by itself:",
+        *(f"# {toml_text({'person': name})}".rstrip() for name in whose or ["COLUMN"]),
         "",
     ]
     fields: dict[str, dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 from ringfence.html.charts import figure
 from ringfence.html.markup import Html, Value, outline, section, table, tag
 from ringfence.metrics.report import EvaluationReport
-from ringfence.protocol.guarantee import against_words
+from ringfence.protocol.guarantee import against_words, claimed_against
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
@@ -20,7 +20,6 @@ from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
 from ringfence.statement import SiloGuarantee, Statement
 from ringfence.tracking import Progress
 
-NOTE = "The guarantees are those that the plan claims."
 PROOF = "Each silo proves them by its own ledger, which the server cannot see."
 MOST_LINES = 200
 
@@ -38,7 +37,8 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
         "run": plan.run,
         "begun": header.time,
         "ended": rounds[-1]["closed"] if rounds else header.time,
-        "guarantees": f"{NOTE} {plan.leading_channel.claim_words()} {PROOF}",
+        "guarantees": f"The guarantees are those that the plan claims for each {plan.unit}, for this run alone. "
+        f"{plan.leading_channel.claim_words()} {PROOF}",
         "trust": plan.trust,
         "adjacency": plan.adjacency,
         "unit": plan.unit,
@@ -112,18 +112,19 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         ),
         facts(
             {
-                "largest epsilon claimed": max(terms.guarantee.epsilon for terms in plan.silos),
+                f"largest epsilon claimed, per {plan.unit}": max(terms.guarantee.epsilon for terms in plan.silos),
                 "rounds": plan.steps,
                 "silos": len(silos),
                 f"{plan.unit}s in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
-        section("Who is protected, and how well", *_claims(plan, content), sections.glossary()),
+        section("Who is protected, and how well", *_claims(plan, content), sections.glossary(plan.unit)),
         section(
             "What it cost each silo",
             figure(
                 figures["budgets"],
-                "What the answers that were used cost, beside what the plan claims for all its rounds.",
+                f"What the answers that were used cost each {plan.unit}, which is bookkeeping, beside what the plan "
+                f"claims for all its rounds {claimed_against(plan.observers, plan.most_colluders)}.",
             ),
             _silos(plan, silos),
         ),

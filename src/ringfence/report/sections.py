@@ -5,26 +5,35 @@ from collections.abc import Mapping, Sequence
 from ringfence.html.charts import Bar, Line, bar_chart, figure, line_chart
 from ringfence.html.markup import Html, Value, bullets, section, table, tag, together
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Unit
 from ringfence.tracking import FOLLOWED, Progress
 
 MOST_BARS = 20
 
+UNITS: dict[Unit, tuple[str, str]] = {
+    "record": ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
+    "person": (
+        "Person",
+        "Whoever has rows in one silo's table. The guarantee is for each, with all these rows.",
+    ),
+}
+
 WORDS = (
-    ("Record", "One row of one silo's table. The guarantee is for each single one of them."),
     ("Silo", "One organisation that keeps its own records: a hospital, a bank, a school."),
     (
         "Epsilon (ε)",
-        "How much what a silo sent can tell about any one record: the smaller, the less. At 0 it tells nothing; at 1 "
-        "the odds that anybody would give for or against a record change by a factor of at most 2.72.",
+        "How much what a silo sent can tell about any one {unit}: the smaller, the less. At 0 it tells nothing; at 1 "
+        "the odds that anybody would give for or against a {unit} change by a factor of at most 2.72.",
     ),
     ("Delta (δ)", "The probability, chosen to be tiny, of what epsilon does not cover."),
-    ("Ledger", "The silo's own record of everything it was asked and ever sent. A changed line is found out."),
+    ("Ledger", "The silo's own list of everything it was asked and ever sent. A changed line is found out."),
 )
 
 
-def glossary() -> Html:
+def glossary(unit: Unit) -> Html:
     """Say what the words of a statement mean, to somebody who has never met them."""
-    return bullets(together(tag("strong", f"{word}. "), meaning) for word, meaning in WORDS)
+    words = (UNITS[unit], *WORDS)
+    return bullets(together(tag("strong", f"{word}. "), meaning.format(unit=unit)) for word, meaning in words)
 
 
 def budget_chart(
@@ -99,18 +108,20 @@ def rounds_section(plan: Plan, epsilon: Html | None, updates: Html | None) -> Ht
 
 def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
     """Show what was agreed before anything was sent."""
-    training = plan.training_stages
+    training, unit = plan.training_stages, plan.unit.capitalize()
     rows: list[tuple[str, Value]] = [
         ("To predict", plan.data.target),
         ("From", ", ".join(plan.data.features)),
         ("Loss", plan.loss.name),
         ("Algorithm", plan.algorithm.name),
         ("Rounds", plan.steps),
-        *dict.fromkeys(("Records in a round", stage.sampling.brief) for stage in training),
-        *dict.fromkeys(("Of a single record", limits) for stage in training if (limits := stage.question.limits(plan))),
+        *dict.fromkeys((f"{unit}s in a round", stage.sampling.brief) for stage in training),
+        *dict.fromkeys(
+            (f"Of a single {plan.unit}", limits) for stage in training if (limits := stage.question.limits(plan))
+        ),
         ("Numbers in an answer", plan.dimension),
         ("Silos", ", ".join(silos[:20]) + (f" and {len(silos) - 20} more" if len(silos) > 20 else "")),
-        ("Neighbours", "data sets that differ in one replaced record"),
+        ("Neighbours", f"data sets that differ in one replaced {plan.unit}"),
     ]
     return section(
         "The plan",

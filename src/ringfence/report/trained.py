@@ -8,7 +8,7 @@ from ringfence.html.markup import Html, Value, bullets, outline, section, table,
 from ringfence.model import Model
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import Proposal
-from ringfence.protocol.guarantee import against, against_words
+from ringfence.protocol.guarantee import against, against_words, claimed_against
 from ringfence.report import sections
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.page import ReportPage, facts, not_private
@@ -53,7 +53,7 @@ def train_report(
         ),
         facts(
             {
-                "largest epsilon of this run": max(silo.run.epsilon for silo in silos.values()),
+                f"largest epsilon of this run, per {plan.unit}": max(silo.run.epsilon for silo in silos.values()),
                 "largest of all runs, whenever you stop": worst.total.epsilon,
                 f"{plan.unit}s in all": f"{sum(silo.records for silo in silos.values()):,}",
                 "rounds": plan.steps,
@@ -66,7 +66,10 @@ def train_report(
         if outcomes.test is not None
         else None,
         section(
-            "Who is protected, and how well", outline(statement.text()), tag("h3", "The words"), sections.glossary()
+            "Who is protected, and how well",
+            outline(statement.text()),
+            tag("h3", "The words"),
+            sections.glossary(plan.unit),
         ),
         _budgets(statement, figures["budgets"]),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
@@ -82,16 +85,18 @@ def train_report(
 
 
 def _budgets(statement: Statement, chart: Html | None) -> Html:
+    plan = statement.plan
     return section(
         "What it cost each silo",
         figure(
             chart,
-            "The guaranteed epsilon of this run, and of everything that was ever released from the same data, by the "
-            "silo's ledger: however runs were chosen, and whenever you stop. Each holds at its own delta, below.",
+            f"The guaranteed epsilon of each {plan.unit}, {claimed_against(plan.observers, plan.most_colluders)}: of "
+            "this run, and of everything that was ever released from the same data by the silo's ledger, however runs "
+            "were chosen, and whenever you stop. Each holds at its own delta, below.",
         ),
         table(
             "Per silo",
-            ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
+            ["silo", f"{plan.unit}s", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
             [
                 (
                     name,
@@ -114,7 +119,7 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
                     for name, silo in statement.silos.items()
                 ],
             )
-            for observer in statement.plan.observers[1:]
+            for observer in plan.observers[1:]
         ),
     )
 

@@ -158,7 +158,7 @@ class Account:
         return tuple(guaranteed(history, pledged.limit(observer)) for observer in self.observers)
 
     def left(self, observer: Observer) -> float:
-        """Return what the budget leaves, in epsilon, to one more plan: nothing more is approved if this is 0."""
+        """Return what the budget leaves, in epsilon, to one more plan: 0 if that is next to nothing."""
         return left(self.commitments(), self.budget.limit(observer), answered=self.answered)
 
     def spent(self) -> tuple[Guarantee, ...]:

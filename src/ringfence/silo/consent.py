@@ -38,7 +38,7 @@ def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unus
             what = (
                 f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
                 if limit.epsilon > LARGE_EPSILON
-                else f"delta {limit.delta:g} is above 1/n for n = {records} records"
+                else f"delta {limit.delta:g} is above 1/n for n = {records}"
             )
             raise ApprovalError(
                 f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "

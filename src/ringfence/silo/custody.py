@@ -19,7 +19,7 @@ from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import account_name
 from ringfence.silo.ledger import Ledger
-from ringfence.silo.marks import Fingerprint, RowMarks
+from ringfence.silo.marks import Fingerprint, RowMarks, Sketch
 from ringfence.silo.registry import Known, Registry
 from ringfence.storage.chain import Draft
 
@@ -118,10 +118,10 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
                 _require_free(_others(registry, ledger, found), "")
         if known.settled.rows != found.rows:
             raise RegistryError(
-                f"The records of silo '{known.silo}' are not those that it was set up with: there were "
+                f"The rows of silo '{known.silo}' are not those that it was set up with: there were "
                 f"{known.settled.records}, there are {found.records} now, and not only their order has changed. "
                 'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
-                "these are another data set's records, correct `data_file` in silo.toml instead."
+                "these are another data set's rows, correct `data_file` in silo.toml instead."
             )
         return known.settled.ordered != found.ordered
 
@@ -140,10 +140,10 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
             assert known.settled is not None  # noqa: S101 (admitted above)
             if known.settled.ordered == found.ordered:
                 raise RegistryError(
-                    f"The records of silo '{known.silo}' are those that are registered, in the same order: there is "
+                    f"The rows of silo '{known.silo}' are those that are registered, in the same order: there is "
                     "nothing to update."
                 )
-            change = _checked(DataChange, before=known.settled.records, after=found.records, reason=reason)
+            change = _change(known.settled, found, reason)
             ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
             _hold(registry, ledger, found, [], settled=True)
             return change
@@ -226,9 +226,7 @@ def _admit(
     drafts = [Draft("registered", said.model_dump(exclude_none=True))] if others or (known is None and named) else []
     versions = known.versions if known is not None else []
     if settled and any(version.ordered != found.ordered for version in versions):
-        change = _checked(
-            DataChange, before=versions[-1].records, after=found.records, reason="a silo was set up for it"
-        )
+        change = _change(versions[-1], found, "a silo was set up for it")
         drafts.append(Draft("data", change.model_dump()))
     if drafts:
         ledger.update(lambda _: (None, drafts))
@@ -341,6 +339,13 @@ def _facts(known: Known) -> FormerLedger:
     if account.identity != known.identity or not all(math.isfinite(cost.epsilon) for cost in spent):
         return FormerLedger(ledger=known.identity)
     return FormerLedger(ledger=known.identity, number=account.number, head=account.head, spent=spent)
+
+
+def _change(before: Sketch, after: Fingerprint, reason: str) -> DataChange:
+    """Say what became of the data; where persons are told apart, how many rows they have is not for a ledger."""
+    if before.persons is None and after.persons is None:
+        return _checked(DataChange, before=before.records, after=after.records, reason=reason)
+    return _checked(DataChange, before=before.persons, after=after.persons, unit="person", reason=reason)
 
 
 def _checked(kind: type[Said], **facts: object) -> Said:

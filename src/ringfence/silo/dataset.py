@@ -38,7 +38,7 @@ class DataSet(Unpicklable):
         self.version: int | None = None
 
     def __len__(self) -> int:
-        return len(self.marks) if self._of_row is None else int(self._of_row.max()) + 1
+        return len(self.marks) if self.marks.persons is None else self.marks.persons
 
     @property
     def rows(self) -> int:
@@ -68,4 +68,5 @@ def load_data_set(path: Path, columns: TableColumns) -> DataSet:
     """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
     table = read_records(path)
     readings = read_cells(columns.used, table, source=path.name)
-    return DataSet(columns, readings, RowMarks.of_table(table, path), persons_of(columns, table, path.name))
+    of_row = persons_of(columns, table, path.name)
+    return DataSet(columns, readings, RowMarks.of_table(table, path, of_row), of_row)

@@ -287,7 +287,7 @@ class Gate:
         if before is not None and before.rounds and _places_changed(before, account):
             raise ApprovalError(
                 f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "
-                "records by their places: one that was moved might take part twice. Ask for a new plan."
+                f"{plan.unit}s by their places: one that was moved might take part twice. Ask for a new plan."
             )
 
     def _check_claim(self, plan: Plan, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:

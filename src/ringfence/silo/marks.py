@@ -32,21 +32,28 @@ FALSE_ALARM = 1e-6
 
 
 class RowMarks(Unpicklable):
-    """The marks of a data set's rows, in their order, and the file that they were read from, if there was one."""
+    """The marks of a data set's rows, in their order, and the file that they were read from, if there was one.
 
-    __slots__ = ("_marks", "source")
+    `persons` is how many persons the rows are of, where they are told apart.
+    """
 
-    def __init__(self, rows: Iterable[bytes], source: Path | None = None) -> None:
+    __slots__ = ("_marks", "persons", "source")
+
+    def __init__(self, rows: Iterable[bytes], source: Path | None = None, persons: int | None = None) -> None:
         self._marks = [hashlib.sha256(row).digest() for row in rows]
         self.source = source
+        self.persons = persons
 
     @classmethod
-    def of_table(cls, table: Mapping[str, Sequence[str]], source: Path | None = None) -> "RowMarks":
-        """Mark the rows of a table of text cells."""
+    def of_table(
+        cls, table: Mapping[str, Sequence[str]], source: Path | None = None, of_row: NDArray[np.int64] | None = None
+    ) -> "RowMarks":
+        """Mark the rows of a table of text cells; `of_row` numbers the persons of the rows, if they are told apart."""
         names = sorted(table)
         head = repr(names).encode()
         cells = zip(*(table[name] for name in names), strict=True)
-        return cls((head + repr(row).encode() for row in cells), source)
+        persons = None if of_row is None else int(of_row.max()) + 1
+        return cls((head + repr(row).encode() for row in cells), source, persons)
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -64,6 +71,7 @@ class RowMarks(Unpicklable):
             ordered=_keyed(key, b"ordered", self._marks),
             rows=_keyed(key, b"rows", sorted(self._marks)),
             once=np.sort(np.frombuffer(keyed, dtype="<u8")),
+            persons=self.persons,
         )
 
 
@@ -73,7 +81,7 @@ def _keyed(key: bytes, purpose: bytes, marks: Sequence[bytes]) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Sketch:
-    """What is kept of a data set that was seen: how many records it had, and the least of its keyed marks.
+    """What is kept of a data set that was seen: how many rows it had, of how many persons, and the least keyed marks.
 
     A keyed mark is as good as a random number that belongs to the row. So the rows with the least ones are a random
     sample of those that occur once.
@@ -83,6 +91,7 @@ class Sketch:
     ordered: str
     rows: str
     least: NDArray[np.uint64]
+    persons: int | None = None
 
     def to_bytes(self) -> bytes:
         """Return the keyed marks for keeping."""
@@ -97,10 +106,11 @@ class Fingerprint(Unpicklable):
     ordered: str
     rows: str
     once: NDArray[np.uint64]
+    persons: int | None = None
 
     def sketch(self) -> Sketch:
         """Return what is kept of it."""
-        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH])
+        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons)
 
     def is_mostly(self, known: Sketch) -> bool:
         """Tell whether this is data that was seen before: all its rows, or so many that it cannot be by chance.

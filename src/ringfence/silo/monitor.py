@@ -106,7 +106,12 @@ def _ledger_metrics(standing: _Standing) -> str:
             _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, standing.stored)]),
             _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
             _epsilons("granted", "The most that all releases may cost together.", spent, granted),
-            _epsilons("used", "What all charged rounds come to.", spent, [guarantee.epsilon for guarantee in spent]),
+            _epsilons(
+                "used",
+                "What all charged rounds come to: bookkeeping, no guarantee.",
+                spent,
+                [guarantee.epsilon for guarantee in spent],
+            ),
             _epsilons("left", "What more may be approved, beyond all running plans.", spent, left),
         ]
     )

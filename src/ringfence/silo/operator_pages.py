@@ -4,7 +4,7 @@ from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
-from ringfence.protocol.guarantee import against_words
+from ringfence.protocol.guarantee import against_words, claimed_against
 from ringfence.silo.consent import LONGEST_NOTE
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
@@ -107,6 +107,7 @@ def _head(key: str, silo: str) -> Html:
 
 def _budget(state: dict[str, Any]) -> Html:
     first, *others = state["costs"]
+    guarantee = first["guarantee"]
     chart = bar_chart(
         [Bar(name, (first[name],)) for name in ("budget", "used", "reserved", "left")],
         names=("epsilon",),
@@ -120,6 +121,13 @@ def _budget(state: dict[str, Any]) -> Html:
     return section(
         "The budget",
         figure(chart, f"{serving} Requests that were refused so far: {refusals}."),
+        tag(
+            "p",
+            f"Epsilon is for each {state['unit']}, "
+            f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. What is used is "
+            "bookkeeping; guaranteed of all releases together, however plans are chosen and whenever you stop, is "
+            f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}.",
+        ),
         *(
             tag(
                 "p",

@@ -63,10 +63,12 @@ class Persons(Unpicklable):
 
     def parts(self, width: int) -> Iterator[tuple[slice, slice]]:
         """Cut the persons into parts to be worked on one after the other: which persons, and which rows."""
-        ends = [*self.first, len(self.of_row)]
-        for part in exact_sums.parts(len(self), width):
-            stop = min(part.stop, len(self))
-            yield slice(part.start, stop), slice(int(ends[part.start]), int(ends[stop]))
+        most = next(exact_sums.parts(len(self.of_row), width)).stop
+        ends, start = np.append(self.first, len(self.of_row)), 0
+        while start < len(self):
+            stop = max(start + 1, int(np.searchsorted(ends, ends[start] + most, side="right")) - 1)
+            yield slice(start, stop), slice(int(ends[start]), int(ends[stop]))
+            start = stop
 
 
 def numbered(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:

@@ -117,7 +117,8 @@ def load_records(path: Path, schema: Schema) -> Records:
     table = read_records(path)
     features = encode_features(schema, table, source=path.name)
     targets = encode_target(schema, table, source=path.name)
-    return Records(schema, features, targets, RowMarks.of_table(table, path), persons_of(schema, table, path.name))
+    of_row = persons_of(schema, table, path.name)
+    return Records(schema, features, targets, RowMarks.of_table(table, path, of_row), of_row)
 
 
 def persons_of(columns: TableColumns, table: Table, source: str) -> NDArray[np.int64] | None:

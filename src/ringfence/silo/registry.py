@@ -129,10 +129,12 @@ class Registry(Closing):
     def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
         """Note that the ledger is kept for this data; `settled` if a silo's operator stands for that."""
         sketch = found.sketch()
-        body = {
+        body: dict[str, object] = {
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,
             "ordered": sketch.ordered, "rows": sketch.rows, "settled": settled,
         }  # fmt: skip
+        if sketch.persons is not None:
+            body["persons"] = sketch.persons
         self._write(Draft("holds", body, sketch.to_bytes()))
 
     def move(self, identity: str, path: Path) -> None:
@@ -163,7 +165,7 @@ class Registry(Closing):
             path, silo = Path(body["path"]), str(body["silo"])
             known = self.ledgers.setdefault(body["ledger"], Known(body["ledger"], path, silo))
             least = np.frombuffer(entry.payload, dtype="<u8")
-            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least)
+            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons"))
             known.path = path
             known.versions.append(version)
             known.successor = ""

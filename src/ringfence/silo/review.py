@@ -12,7 +12,7 @@ from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError
 from ringfence.foreign_text import visible
 from ringfence.protocol.effort import Effort
-from ringfence.protocol.guarantee import Guarantee, against, against_words, observers_of
+from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against, observers_of
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
 from ringfence.protocol.prospects import noise_in_weights, weight_of
@@ -87,21 +87,19 @@ class Review:
 
     def _cost(self, terms: SiloTerms) -> list[str]:
         own, total, delta = self.own[0], self.total[0], self.budget.delta
-        if len(self.total) == 1:
-            named, together = "", ""
-        else:
-            named = f" {against_words(own.against, self.plan.most_colluders)}"
-            together = f" {against_words(total.against, self.colluders)}"
+        named = claimed_against(self.plan.observers, self.plan.most_colluders)
+        together = f" {against_words(total.against, self.colluders)}" if self.total[1:] else ""
         used = against(self.used, total.against)
         limit = against(self.budget.limits, total.against)
         advice = fixed_size_words(plan_events(self.plan, terms), own.delta)
         return [
             f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} "
-            f"{self.plan.unit}s{named}; it claims {terms.guarantee.epsilon:.4g}.",
-            f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}.",
+            f"{self.plan.unit}s {named}; it claims {terms.guarantee.epsilon:.4g}.",
+            f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}. This and the next line are bookkeeping.",
             f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
             f"{together}.",
-            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}; {self.remaining[0]:.4g} would be left.",
+            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}: all plans together keep it, however they "
+            f"are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
             *_gain(self.plan),
@@ -153,7 +151,7 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
             unit, records = f"{stage.section or ''} {plan.unit}".strip(), plan.records_in(stage, terms)
             said = stage.sampling.words(records=records, batch=own.batch, rounds=stage.rounds, unit=unit)
             lines.append(said)
-            noise, limits = stage.channel.noise_words(own.sigma), question.limits(plan)
+            noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
     if plan.held_out is not None:

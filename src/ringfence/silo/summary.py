@@ -8,6 +8,7 @@ from ringfence.accounting.charges import costs
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import remarks
 from ringfence.protocol.guarantee import against
+from ringfence.protocol.plan import protected_by
 from ringfence.silo.account import Account, Approved
 from ringfence.silo.budget import read_budget
 from ringfence.silo.ledger import Ledger
@@ -16,11 +17,11 @@ from ringfence.silo.ledger import Ledger
 def summarise(path: Path) -> dict[str, Any]:
     """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
 
-    Costs and budget are told against each kind of observer. `guarantee` holds of all releases together, whenever one
-    stops. `used` composes every charged event exactly, at the budget's delta; a plan's own is at its own delta, so the
-    plans' numbers do not add up to it. `reserved` is what running plans may yet add, and `left` what the budget leaves
-    to one more Gaussian plan. `colluders` is how many other silos may be at the server's side for its costs to hold,
-    the least of what the plans name.
+    Costs and budget are told for each `unit`, against each kind of observer. `guarantee` holds of all releases
+    together, whenever one stops. `used` composes every charged event exactly, at the budget's delta: bookkeeping. A
+    plan's own is at its own delta, so the plans' numbers do not add up to it. `reserved` is what running plans may yet
+    add, and `left` what the budget leaves to one more Gaussian plan. `colluders` is how many other silos may be at the
+    server's side for its costs to hold, the least of what the plans name.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
@@ -33,6 +34,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "silo": account.silo,
         "entries": len(entries),
         "chain": "intact",
+        "unit": protected_by(account.approved_plans),
         "delta": account.budget.delta,
         "colluders": account.most_colluders,
         "costs": [

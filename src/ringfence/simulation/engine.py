@@ -23,7 +23,8 @@ from ringfence.protocol.domain import Domain
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms import ALGORITHMS, Algorithm
 from ringfence.server.learned import Learned
-from ringfence.simulation.gradient import LinearLoss, clip_of, clipped_sum
+from ringfence.silo.records import Records
+from ringfence.simulation.gradient import LinearLoss, Rows, clip_of, clipped_sum
 from ringfence.simulation.rules import Rules, SimulatedRound, SimulatedStage
 from ringfence.simulation.sampling import participation
 
@@ -38,13 +39,18 @@ __all__ = [
     "draws",
     "evaluate",
     "federation",
+    "federation_of",
     "from_plans",
     "simulate",
 ]
 
 
 class Federation(NamedTuple):
-    """All silos' records in one matrix, silo after silo; which silo each record belongs to; sizes and weights."""
+    """All silos' rows in one matrix, silo after silo; which silo each record belongs to; sizes and weights.
+
+    Where a record is a person, `of_row` is the number of each row's, among those of all silos, and `counts` what a row
+    counts for if that person takes part; else None.
+    """
 
     features: Any
     norms: Any
@@ -52,6 +58,8 @@ class Federation(NamedTuple):
     silo: Any
     sizes: Any
     weights: Any
+    of_row: Any = None
+    counts: Any = None
 
 
 class Streams(NamedTuple):
@@ -104,6 +112,23 @@ def federation(
     )
 
 
+def federation_of(plan: Plan, silos: Sequence[Records], dtype: Any = np.float32) -> Federation:
+    """Stack the records of the plan's silos, by its weights: of persons, with what its rule lets their rows count."""
+    rows = [(records.features, records.targets) for records in silos]
+    stacked = federation(rows, [terms.weight for terms in plan.silos], dtype)
+    persons = [records.persons for records in silos if records.persons is not None]
+    if not persons:
+        return stacked
+    sizes = np.array([len(own) for own in persons])
+    of_row = [first + own.of_row for first, own in zip(np.cumsum(sizes) - sizes, persons, strict=True)]
+    return stacked._replace(
+        silo=jnp.asarray(np.repeat(np.arange(len(sizes)), sizes)),
+        sizes=jnp.asarray(sizes),
+        of_row=jnp.asarray(np.concatenate(of_row)),
+        counts=_array(dtype, np.concatenate([records.shares(plan, np.ones(len(records))) for records in silos])),
+    )
+
+
 def from_plans(
     plans: Sequence[Plan],
     seeds: Sequence[int],
@@ -152,10 +177,9 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
             rules.loss,
             runs.clip[:, place.stage],
             jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1),
-            features=data.features,
-            norms=data.norms,
-            targets=data.targets,
+            rows=Rows(data.features, data.norms, data.targets, data.of_row, data.counts),
             shares=_shares(kind, data, drawn, rates, runs.stream),
+            rule=rules.person_rule,
         )
         scale = jnp.sqrt(jnp.sum((rates[runs.stream] * runs.sigma[:, place.stage]) ** 2, axis=1))
         noise, memory = kind.noise.remember(drawn.noise, memory, place.round)

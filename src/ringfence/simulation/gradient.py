@@ -1,14 +1,15 @@
 """What training stages ask, of all silos' records at once: the only file here that knows which question that is."""
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from ringfence.errors import TrainingError
+from ringfence.protocol.arrays import TINY
 from ringfence.protocol.plan import Stage
-from ringfence.protocol.questions import Gradient
-from ringfence.silo.questions.gradient import clipped_mean
+from ringfence.protocol.questions import Gradient, PersonRule
+from ringfence.silo.questions.gradient import clipped, clipped_mean
 
 BLOCK = 1024
 """Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
@@ -35,13 +36,28 @@ def clip_of(stage: Stage) -> float:
     return stage.question.clip
 
 
-def clipped_sum(
-    loss: LinearLoss, clip: Any, weights: Any, *, features: Any, norms: Any, targets: Any, shares: Any
-) -> Any:
-    """Return the silo's clipped mean over all records; for a single run, added up from blocks of them.
+class Rows(NamedTuple):
+    """The rows of all silos; of persons, whose each is, and what it counts for."""
+
+    features: Any
+    norms: Any
+    targets: Any
+    of_row: Any
+    counts: Any
+
+
+def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares: Any, rule: PersonRule | None) -> Any:
+    """Return the silo's clipped mean over all records, or persons; for a single run, added up from blocks of rows.
 
     XLA is slow at a product of one tall matrix with one column, and fast at many short ones.
     """
+    features, norms, targets, of_row, counts = rows
+    if (rule is None) != (of_row is None):
+        raise TrainingError("The simulator must know whose the rows of persons are: make the data by `federation_of`.")
+    if rule == "sum":
+        return _summed(loss, clip, weights, rows, shares)
+    if rule is not None:
+        shares = shares[of_row] * counts.reshape(-1, *[1] * (shares.ndim - 1))
 
     def add_up(features: Any, norms: Any, targets: Any, shares: Any) -> Any:
         return clipped_mean(loss, clip, weights=weights, features=features, norms=norms, targets=targets, shares=shares)
@@ -56,3 +72,21 @@ def clipped_sum(
 
     parts = jax.vmap(add_up)(*map(blocks, (features, norms, targets, shares)))
     return jnp.sum(parts, axis=0)
+
+
+def _summed(loss: LinearLoss, clip: Any, weights: Any, rows: Rows, shares: Any) -> Any:
+    """Cut the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
+    scores: Any = jnp.tensordot(rows.features, weights, axes=1)
+    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=rows.norms, targets=rows.targets)
+    persons, runs = shares.shape[0], weights.shape[1]
+
+    def one_run(own: tuple[Any, Any, Any]) -> Any:
+        residuals, most, share = own
+        terms = rows.features[:, :, None] * residuals[:, None, :]
+        sums = jax.ops.segment_sum(terms, rows.of_row, persons, indices_are_sorted=True)
+        lengths = jnp.sqrt(jnp.sum(sums * sums, axis=(1, 2)))
+        return jnp.tensordot(share * jnp.minimum(1.0, most / jnp.maximum(lengths, TINY)), sums, axes=1)
+
+    by_run = jnp.broadcast_to(shares.reshape(persons, -1), (persons, runs)).T
+    totals = jax.lax.map(one_run, (jnp.moveaxis(cut, 1, 0), jnp.broadcast_to(clip, (runs,)), by_run))
+    return jnp.moveaxis(totals, 0, 1)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ringfence.accounting import calibrate
+from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.simulation.engine import Configurations, Federation, Rules, Streams, federation, simulate
 from ringfence.simulation.gradient import LinearLoss
@@ -51,6 +52,8 @@ def local_sgd(
     loss: LinearLoss, data: Federation, seeds: Any, runs: LocalRuns, *, rounds: int, local_steps: int, asked: int
 ) -> Any:
     """Run every configuration and return the server's last weights, one row per run. There is no projection."""
+    if data.of_row is not None:
+        raise TrainingError("Local steps are on records, not on persons: leave `person` out of the schema.")
     first = jnp.cumsum(data.sizes) - data.sizes
     keys = jax.vmap(jax.random.key)(seeds)
 

@@ -15,13 +15,14 @@ from ringfence.silo.questions import computing
 from ringfence.silo.records import Records
 
 
-def learned(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray]], seed: int) -> Learned:
+def learned(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray] | Records], seed: int) -> Learned:
     """Simulate the stages before the first training stage, and return what the server knows after them.
 
     Every silo answers, from all its records, with Gaussian noise of the plan's sigma. If a plan begins with training,
     the server knows nothing yet.
     """
     known, choices = Learned.nothing(plan), np.random.default_rng(seed)
+    held = [own if isinstance(own, Records) else Records(plan.data, *own) for own in silos]
     for number, stage in enumerate(takewhile(lambda stage: not stage.question.trains, plan.stages)):
         if not stage.sampling.takes_all or stage.participation != EVERYBODY:
             raise TrainingError(
@@ -31,13 +32,11 @@ def learned(plan: Plan, silos: Sequence[tuple[FloatArray, FloatArray]], seed: in
         question, server = stage.question, using(stage.question)
         for round in range(stage.rounds):
             argument = server.argument(question, known, 0)
-            noise = choices.standard_normal((len(silos), question.length(plan)))
+            noise = choices.standard_normal((len(held), question.length(plan)))
             answers = {
-                terms.name: computing(question).compute(
-                    question, plan, argument, Records(plan.data, *own), np.ones(len(own[1])), len(own[1])
-                )
+                terms.name: computing(question).compute(question, plan, argument, own, np.ones(len(own)), len(own))
                 + terms.stages[number].sigma * fresh
-                for terms, own, fresh in zip(plan.silos, silos, noise, strict=True)
+                for terms, own, fresh in zip(plan.silos, held, noise, strict=True)
             }
             mean = mean_update(plan, answers)
             known = server.receive(question, known, Answers(number, round, 0, tuple(answers), mean))

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from ringfence.errors import TrainingError
 from ringfence.protocol.domain import Domain
 from ringfence.protocol.plan import EVERYBODY, Participation, Plan
+from ringfence.protocol.questions import PersonRule
 from ringfence.protocol.sampling import Full, Sampling
 from ringfence.simulation.channels import SimulatedNoise, simulating
 from ringfence.simulation.channels.own_noise import GaussianNoise
@@ -53,12 +54,11 @@ class Rules:
     domain: Domain
     stages: tuple[SimulatedStage, ...]
     algorithm: str = "minibatch-sgd"
+    person_rule: PersonRule | None = None
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """Return the rules of a plan's training stages."""
-        if plan.unit != "record":
-            raise TrainingError("The simulator takes rows for records: leave `person` out of the schema to simulate.")
         if plan.held_out is not None:
             raise TrainingError(
                 "The simulator trains on all records that it is given: plan with a held-out share of 0."
@@ -70,7 +70,7 @@ class Rules:
             SimulatedStage(stage.rounds, stage.sampling, stage.participation, simulating(stage.channel))
             for stage in plan.training_stages
         ]
-        return cls(plan.loss, plan.domain, tuple(stages), plan.algorithm.name)
+        return cls(plan.loss, plan.domain, tuple(stages), plan.algorithm.name, plan.person_rule)
 
     @property
     def places(self) -> list[SimulatedRound]:

@@ -46,7 +46,7 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"stages.0.channel.quorum": 3}, "quorum must be at least 2"),
         ({"stages.0.channel.quorum": 1}, "quorum"),
         ({"silos.0.key": None}, "silo 'north' needs a key"),
-        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "weigh as many records"),
+        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "weigh by how many take part"),
         ({"silos.0.stages.0.sigma": 0.2}, "noise of silo 'north' is not that of its coins"),
         ({"silos.1.stages.0.sigma": 0.1}, "noise of silo 'süd' is not that of its coins"),
         ({"stages.0.question.clip": 1.6}, "noise of silo 'north' is not that of its coins"),
@@ -166,7 +166,7 @@ def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
     told = " ".join(CHANNEL.audience(plan, plan.silos[0]))
     assert "Other silos in the plan: süd." in told
     assert "shuffler that does not work together with the server, and 2 silos" in told
-    assert "25 coins" in CHANNEL.noise_words(0.1)
+    assert "25 coins tossed for each person and number" in CHANNEL.noise_words(0.1, "person")
     assert CHANNEL.noise_level(0.1) is None, "no single answer is seen"
 
 

@@ -14,7 +14,7 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.channels import Channel
 from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
+from ringfence.protocol.questions import Curvature, Gradient, Moments, PersonRule, Question
 from ringfence.protocol.sampling import SAMPLING_NAMES, Full
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
@@ -29,15 +29,19 @@ RULES: dict[str, dict[str, Any]] = {
     "correlated": {"sampling": "one-pass", "correlation": 0.5},
     "phased": {"algorithm": "localized"},
 }
+PERSONS: dict[str, dict[str, Any]] = {
+    "mean": {"person_rule": "mean"},
+    "rows": {"person_rule": "rows", "rows_per_person": 7},
+    "sum": {"person_rule": "sum"},
+}
 ASKED: list[Curvature | Moments] = [Curvature(), Moments(), Moments(bound="joint")]
 
 
-def schema_with(target: str) -> Schema:
+def schema_with(target: str, **more: str) -> Schema:
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     label = {"type": "categorical", "categories": ["no", "yes"]}
-    return parse_schema(
-        {"columns": {"a": number, "b": number, "y": label if target == "label" else number}}, target="y"
-    )
+    columns = {"a": number, "b": number, "y": label if target == "label" else number}
+    return parse_schema({"columns": columns, **more}, target="y")
 
 
 def asked_before(asked: Curvature | Moments, plan: Plan) -> Plan:
@@ -68,6 +72,31 @@ def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
     assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
 
 
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("person_rule", PERSONS)
+def test_both_agree_on_persons_by_every_rule_for_their_rows(
+    person_rule: str, rule: str, asked: Curvature | Moments
+) -> None:
+    request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule], **PERSONS[person_rule])
+    alone = make_plan(schema_with("number", person="who"), [Member("clinic", 400, 1.0, DELTA)], request)
+    both = asked_before(asked, alone)
+    assert both.unit == "person"
+    assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
+
+
+@pytest.mark.parametrize("person_rule", PERSONS)
+def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: str) -> None:
+    request = PlanRequest(
+        trust="shuffler", rounds=4, colluders=0, keys=private_keys(SILO).public(), **PERSONS[person_rule]
+    )
+    members = [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)]
+    plan = make_plan(schema_with("label", person="who"), members, request)
+    for against in plan.observers:
+        second = second_epsilon_of_counts(counts(plan, against), DELTA, releases(plan))
+        assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
+
+
 @pytest.mark.parametrize("against", ["server", "anyone"])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 @pytest.mark.parametrize("asked", [None, Curvature()], ids=str)
@@ -82,10 +111,11 @@ def test_counts_are_claimed_above_the_truth_and_near_it_under_every_rule_and_bes
     assert 0.9 * claimed(plan, against) < second <= claimed(plan, against)
 
 
-def test_no_question_sampling_rule_or_channel_is_left_out() -> None:
+def test_no_question_sampling_rule_channel_or_rule_for_persons_is_left_out() -> None:
     def names(kinds: Any) -> set[str]:
         return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
 
     assert {question.name for question in [*ASKED, Gradient(clip=1.0)]} == names(Question)
     assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
     assert names(Channel) == {"own-noise", "shuffler"}
+    assert set(PERSONS) == set(get_args(PersonRule))

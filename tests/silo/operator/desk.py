@@ -17,6 +17,7 @@ from ringfence.silo import decisions
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.operator import token_path
 from tests.browser import Visit, Window
+from tests.nursery import Python
 from tests.silo.agents import ROOT
 
 
@@ -25,7 +26,7 @@ class Desk:
 
     def __init__(self, silo_folder: SiloFolder) -> None:
         self.silo_folder = silo_folder
-        self.process = subprocess.Popen(
+        self.process = Python(
             [sys.executable, "-m", "ringfence", "silo", "page", str(silo_folder.path)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -3,7 +3,6 @@
 import csv
 import sqlite3
 import stat
-import subprocess
 import sys
 import threading
 from contextlib import closing
@@ -17,6 +16,7 @@ from ringfence.planning.request import Member
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.operator import IDLE_SECONDS, LONGEST_REQUEST, SessionKeys, token_path
 from tests.browser import PHONE, Window
+from tests.nursery import completed
 from tests.silo.agents import ROOT, approved, make_silo_folder
 from tests.silo.operator.desk import Desk, desk_of, entered, plans, state, wait_with
 from tests.support import MakePlan
@@ -219,6 +219,6 @@ def test_a_ledger_that_was_tampered_with_is_not_shown_and_the_page_does_not_begi
         visit.page.get_by_role("alert").wait_for()
         assert "epsilon" not in visit.page.get_by_role("alert").inner_text()
     command = [sys.executable, "-m", "ringfence", "silo", "page", str(silo_folder.path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = completed(command, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1

@@ -1,5 +1,7 @@
 """What an answer costs that goes through a shuffler."""
 
+import math
+
 from ringfence.accounting.events import BinomialRelease, rounding_of
 from ringfence.accounting.shuffled_sums import mixing_distance
 from ringfence.errors import AccountingError
@@ -11,13 +13,14 @@ MIXED = 2.0**-160
 """How far, in total variation, a round's shuffled shares may be from telling their total only."""
 
 
-def counts_rounding(records: int, dimension: int) -> float:
+def counts_rounding(records: int, dimension: int, *, exact: bool) -> float:
     """Return by how much more than in exact arithmetic counts may move, as a factor.
 
-    Beside the sum's own rounding, its height in counts is computed, and rounded at random, in double precision: a
-    height of up to gK is off by at most gK·2⁻⁵² for either neighbour, which is like moving the sum by as much. Over
-    all coordinates that is less, relative to g, than what the sum's rounding is allowed once.
+    With exact sums, their heights in counts are all that is rounded (`docs/proofs.md`, What a shuffler hides). Plans
+    until version 0.2 pay for a sum in floating point, and once more as much for the heights.
     """
+    if exact:
+        return 1 + 12 * (records + 1) * math.sqrt(dimension) * 2.0**-53
     return rounding_of(records, dimension) ** 2
 
 
@@ -46,7 +49,7 @@ def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) ->
         )
     others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(
-        reach=channel.levels * counts_rounding(terms.records, work.length),
+        reach=channel.levels * counts_rounding(terms.records, work.length, exact=plan.sums == "exact"),
         trials=channel.coins * (work.batch + sum(others[: honest - 1])),
         own=channel.coins * work.batch,
         dimension=work.length,

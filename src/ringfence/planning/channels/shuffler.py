@@ -42,7 +42,7 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
             "Through a shuffler go full and one-pass sampling, without a survey or correlated noise: leave these out."
         )
     if any(member.weight is not None for member in members):
-        raise PlanError("Only totals leave a shuffler, so silos weigh as many records as take part: name no weights.")
+        raise PlanError("Only totals leave a shuffler, so silos weigh by how many take part: name no weights.")
     participation = request.asked()
     asked = participation.silos or len(members)
     quorum = asked if request.quorum is None else request.quorum
@@ -99,7 +99,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         shift=shift * (1 - 1e-9),
         slack=slack,
         bits=request.bits or BITS * dimension,
-        inflation=max(counts_rounding(member.all_records, dimension) for member in draft.members),
+        inflation=max(counts_rounding(member.all_records, dimension, exact=True) for member in draft.members),
     )
     channel = _channel(noise, request, slack, batches, dimension + 1, keys)
 
@@ -167,8 +167,8 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
     (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
     if not math.isfinite(cost.epsilon):
         raise PlanError(
-            f"The coins of silo '{own.name}' alone, with {own.stages[0].batch} records in a round, would protect "
-            "nobody if the server worked together with the shuffler. Allow more bits or rounds with more records, or "
+            f"The coins of silo '{own.name}' alone, with {own.stages[0].batch} {plan.unit}s in a round, would protect "
+            f"nobody if the server worked together with the shuffler. Allow more bits or larger rounds, or "
             "leave it out."
         )
     return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))

@@ -80,7 +80,7 @@ class BaseChannel(Public):
         return None
 
     @abstractmethod
-    def noise_words(self, sigma: float) -> str:
+    def noise_words(self, sigma: float, unit: str) -> str:
         """Tell an operator, as a part of a sentence, what noise is added."""
 
     def further_words(self) -> list[str]:

@@ -56,14 +56,11 @@ class OwnNoise(BaseChannel):
 
     def observer_words(self) -> str:
         """Name everybody."""
-        return (
-            "whoever sees every message that a silo's ledger lists (the server, all other silos together, anyone "
-            "listening)"
-        )
+        return "whoever sees everything that a silo sends (the server, all other silos together, anyone listening)"
 
     def claim_words(self) -> str:
         """Say that it takes nobody else."""
-        return "A silo that follows it gives them by its own noise."
+        return "A silo that follows it gives them by its own noise, against anyone who sees what it sends."
 
     def reliance_words(self) -> list[str]:
         """Say that it relies on nobody."""
@@ -73,7 +70,7 @@ class OwnNoise(BaseChannel):
         """Return the silo's sigma, unless rounds' noises cancel in part."""
         return None if self.correlation else sigma
 
-    def noise_words(self, sigma: float) -> str:
+    def noise_words(self, sigma: float, unit: str) -> str:
         """Name the standard deviation."""
         return f"each number gets noise of standard deviation {sigma:.4g}"
 

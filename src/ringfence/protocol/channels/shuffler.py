@@ -103,7 +103,7 @@ class ShufflerChannel(BaseChannel):
             if terms.key is None:
                 raise ValueError(f"silo '{terms.name}' needs a key, which checks what it signs")
             if not math.isclose(terms.weight, own.batch / total, rel_tol=1e-9):
-                raise ValueError("only totals leave the shuffler, so silos weigh as many records as take part")
+                raise ValueError("only totals leave the shuffler, so silos weigh by how many take part")
             if not math.isclose(own.sigma, self.sigma(record_norm, own.batch), rel_tol=1e-9):
                 raise ValueError(f"the noise of silo '{terms.name}' is not that of its coins")
             require_computable(terms.name, own.sigma)
@@ -185,10 +185,10 @@ class ShufflerChannel(BaseChannel):
             "If the server works with the shuffler, or with more silos, only the silo's own noise is left.",
         ]
 
-    def noise_words(self, sigma: float) -> str:
+    def noise_words(self, sigma: float, unit: str) -> str:
         """Tell of coins."""
         return (
-            f"the sum is turned into whole numbers with {self.coins} coins tossed for each record and number, which is "
+            f"the sum is turned into whole numbers with {self.coins} coins tossed for each {unit} and number, which is "
             f"noise of standard deviation {sigma:.4g} on the silo's own average and less on that of all"
         )
 

@@ -86,7 +86,8 @@ def _page(tallies: list[Tally], made_by: str) -> str:
         "",
         f"    {made_by}",
         "",
-        f"One silo of {RECORDS} real digits, {ROUNDS} rounds, delta {DELTA:g}. The attacker is the server. It knows "
+        f"One silo of {RECORDS} real digits, {ROUNDS} rounds, delta {DELTA:g}; epsilon is for each record, over all "
+        "rounds of a run, against the server and anyone who sees what it sees. The attacker is the server. It knows "
         "all records of the silo but one. *Membership*: it is shown two pictures and says which of them is the missing "
         f"record. *Reconstruction*: it computes the missing picture, and says which of {CANDIDATES} it is. Without "
         "privacy (exact average gradients, as in ordinary federated learning) both are arithmetic. With Ringfence "

@@ -50,12 +50,28 @@ class Release:
 _MOMENTS = {"joint": (8.5, 4.5), "separate": (11.0, 6.0)}
 """Squares of how far one record moves the moments, times n: with a numeric target, and without."""
 
+_TERMS: dict[str | None, Callable[[int, Any], float]] = {
+    None: lambda rows, most: 1.0,
+    "mean": lambda rows, most: math.fsum([1 / rows] * rows),
+    "rows": lambda rows, most: math.fsum([1 / most] * min(rows, most)),
+    "sum": lambda rows, most: min(1.0, rows),
+}
+"""The longest that so many rows of a person come to by each rule, in clips: all of them pull in one direction."""
+
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
-    "gradient": lambda question, plan, batch: 2 * question.clip / batch,
+    "gradient": lambda question, plan, batch: 2 * question.clip * _longest_term(plan) / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
 }
-"""How far replacing one of so many records moves the answer to each question, written out again."""
+"""How far replacing one of so many records moves the answer to each question, written out again.
+
+In surveys a person is a mean over rows, whatever the rule.
+"""
+
+
+def _longest_term(plan: Plan) -> float:
+    """Return how long anybody's term may be, in clips, with a few rows or with many."""
+    return max(_TERMS[plan.person_rule](rows, plan.rows_per_person) for rows in (1, 2, 3, 10, 100, 10**4))
 
 
 _SPREADS: dict[str, Callable[[Any, int], float]] = {
@@ -121,7 +137,7 @@ def counts(plan: Plan, against: Observer) -> Counts:
     first, *others = (terms.stages[number].batch for terms in plan.silos)
     batch = first if against == "anyone" else first + sum(sorted(others)[: channel.quorum - channel.colluders - 1])
     times = int(_times(stage, first, plan.silos[0].records).max())
-    return Counts(channel.levels, batch * channel.coins, plan.dimension, times)
+    return Counts(round(channel.levels * _longest_term(plan)), batch * channel.coins, plan.dimension, times)
 
 
 def second_epsilon_of_counts(found: Counts, delta: float, beside: Sequence[Release] = ()) -> float:

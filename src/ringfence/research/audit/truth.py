@@ -1,12 +1,13 @@
 """The page "privacy truth": of every mechanism what is claimed, what a second accountant says, what an attack shows."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
-from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.events import Event, require_positive, seen_by
 from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
 from ringfence.audit.local import LOCAL_STEPS, local_claim
 from ringfence.audit.mechanisms import CLIP, MECHANISMS, Question
@@ -79,11 +80,16 @@ def grid() -> Iterator[tuple[str, Question]]:
 
 
 def reproduce_truth(
-    out: Path, *, quick: bool = False, watch: Callable[[int, int], None] = lambda done, total: None
+    out: Path,
+    *,
+    effort: float = 1.0,
+    quick: bool = False,
+    watch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Path:
     """Account twice for every plan of the grid, attack it, and write privacy-truth.md into the folder `out`.
 
-    Stops with AccountingError where the accountants disagree. `quick` plays few runs: a rehearsal.
+    Stops with AccountingError where the accountants disagree. `effort` times the audit's usual runs are played; `quick`
+    plays few: a rehearsal.
     """
     out.mkdir(parents=True, exist_ok=True)
     wanted = list(grid())
@@ -91,11 +97,12 @@ def reproduce_truth(
     for mechanism, question in wanted:
         truth = truth_of(mechanism, question)
         truth.require_agreement()
-        runs = 3 if quick else default_runs(mechanism, question)
+        runs = 3 if quick else math.ceil(require_positive("effort", effort) * default_runs(mechanism, question))
         rows.append((truth, audit(mechanism, question, runs=runs)))
         watch(len(rows), len(wanted))
     page = out / "privacy-truth.md"
-    page.write_text(_page(rows, command("privacy-truth", out, quick)))
+    size = "" if effort == 1 else f" --effort {effort:g}"
+    page.write_text(_page(rows, command("privacy-truth", out, quick) + size))
     return page
 
 
@@ -105,9 +112,10 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         "",
         f"    {made_by}",
         "",
-        f"Every kind of release that Ringfence ships, with {RECORDS} records and two rounds of each plan, at delta "
-        f"{DELTA:g}. "
-        "*Claimed* is what a silo's ledger charges. *Second accountant* computes the epsilon again from the plan "
+        f"Every kind of release that Ringfence ships, with {RECORDS} records, or persons, and two rounds of each plan, "
+        f"at delta {DELTA:g}. "
+        "*Claimed* is what a silo's ledger charges, for each record or person over a run, against the server that "
+        "plays. *Second accountant* computes the epsilon again from the plan "
         f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart "
         "is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
         f"least this, with confidence {rows[0][1].confidence}. *Coins* is how many an optimal attacker guessed, of how "
@@ -138,6 +146,13 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
             "which another silo tells its coins and shares; `shuffled-alone` is what a server sees that works "
             "together with the shuffler, and its claim is the plan's guarantee against anyone. Seals are slow, so "
             "fewer runs are played.",
+            "",
+            "`person-mean`, `person-rows` and `person-sum` protect persons, by each rule for a person's rows. What is "
+            "replaced is a person of two rows by one of four. They go the ways of `shuffled-alone`, `poisson` and "
+            "`correlated`, and their claims are the same as those for records.",
+            "",
+            "In some rows more coins are guessed than the claim allows on average: by chance, unless *refuted* says "
+            "that it is more than that.",
             "",
             "Coins and noise are drawn anew each time.",
             "",

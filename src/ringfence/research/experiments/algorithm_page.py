@@ -48,7 +48,8 @@ def text(results: AlgorithmResults, command: str) -> str:
     parts = [
         "# Algorithms with the parameters of theory",
         "What the algorithms do when nothing is tuned: excess risks beside their upper and lower bounds, rounds "
-        "on ill-conditioned problems, rounds on MNIST, and what tuning would gain over the planner.",
+        "on ill-conditioned problems, rounds on MNIST, and what tuning would gain over the planner. "
+        "Every ε is for each record, over the one run shown, against anyone who sees what its silo sends.",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
         *_excess_section(results),

@@ -305,7 +305,9 @@ def _reading_aid(points: Sequence[Summary]) -> str:
     return (
         f"Numbers are mean test errors over {count} trials; brackets hold the 5 % and 95 % percentiles of the trials. "
         "Deviation is Ringfence (tuned) minus target: below 0 is better than the target. "
-        "Figures show each curve at its true ε, tables by the ε that was asked for. "
+        "Figures show each curve at its true ε, tables by the ε that was asked for. Epsilon is that of one training "
+        "run, for each record, against anyone who sees everything that its silo sends in it; exactly composed under "
+        "replacing one record, and true for every private curve. "
         "Every trial is in [cells.csv](cells.csv)."
     )
 

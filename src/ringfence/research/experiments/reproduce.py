@@ -62,8 +62,6 @@ def reproduce(
 
 
 COMMON_NOTES = (
-    "Epsilon is that of the training run shown, exactly composed under replacing one record, and true for every "
-    "private curve.",
     "All tuned curves choose their settings by training loss on the private records, averaged over three repetitions "
     "(one for Local SGD), and are then run again with fresh noise, which is what is shown. As in the paper, that "
     "choice is not counted in epsilon: a consortium that tunes on its records must pay for every run.",

@@ -133,7 +133,9 @@ def text(results: ShuffleResults, command: str) -> str:
     parts = [
         "# What a shuffler buys",
         "The same algorithm at the same (ε, δ), trusting nobody (ISRL-DP), a shuffler (shuffle-DP, by shuffled vector "
-        "sums), or the server (central DP). Shuffled plans hold even if one other silo works together with the server. "
+        "sums), or the server (central DP). Each is for one record over one run: without trust against anyone who sees "
+        "what its silo sends, with a shuffler against the server and one other silo together, as long as the shuffler "
+        "does not work with them, with a trusted server against whoever gets the model. "
         "How it works and who learns what: [shuffle](../../shuffle.md).",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
