@@ -15,7 +15,7 @@ def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="mnist, insurance, obesity, algorithms or shuffle; of the audit, attacks or privacy-truth."
+            help="mnist, insurance, obesity, algorithms or shuffle; of the audit, attacks or privacy-truth; or looking."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
@@ -26,13 +26,15 @@ def reproduce(
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
-    of_audit = experiment in ("attacks", "privacy-truth")
+    one_page = experiment in ("attacks", "privacy-truth", "looking")
     run: Callable[..., Path]
     try:
         if experiment == "attacks":
             from ringfence.research.audit.attack_page import reproduce_attacks as run
         elif experiment == "privacy-truth":
             from ringfence.research.audit.truth import reproduce_truth as run
+        elif experiment == "looking":
+            from ringfence.research.experiments.looking import reproduce_looking as run
         else:
             from ringfence.research.experiments.reproduce import reproduce as run_experiment
 
@@ -40,13 +42,13 @@ def reproduce(
         from ringfence.research.page import write_single_page
     except ImportError as missing:
         raise PlanError(
-            f"{'This page' if of_audit else 'Reproducing'} needs '{missing.name}', which is not installed: "
+            f"{'This page' if one_page else 'Reproducing'} needs '{missing.name}', which is not installed: "
             'pip install "ringfence[research]".'
         ) from None
-    if data is not None and not data.is_dir() and not of_audit:
+    if data is not None and not data.is_dir() and not one_page:
         raise DatasetError(f"There is no data folder {data}: correct --data, or leave it out for RINGFENCE_DATA.")
     with progress() as bar:
-        task = bar.add_task(experiment if of_audit else "cells")
+        task = bar.add_task(experiment if one_page else "cells")
         try:
             page = run(out, quick=quick, watch=lambda done, total: bar.update(task, completed=done, total=total))
         except KeyboardInterrupt:
@@ -55,7 +57,7 @@ def reproduce(
             raise
     report = write_single_page(page)
     written = {"experiment": experiment, "page": str(page), "report": str(report)}
-    if of_audit:
+    if one_page:
         print_result(f"Wrote {page}, and {report} as one file.", written, json=json)
     else:
         cells = out / "cells.csv"

@@ -53,6 +53,7 @@ _MOMENTS = {"joint": (8.5, 4.5), "separate": (11.0, 6.0)}
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda question, plan, batch: 2 * question.clip / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
+    "evaluation": lambda question, plan, batch: 1.0 / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again."""
