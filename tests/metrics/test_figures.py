@@ -62,7 +62,7 @@ def test_without_noise_the_figures_are_those_of_the_records(design: str) -> None
     told = evaluated(found_by(Evaluation(), plan, rounds))
     ruler = Evaluation().read(plan, rounds[-1].argument).ruler
     rough = {"AUC": 0.01, "RMSE": 0.02, "MAE": 0.01, "R²": 0.05, "RMSE of guessing the mean": 0.1}
-    rough["expected calibration error"] = 0.02
+    rough["expected calibration error"] = 0.1
     for name, exact in (exact_figures(plan.loss, data) | cut_figures(plan.loss, data, ruler)).items():
         figure = told.figure(name)
         if np.isnan(exact):  # a precision where nothing is predicted
@@ -108,13 +108,11 @@ def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
     rounds = asked_twice(plan, {"clinic": drawn("balanced", 50)}, QUIET)
     freedom, total = 10 * 63, 0.0
     for _ in range(10):
-        noisy = [
-            Round(
-                one.argument, {"clinic": Heard(heard.vector + 0.02 * random.normal(size=len(heard.vector)), 0.02, 50)}
-            )
-            for one in rounds
-            for heard in one.heard.values()
-        ]
+        noisy = []
+        for one in rounds:
+            answer = one.heard["clinic"].vector
+            noise = 0.02 * random.normal(size=len(answer))
+            noisy.append(Round(one.argument, {"clinic": Heard(answer + noise, 0.02, 50)}))
         cells, exact = (Scores.of(found_by(question, plan, heard)).cells for heard in (noisy, rounds))
         moved = cells.shares - exact.shares
         total += float(moved @ np.linalg.pinv(cells.noise, rcond=1e-10) @ moved)

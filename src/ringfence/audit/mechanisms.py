@@ -289,7 +289,9 @@ def _evaluation_argument(plan: Plan) -> FloatArray:
     """Ask about all blocks alike, with a ruler by which one pair of records moves each as far as any pair can."""
     blocks = Evaluation().blocks(plan)
     ruler = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
-    numbers = [ruler.get(block.name, np.linspace(-1.0, 1.0, block.ruler)) for block in blocks]
+    numbers = [
+        ruler.get(block.name, np.linspace(-0.9, 0.9, block.ruler) + (block.name == "residuals")) for block in blocks
+    ]
     shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
     return np.concatenate([[1.0, 0.0], *numbers, shares])
 

@@ -15,9 +15,9 @@ def test_a_rehearsal_writes_the_page_with_every_design_and_its_command(tmp_path:
 
 
 def test_intervals_of_an_accuracy_an_auc_and_cut_errors_cover_the_population() -> None:
-    """In 60 runs each. Were the coverage 94 %, fewer than 42 would be covered once in 10⁶; at 35 %, as many as that likewise."""
+    """In 60 runs of three figures. At a coverage of 94 %, one has fewer than 40 once in 10⁶; at 30 %, as many."""
     found = measure("balanced", 300, 60, population=100_000) | measure("Gaussian errors", 300, 60, population=100_000)
-    assert binom(60, 0.94).cdf(41) <= 1e-6
-    assert binom(60, 0.35).sf(41) <= 1e-6
+    assert 3 * binom(60, 0.94).cdf(39) <= 1e-6
+    assert binom(60, 0.3).sf(39) <= 1e-6
     for name in ("accuracy", "AUC", "RMSE of cut errors"):
-        assert found[name].covered * 60 >= 42, name
+        assert found[name].covered * 60 >= 40, name
