@@ -364,7 +364,7 @@ def test_whichever_way_a_plan_asks_it_costs_a_person_what_it_costs_a_record(way:
     ]
     (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
     asked = replace(RULES["sum"], epsilon=1.0, delta=1e-6, **WAYS[way])
-    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked, 0.0)).result
+    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", replace(asked, held_out=0.0))).result
     plan = result.model.plan
     of_records = rebuilt(plan, data=plan.data.model_copy(update={"person": None}), unit="record", person_rule=None)
     for terms in plan.silos:

@@ -50,10 +50,8 @@ def demo(json: AsJson = False) -> None:
         title="Errors on held-out digits, told with noise by the same silos, and their 95% intervals",
     )
     shown = lines[1]
-    say(
-        "\nEach line is a run of its own; these digits are public, so the runs' costs are not added up. The last line is"
-    )
-    say("the best fit to all silos' digits, which only whoever may see them all can have.")
+    say("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
+    say("The last is the best fit to all silos' digits, which only whoever may see them all can have.")
     say(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 

@@ -36,7 +36,7 @@ def next_asked(
     kind = _KINDS[facts.loss.target_kind]
     largest = max(facts.data.feature_norm * float(np.linalg.norm(weights)), _SMALLEST)
     ruler = kind.ruler(facts, largest, found_by(question, facts, heard) if heard else None)
-    ruler["paired"] = ruler["loss"]
+    ruler["paired"] = ruler["loss"] / 4  # models that are compared mostly differ by less
     chosen = dict(kind.shares(facts, last=last))
     if last and not heard:
         early = kind.shares(facts, last=False)
@@ -99,5 +99,5 @@ def _compared(found: Found) -> list[Figure]:
             variance = told.noise**2 + max(square - mean**2, 0.0) / found.records
             better = mean if block == "right" else -mean
             figure = normal(name, cap * better, cap**2 * variance, least=-cap, most=cap)
-            shown.append(figure if block == "right" else cut_figure(name, figure, cap))
+            shown.append(figure if block == "right" else cut_figure(name, figure, cap, "difference"))
     return shown

@@ -56,9 +56,9 @@ def normal(
     return figure(name, value, value - reach, value + reach, least=least, most=most, unknown=unknown)
 
 
-def cut_figure(name: str, found: Figure, cap: float) -> Figure:
-    """Return a figure that says where its losses were cut."""
-    return found.model_copy(update={"name": name, "note": f"each record's loss counts {shown(cap)} at most"})
+def cut_figure(name: str, found: Figure, cap: float, what: str = "loss") -> Figure:
+    """Return a figure that says where its losses, or what else, were cut."""
+    return found.model_copy(update={"name": name, "note": f"each record's {what} counts {shown(cap)} at most"})
 
 
 def proportion(name: str, value: float, noise: float, records: int, unknown: str = NOISE) -> Figure:

@@ -150,7 +150,7 @@ def figures(found: Found) -> list[Figure]:
             _shaped("RMSE of cut errors", inner, unit, root=True, note=f"each record's error counts {cut} at most"),
             _shaped("MAE", size, unit, root=False, note=beyond),
         ]
-        if found.has("target"):
+        if found.has("target") and found.has("targets"):
             mean, spread = _target(found.latest("target"), _targets(found))
             note = "targets far from the others are taken to fall off as those before them do"
             shown += [

@@ -52,13 +52,15 @@ def compute(
 def _scores(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
     """Return the records' scores, each the same wherever the record stands."""
     limbs = exact_sums.limbs(without_negligible(weights).reshape(plan.data.width, -1))
-    high, low = np.split(records.features @ limbs, 2, axis=1)
-    return np.asarray(high + low)
+    products, outputs = records.features @ limbs, limbs.shape[1] // 2
+    scores: FloatArray = products[:, :outputs] + products[:, outputs:]
+    return scores
 
 
 def _predicted(loss: Loss, scores: FloatArray) -> FloatArray:
     if loss.target_kind == "class":
-        return np.argmax(scores, axis=1).astype(np.float64)
+        classes: FloatArray = np.argmax(scores, axis=1).astype(np.float64)
+        return classes
     return np.where(scores[:, 0] > 0, 1.0, -1.0)
 
 
@@ -70,6 +72,11 @@ def _cut(values: FloatArray, cap: FloatArray) -> FloatArray:
 def _curved(values: FloatArray) -> FloatArray:
     """Return numbers in ±1 beside their squares."""
     return np.stack([values, CURVE * values**2], axis=1)
+
+
+def _leaf(edges: FloatArray, values: FloatArray) -> NDArray[np.int64]:
+    """Return how many edges lie at or below each value. Of edges out of order, a search would tell by other values."""
+    return np.searchsorted(np.sort(edges), values, side="right")
 
 
 def _tree(levels: int, group: NDArray[np.int64], groups: int, leaf: NDArray[np.int64]) -> FloatArray:
@@ -84,7 +91,7 @@ def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler
     score, predicted = scores[:, 0], _predicted(loss, scores)
     positive, above = (targets > 0).astype(np.int64), (predicted > 0).astype(np.int64)
     edges = np.split(ruler["scores"], 2)
-    leaf = np.where(above, *(np.searchsorted(side, np.abs(score), side="right") for side in edges[::-1]))
+    leaf = np.where(above, *(_leaf(side, np.abs(score)) for side in edges[::-1]))
     terms = {
         "confusion": np.stack([predicted * np.sign(targets), MARGIN * np.sign(targets), MARGIN * predicted], axis=1),
         "scores": _tree(SCORE_LEVELS, 2 * positive + above, 4, leaf),
@@ -104,7 +111,7 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     confused = classes <= MOST_CONFUSED
     cells = np.zeros((len(own), classes ** (2 if confused else 1)))
     cells[numbers, own * classes + predicted if confused else own] = 1.0
-    leaf = np.searchsorted(ruler["confidence"], probabilities.max(axis=1), side="right")
+    leaf = _leaf(ruler["confidence"], probabilities.max(axis=1))
     off = probabilities.copy()
     off[numbers, own] -= 1.0
     return {
@@ -121,10 +128,10 @@ def _of_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     centre, reach = ruler["target"]
     return {
         "below": np.where(targets <= scores[:, 0], 1.0, -1.0)[:, None],
-        "residuals": _tree(RESIDUAL_LEVELS, everybody, 1, np.searchsorted(ruler["residuals"], error, side="right")),
+        "residuals": _tree(RESIDUAL_LEVELS, everybody, 1, _leaf(ruler["residuals"], error)),
         "squared": _cut(error, ruler["squared"])[:, None] ** 2,
         "absolute": _cut(error, ruler["absolute"])[:, None],
-        "targets": _tree(TARGET_LEVELS, everybody, 1, np.searchsorted(ruler["targets"], targets, side="right")),
+        "targets": _tree(TARGET_LEVELS, everybody, 1, _leaf(ruler["targets"], targets)),
         "target": _curved(_cut(targets - centre, np.array([reach]))),
     }
 
