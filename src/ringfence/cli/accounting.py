@@ -62,8 +62,8 @@ def account(
     else:
         advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
-        unit = answer.get("unit", "record")
-        say(f"\nEpsilon is for each {unit}, against anyone who sees every round of this one plan.")
+        protected = answer.get("unit", "record")
+        say(f"\nEpsilon is for each {protected}, against anyone who sees every round of this one plan.")
         if advice is not None:
             say(f"\n{advice}")
 
