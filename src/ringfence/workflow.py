@@ -16,9 +16,8 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Moments
-from ringfence.protocol.schema import Numeric, Schema, load_schema
-from ringfence.server.questions.moments import scales
+from ringfence.protocol.questions import Question
+from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
@@ -85,44 +84,33 @@ class WorkflowResult:
         return report
 
 
-def survey_files(
+def ask_files(
     files: Sequence[Path],
-    schema: Path,
-    target: str,
+    data: Schema,
+    question: Question,
     *,
     epsilon: float,
     delta: float | None = None,
     ledgers: Path | None = None,
     same_data_as: Sequence[Path] = (),
     new_beginning: str = "",
+    cap: tuple[float, ...] | None = None,
     unusual_budget: bool = False,
-) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
-    """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
-    loaded = load_schema(schema, target)
+) -> TrainingResult:
+    """Ask every silo's file the question, once, for all of that epsilon; each silo's ledger is charged."""
+    limit = None if cap is None else _cap(*cap)
     paths = silo_paths(files)
-    records = {name: load_records(path, loaded) for name, path in paths.items()}
-    plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
+    records = {name: load_records(path, data) for name, path in paths.items()}
+    members = [Member(name, len(own), epsilon, delta) for name, own in records.items()]
+    plan = make_survey(data, members, question)
     if not unusual_budget:
-        require_usual_plan(plan)
+        require_usual_plan(plan, limit)
     places = _places(paths, ledgers, same_data_as)
     silos = {
-        name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
+        name: Silo(own, places[name].path, limit, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
         for name, own in records.items()
     }
-    result = train(plan, silos)
-    return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
-
-
-def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return means and deviations as a schema's file states centres and scales; leave the constant out."""
-    columns = {name: column for name, column in schema.columns.items() if isinstance(column, Numeric)}
-    return {
-        name: (mean * columns[name].unit + columns[name].offset, deviation * columns[name].unit)
-        if name in columns
-        else (mean, deviation)
-        for name, (mean, deviation) in found.items()
-        if name in columns or name != "intercept"
-    }
+    return train(plan, silos)
 
 
 def train_files(

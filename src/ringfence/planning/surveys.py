@@ -1,7 +1,6 @@
-"""A plan that only asks what the features look like: their means and mean squares, once, for the whole budget.
+"""A plan that asks one question of all records, once, for the whole budget, and trains nothing.
 
-Its answer helps to fill in a schema's centres and scales where nothing is publicly known of them. Training on the same
-records afterwards composes with it in every silo's ledger.
+Training on the same records afterwards composes with it in every silo's ledger.
 """
 
 import math
@@ -17,13 +16,13 @@ from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Moments
+from ringfence.protocol.questions import Question
 from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema
 
 
-def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = None) -> Plan:
-    """Return the plan of a survey of moments, with the least noise that every silo's budget allows."""
+def make_survey(data: Schema, members: Sequence[Member], question: Question, *, run: str | None = None) -> Plan:
+    """Return the plan that asks the question, with the least noise that every silo's budget allows."""
     for member in members:
         require_positive("epsilon", member.epsilon)
     total = math.fsum(member.records for member in members)
@@ -44,7 +43,7 @@ def make_survey(data: Schema, members: Sequence[Member], *, run: str | None = No
             data=data,
             # Nothing is trained, but every plan says what would be.
             training=Training(loss=defaults.loss(data), domain=Ball(radius=1.0), algorithm=MinibatchSGD(step=1.0)),
-            stages=(Stage(question=Moments(bound="joint"), rounds=1, sampling=Full()),),
+            stages=(Stage(question=question, rounds=1, sampling=Full()),),
             sums="exact",
             **PlanRequest().units(data),
             silos=tuple(silos),
