@@ -16,6 +16,7 @@ from ringfence.planning.surveys import make_survey
 from ringfence.protocol.effort import Effort
 from ringfence.protocol.messages import Refusal
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Moments
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo import decisions
 from ringfence.silo.budget import Budget
@@ -151,7 +152,7 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
         "shuffler": {"trust": "shuffler", "colluders": 0, "keys": local.keys, "survey": False},
     }
     plan = (
-        make_survey(schema, members)
+        make_survey(schema, members, Moments(bound="joint"))
         if kind == "moments"
         else make_plan(schema, members, PlanRequest(rounds=4, **requests[kind]))
     )

@@ -26,8 +26,8 @@ ADDS_UP = (
 )
 DIFFERENCING = (
     "Who asks again, of other bins, columns or silos, and takes one answer from the other, learns more: that is what "
-    "the budget is for. Each answer is charged to the silo's ledger first; what all of them together tell of one record "
-    "stays within the ledger's epsilon, and a silo refuses what would exceed its budget."
+    "the budget is for. Each answer is charged to the silo's ledger first; what all of them tell of one record stays "
+    "within the ledger's epsilon, and a silo refuses what would exceed its budget."
 )
 
 

@@ -21,9 +21,9 @@ QUARTERS = 4
 
 MOST_NUMBERS = 1_000_000
 
-_DECADES = np.arange(-48, 79) / 4
+_DECADES = np.arange(-55, 72) / 4
 MAGNITUDES: FloatArray = np.concatenate([-(10.0 ** _DECADES[::-1]), [0.0], 10.0**_DECADES])
-"""The edges between 256 bins of a column whose bounds nobody knows: four to a decade, from 10⁻¹² on, of either sign."""
+"""The edges between 256 bins of a column whose bounds nobody knows: four to a decade, up to 10¹⁸, of either sign."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Tree:
     def edges(self) -> FloatArray:
         """The inner edges of the bins; a bin holds its lower one."""
         if self.column.is_unbounded:
-            return MAGNITUDES
+            return np.clip(MAGNITUDES, self.column.lower, self.column.upper)
         width = self.column.upper - self.column.lower
         return self.column.lower + width * (np.arange(1, self.leaves) / self.leaves)
 

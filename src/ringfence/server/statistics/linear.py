@@ -33,12 +33,13 @@ class Linear:
 
 @dataclass(frozen=True)
 class OfNumbers:
-    """The shares of all records in each bin, and in any (`filled`); mean and mean square summed over these.
+    """The shares of all records in each bin, below each edge between two, and in any (`filled`); sums of the moments.
 
     Both moments are about the middle of the range, in units of its width; there are none without bounds.
     """
 
     bins: Linear
+    below: Linear
     filled: Linear
     moments: Linear | None
 
@@ -66,12 +67,13 @@ def of_numbers(part: Tree) -> OfNumbers:
     if part.may_be_empty:
         filled[0, -1] = -1 / part.empty
     bins = Linear(np.full(leaves, 1 / leaves), matrix + filled / leaves)
+    below, total = bins.combined(np.tri(nodes, leaves)), Linear(np.ones(1), filled)
     if not part.fine:
-        return OfNumbers(bins, Linear(np.ones(1), filled), None)
+        return OfNumbers(bins, below, total, None)
     middles, half = (np.arange(leaves) + 0.5) / leaves - 0.5, 0.5 / leaves
     moments = bins.combined(np.array([middles, middles**2]))
     moments.matrix[:, nodes : nodes + 2] = np.diag([half, half * (1 - half)]) / (part.fine * part.weight)
-    return OfNumbers(bins, Linear(np.ones(1), filled), moments)
+    return OfNumbers(bins, below, total, moments)
 
 
 def of_margin(part: ColumnPart) -> Linear:

@@ -171,13 +171,13 @@ def _numbers(part: Tree, sight: _Sight) -> Numbers:
 
 def _quantile(found: linear.OfNumbers, p: float, sight: _Sight, edges: FloatArray) -> Estimate:
     """Return the least number that at least p of the values do not exceed: the bins in which it may lie."""
-    below = found.bins.combined(np.tri(len(edges) - 2, len(edges) - 1))
-    excess = linear.Linear(below.constant - p * found.filled.constant, below.matrix - p * found.filled.matrix)
+    below, filled = found.below, found.filled
+    excess = linear.Linear(below.constant - p * filled.constant, below.matrix - p * filled.matrix)
     values, noise = excess.values(sight.numbers), excess.spread() * sight.noise
-    filled = min(max(float(found.filled.values(sight.numbers)[0]), 1 / sight.records), 1.0)
-    sampled = np.sqrt(noise**2 + filled * p * (1 - p) / sight.records)
+    share_filled = min(max(float(filled.values(sight.numbers)[0]), 1 / sight.records), 1.0)
+    sampled = np.sqrt(noise**2 + share_filled * p * (1 - p) / sight.records)
     these, population = crossing(values, noise, edges), crossing(values, sampled, edges)
-    rising = np.clip(values / filled + p, 0.0, 1.0)
+    rising = np.clip(values / share_filled + p, 0.0, 1.0)
     rising = (np.maximum.accumulate(rising) + np.minimum.accumulate(rising[::-1])[::-1]) / 2
     value = float(np.interp(p, np.concatenate([[0.0], rising, [1.0]]), edges))
     return Estimate(min(max(value, these.low), these.high), these, population)
