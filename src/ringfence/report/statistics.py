@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
 from ringfence.html.markup import Html, bullets, outline, section, table, tag
 from ringfence.protocol.plan import Plan
@@ -13,8 +11,6 @@ from ringfence.server.statistics import Estimate, Numbers, Shares, Summary, Tabl
 from ringfence.server.statistics.summary import QUANTILES
 
 ALL = "all silos"
-SHOWN_BINS = 16
-"""Bins of a figure: finer ones, which JSON has, show little but noise."""
 
 INTERVALS = (
     "Behind every number stands its interval: with probability 95 % it holds the exact number of these records, from "
@@ -56,10 +52,10 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
     if tables.differences:
         found = sorted(tables.differences.items(), key=lambda item: item[1].p)
         yield Shown(
-            "How silos differ: which one most from the others together, in what, and the chance of that, at most, if "
-            "all were samples of one population",
-            ["column", "silo", "in", "there", "elsewhere", "chance"],
-            [[name, d.silo, d.what, f"{d.here:.4g}", f"{d.elsewhere:.4g}", f"{d.p:.2g}"] for name, d in found],
+            "How silos differ: which one most from the others together, in what, by how much, and the chance of that "
+            "if all were samples of one population",
+            ["column", "silo", "in", "by", "chance"],
+            [[name, d.silo, d.what, _plain(d.by), f"{d.p:.2g}"] for name, d in found],
         )
 
 
@@ -118,7 +114,10 @@ def as_data(tables: Tables) -> dict[str, Any]:
         "level": 0.95,
         "silos": {name: _summary_data(summary) for name, summary in tables.silos.items()},
         "together": _summary_data(tables.together),
-        "differences": {name: vars(difference) for name, difference in tables.differences.items()},
+        "differences": {
+            name: {"silo": found.silo, "what": found.what, "by": found.by.as_data(), "p": found.p}
+            for name, found in tables.differences.items()
+        },
     }
 
 
@@ -224,20 +223,22 @@ def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
 
 
 def _histogram(name: str, column: Numbers) -> tuple[Html, str]:
-    groups = min(SHOWN_BINS, len(column.bins))
-    size = len(column.bins) // groups
-    shares = np.array([number.value for number in column.bins]).reshape(groups, size).sum(axis=1)
-    edges = column.edges[::size]
-    points = [
-        (float(edge), float(share))
-        for low, high, share in zip(edges, edges[1:], shares, strict=False)
-        for edge in (low, high)
-    ]
+    bins = len(column.figure)
+    edges = column.edges[:: len(column.bins) // bins]
+
+    def steps(label: str, shares: Sequence[float]) -> Line:
+        sides = zip(edges, edges[1:], shares, strict=False)
+        return Line(label, [(float(edge), share) for low, high, share in sides for edge in (low, high)], level=True)
+
     chart = line_chart(
-        [Line("share of the records", points, level=True)],
+        [
+            steps("share of the records", [number.value for number in column.figure]),
+            steps("its interval begins", [number.population.low for number in column.figure]),
+            steps("and ends", [number.population.high for number in column.figure]),
+        ],
         title=name,
-        description=f"The share of the records in each of {groups} bins, all silos.",
+        description=f"The share of the records in each of {bins} bins, all silos, with its interval.",
         x_label=name,
         y_label="share",
     )
-    return chart, f"The share of the records in each of {groups} bins, over all silos; noise may take one below 0."
+    return chart, f"The share of the records in each of {bins} bins, over all silos; noise may take one below 0."

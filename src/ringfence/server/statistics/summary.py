@@ -17,6 +17,8 @@ from ringfence.server.statistics.intervals import Estimate, Interval, Z, crossin
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MISSING = "(missing)"
+FIGURE_BINS = 16
+"""Into how many bins a figure divides numbers: finer ones show little but noise."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class Shares:
 class Numbers:
     """What a numeric column's values are like. Without public bounds there are quantiles and bins alone.
 
-    Moments and quantiles are of the values that are there, bins and `missing` shares of all records.
+    Moments and quantiles are of the values that are there, bins and `missing` shares of all records; `figure` has the
+    bins put together to a few.
     """
 
     edges: FloatArray
     bins: tuple[Estimate, ...]
+    figure: tuple[Estimate, ...]
     quantiles: Mapping[float, Estimate]
     missing: Estimate | None
     mean: Estimate | None
@@ -71,7 +75,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Difference:
-    """In what, of a column, which silo differs most from the others together, and how likely that were by chance.
+    """In what, of a column, which silo differs most from the others together, by how much, and how likely by chance.
 
     `p` is the chance that noise and samples make silos of one population differ as much in anything of the column: at
     most, but for the normal approximation.
@@ -79,8 +83,7 @@ class Difference:
 
     silo: str
     what: str
-    here: float
-    elsewhere: float
+    by: Estimate
     p: float
 
 
@@ -166,7 +169,11 @@ def _numbers(part: Tree, sight: _Sight) -> Numbers:
         width = column.upper - column.lower
         mean, variance = mean.scaled(width, (column.lower + column.upper) / 2), variance.scaled(width**2)
     quantiles = {p: _quantile(found, p, sight, edges) for p in QUANTILES}
-    return Numbers(edges, tuple(_each(found.bins, sight)), quantiles, missing, mean, variance)
+    few = min(FIGURE_BINS, part.leaves)
+    figure = found.bins.combined(np.repeat(np.eye(few), part.leaves // few, axis=1))
+    return Numbers(
+        edges, tuple(_each(found.bins, sight)), tuple(_each(figure, sight)), quantiles, missing, mean, variance
+    )
 
 
 def _quantile(found: linear.OfNumbers, p: float, sight: _Sight, edges: FloatArray) -> Estimate:
@@ -248,16 +255,18 @@ def _differences(layout: Layout, sights: Mapping[str, _Sight]) -> Iterator[tuple
             silo: _Sight(sight.numbers[places[column]], sight.noise, sight.records) for silo, sight in sights.items()
         }
         spreads = [spread for _, _, _, spread in _compared(part, _Sight.of_all(list(own.values())))]
-        found: list[tuple[float, str, str, float, float]] = []
+        found: list[tuple[float, str, str, Estimate]] = []
         for silo, sight in own.items():
             rest = _Sight.of_all([other for name, other in own.items() if name != silo])
             sides = zip(_compared(part, sight), _compared(part, rest), spreads, strict=True)
             for (what, here, noise, _), (_, elsewhere, more, _), spread in sides:
-                error = noise + more + spread * (1 / sight.records + 1 / rest.records)
-                found.append((abs(here - elsewhere) / math.sqrt(error), silo, what, here, elsewhere))
+                errors = (noise + more, noise + more + spread * (1 / sight.records + 1 / rest.records))
+                by = here - elsewhere
+                ends = (Interval(by - Z * math.sqrt(error), by + Z * math.sqrt(error)) for error in errors)
+                found.append((abs(by) / math.sqrt(errors[1]), silo, what, Estimate(by, *ends)))
         if found:
-            far, silo, what, here, elsewhere = max(found)
-            yield column, Difference(silo, what, here, elsewhere, min(len(found) * math.erfc(far / math.sqrt(2)), 1.0))
+            far, silo, what, difference = max(found, key=lambda compared: compared[0])
+            yield column, Difference(silo, what, difference, min(len(found) * math.erfc(far / math.sqrt(2)), 1.0))
 
 
 def _compared(part: ColumnPart, sight: _Sight) -> Iterator[tuple[str, float, float, float]]:
