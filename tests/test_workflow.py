@@ -18,6 +18,7 @@ from ringfence.errors import (
     TrainingError,
 )
 from ringfence.planning.request import PlanRequest
+from ringfence.planning.surveys import make_survey
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics
 from ringfence.protocol.schema import load_schema
@@ -26,7 +27,7 @@ from ringfence.server.rounds import RoundOutcome
 from ringfence.server.statistics import Numbers
 from ringfence.silo.ledger import Ledger
 from ringfence.training import TrainingResult
-from ringfence.workflow import TrainRequest, ask_files, silo_paths, train_files
+from ringfence.workflow import AskRequest, TrainRequest, ask_files, silo_paths, train_files
 
 SCHEMA = """
 [columns.age]
@@ -180,7 +181,9 @@ AGES = Statistics(columns=("age", "smokes"))
 
 def asked(wanted: TrainRequest, **options: Any) -> TrainingResult:
     """Ask both silos for statistics."""
-    return ask_files(options.pop("files", wanted.files), load_schema(wanted.schema, "ill"), AGES, **options)
+    schema = load_schema(wanted.schema, "ill")
+    request = AskRequest(**{"files": wanted.files, **options})
+    return ask_files(request, schema, lambda members: make_survey(schema, members, AGES))
 
 
 def test_statistics_find_what_the_cells_are_like_and_their_cost_is_on_the_ledger(wanted: TrainRequest) -> None:

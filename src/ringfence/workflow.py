@@ -13,10 +13,8 @@ from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingE
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Question
 from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
@@ -84,30 +82,36 @@ class WorkflowResult:
         return report
 
 
-def ask_files(
-    files: Sequence[Path],
-    data: Schema,
-    question: Question,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    ledgers: Path | None = None,
-    same_data_as: Sequence[Path] = (),
-    new_beginning: str = "",
-    cap: tuple[float, ...] | None = None,
-    unusual_budget: bool = False,
-) -> TrainingResult:
-    """Ask every silo's file the question, once, for all of that epsilon; each silo's ledger is charged."""
-    limit = None if cap is None else _cap(*cap)
-    paths = silo_paths(files)
-    records = {name: load_records(path, data) for name, path in paths.items()}
-    members = [Member(name, len(own), epsilon, delta) for name, own in records.items()]
-    plan = make_survey(data, members, question)
-    if not unusual_budget:
-        require_usual_plan(plan, limit)
-    places = _places(paths, ledgers, same_data_as)
+@dataclass(frozen=True)
+class AskRequest:
+    """Which files to ask one question about, what it may cost every silo, and where its ledger is.
+
+    `cap` is the most that all runs on a silo's data may cost together.
+    """
+
+    files: Sequence[Path]
+    epsilon: float
+    delta: float | None = None
+    ledgers: Path | None = None
+    same_data_as: Sequence[Path] = ()
+    new_beginning: str = ""
+    unusual_budget: bool = False
+    cap: tuple[float, ...] | None = None
+
+
+def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
+    """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
+    cap = None if request.cap is None else _cap(*request.cap)
+    paths = silo_paths(request.files)
+    records = {name: load_records(path, schema) for name, path in paths.items()}
+    plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
+    if not request.unusual_budget:
+        require_usual_plan(plan, cap)
+    places = _places(paths, request.ledgers, request.same_data_as)
     silos = {
-        name: Silo(own, places[name].path, limit, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
+        name: Silo(
+            own, places[name].path, cap, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named
+        )
         for name, own in records.items()
     }
     return train(plan, silos)

@@ -71,21 +71,13 @@ def statistics(
     if out is not None:
         _write_plan(out, data, question, parse_sizes(silo), epsilon, delta, json=json)
         return
+    from ringfence.planning.surveys import make_survey
     from ringfence.server.questions.statistics import tables
-    from ringfence.workflow import ask_files
+    from ringfence.workflow import AskRequest, ask_files
 
-    result = ask_files(
-        files or [],
-        data,
-        question,
-        epsilon=epsilon,
-        delta=delta,
-        ledgers=ledgers,
-        same_data_as=same_data_as,
-        new_beginning=new_beginning,
-        cap=parse_cap(cap),
-        unusual_budget=unusual_budget,
-    )
+    limit = parse_cap(cap)
+    asked = AskRequest(files or [], epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget, limit)
+    result = ask_files(asked, data, lambda members: make_survey(data, members, question))
     plan = result.model.plan
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
     found = tables(plan, result.findings)
