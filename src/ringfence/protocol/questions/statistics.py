@@ -18,7 +18,7 @@ class Statistics(BaseQuestion):
     quantiles and tables that all agree are made of the answers (`server.statistics`).
 
     Replacing a record moves each part by what `statistics_layout` says, and all of them by the root of the sum of the
-    squares (`docs/proofs.md`, Lemma Q4); replacing a person moves them no further (Lemma P3).
+    squares (`docs/proofs.md`, Lemma Q5); replacing a person moves them no further (Lemma P3).
     """
 
     name: Literal["statistics"] = "statistics"
