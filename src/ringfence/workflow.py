@@ -15,13 +15,11 @@ from ringfence.planning.evaluations import make_evaluation
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation, Moments
-from ringfence.protocol.schema import Numeric, Schema, load_schema
-from ringfence.server.questions.moments import scales
+from ringfence.protocol.questions import Evaluation
+from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
@@ -96,7 +94,10 @@ class WorkflowResult:
 
 @dataclass(frozen=True)
 class AskRequest:
-    """Which files to ask one question about, what it may cost every silo, and where its ledger is."""
+    """Which files to ask one question about, what it may cost every silo, and where its ledger is.
+
+    `cap` is the most that all runs on a silo's data may cost together.
+    """
 
     files: Sequence[Path]
     epsilon: float
@@ -105,30 +106,25 @@ class AskRequest:
     same_data_as: Sequence[Path] = ()
     new_beginning: str = ""
     unusual_budget: bool = False
+    cap: tuple[float, ...] | None = None
 
 
 def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
     """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
+    cap = None if request.cap is None else _cap(*request.cap)
     paths = silo_paths(request.files)
     records = {name: load_records(path, schema) for name, path in paths.items()}
     plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
     if not request.unusual_budget:
-        require_usual_plan(plan)
+        require_usual_plan(plan, cap)
     places = _places(paths, request.ledgers, request.same_data_as)
     silos = {
-        name: Silo(own, places[name].path, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named)
+        name: Silo(
+            own, places[name].path, cap, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named
+        )
         for name, own in records.items()
     }
     return train(plan, silos)
-
-
-def survey_files(
-    request: AskRequest, schema: Path, target: str
-) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
-    """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
-    loaded = load_schema(schema, target)
-    result = ask_files(request, loaded, lambda members: make_survey(loaded, members))
-    return result, _in_units(loaded, scales(result.model.plan, result.findings[Moments().name]))
 
 
 def evaluate_files(
@@ -154,18 +150,6 @@ def require_comparable(model: Model, against: Model | None) -> None:
             "The two models were trained with another schema or another loss, so that their losses on a record cannot "
             "be compared: evaluate each by itself."
         )
-
-
-def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return means and deviations as a schema's file states centres and scales; leave the constant out."""
-    columns = {name: column for name, column in schema.columns.items() if isinstance(column, Numeric)}
-    return {
-        name: (mean * columns[name].unit + columns[name].offset, deviation * columns[name].unit)
-        if name in columns
-        else (mean, deviation)
-        for name, (mean, deviation) in found.items()
-        if name in columns or name != "intercept"
-    }
 
 
 def train_files(

@@ -82,10 +82,10 @@ class Federation:
             "--delta", "1e-6", *meant(epsilon), *exactly, *changes,
         ]  # fmt: skip
 
-    def survey(self, *changes: str, target: str = "ill", epsilon: str = "2") -> list[str]:
+    def statistics(self, *changes: str, epsilon: str = "2") -> list[str]:
         return [
-            "survey", *map(str, self.files), "--schema", str(self.schema), "--target", target, "--epsilon", epsilon,
-            "--delta", "1e-6", *meant(epsilon), *changes,
+            "statistics", *map(str, self.files), "--schema", str(self.schema), "--epsilon", epsilon, "--delta", "1e-6",
+            *meant(epsilon), *changes,
         ]  # fmt: skip
 
     def plan(self, *changes: str, target: str = "ill") -> list[str]:

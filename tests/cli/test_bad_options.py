@@ -1,4 +1,4 @@
-"""Bad input to `train`, `plan` and `survey`: one clear sentence, status 1, and ledgers that nobody touched."""
+"""Bad input to `train`, `plan` and `statistics`: one clear sentence, status 1, and ledgers that nobody touched."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,15 +158,22 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
         (["--epsilon", "1e9"], "less than a millionth"),
         (["--delta", "0"], "delta: Input should be greater than 0"),
         (["--delta", "1"], "delta: Input should be less than 1"),
-        (["--target", "nope"], "'nope' is not among the columns"),
+        (["--columns", "nope"], "the column 'nope', which the schema does not read"),
+        (["--columns", "age,age"], "a column is named twice"),
+        (["--bins", "48"], "a power of two, such as 64, not 48"),
+        (["--cross", "age"], "'age' is not of the form A,B"),
+        (["--cross", "age,age"], "'age' is one"),
+        (["--silo", "north=3"], "Say of whom"),
+        (["--run", "nowhere"], "Say of whom"),
+        (["--page", "/nowhere/page.html"], "cannot be written"),
         (["--ledgers", "/proc/nowhere"], "have a ledger already"),
         (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
 )
-def test_survey_refuses_what_it_cannot_ask(
+def test_statistics_refuse_what_cannot_be_asked(
     untouched: Federation, ringfence: Ringfence, changes: list[str], says: str
 ) -> None:
-    check_one_sentence(ringfence(*untouched.survey(*changes)), says)
+    check_one_sentence(ringfence(*untouched.statistics(*changes)), says)
 
 
 def test_a_refusal_leaves_no_ledger_where_there_was_none(
@@ -176,7 +183,7 @@ def test_a_refusal_leaves_no_ledger_where_there_was_none(
         federation.train("--algorithm", "guesswork"),
         federation.train("--max-rounds", "0"),
         federation.train("--correlation", "0.5"),
-        federation.survey("--epsilon", "0"),
+        federation.statistics("--epsilon", "0"),
     ):
         assert ringfence(*arguments).returncode == 1
     assert not list(tmp_path.rglob("*.ledger*"))

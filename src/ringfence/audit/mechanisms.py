@@ -24,7 +24,7 @@ import numpy as np
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_count, require_positive, require_probability
-from ringfence.audit import shuffled_plans
+from ringfence.audit import counted, shuffled_plans
 from ringfence.audit.adversary import Observation, partition, read_difference, read_gradients
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
@@ -200,6 +200,10 @@ def _survey_plan(question: Question, *, asked: Curvature | Evaluation | Moments,
     columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
     schema = parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
     return [_plan(question, schema, [Stage(question=asked, rounds=rounds, sampling=Full())])]
+
+
+def _statistics_plan(question: Question) -> list[Plan]:
+    return [_plan(question, counted.SCHEMA, [Stage(question=counted.ASKED, rounds=1, sampling=Full())])]
 
 
 def _one_pass(question: Question, *, correlation: float = 0.0, unit: PlanRequest = _OF_RECORDS) -> list[Plan]:
@@ -433,6 +437,8 @@ MECHANISMS: dict[str, Mechanism] = {
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"},
     ),
+    # Counts of cells.
+    "statistics": Mechanism(_statistics_plan, counted.records, counted.read, most_canaries=1, not_played=_ONE_RELEASE),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long
     # as about 20 + c numbers do, and whether guesses refute a claim depends on the runs more than on the canaries, so

@@ -1,4 +1,4 @@
-"""`ringfence survey`, `ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
+"""`ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,42 +32,6 @@ SameDataAs = Annotated[
     list[Path],
     typer.Option(metavar="LEDGER", help="The ledger that a silo's records have already; once for each such silo."),
 ]
-
-
-def survey(
-    files: SiloFiles,
-    schema: SchemaFile,
-    target: Target,
-    epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    ledgers: Ledgers = None,
-    same_data_as: SameDataAs = [],  # noqa: B006
-    new_beginning: NewBeginning = "",
-    unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
-    """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
-
-    Use it where nothing is publicly known, to choose a column's center and scale. Training on the same records
-    afterwards composes with it.
-    """
-    from ringfence.workflow import AskRequest, survey_files
-
-    request = AskRequest(files, epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget)
-    result, found = survey_files(request, schema, target)
-    (moments,) = result.findings.values()
-    noise = moments.noise * result.model.plan.data.feature_norm
-    if json:
-        features = {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in found.items()}
-        silos = {name: silo.model_dump() for name, silo in result.statement.silos.items()}
-        print_json({"plan": result.model.plan.digest(), "features": features, "noise": noise, "silos": silos})
-        return
-    print_table(
-        ["feature", "mean", "standard deviation"],
-        [[name, mean, deviation] for name, (mean, deviation) in found.items()],
-        title=f"Numbers in their own units, categories as scaled; the noise in a scaled mean is {noise:.2g}",
-    )
-    say(f"\n{result.statement.text()}")
 
 
 @takes_plan_request

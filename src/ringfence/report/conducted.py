@@ -103,11 +103,15 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         "updates": sections.update_chart(rounds, plan),
         **evaluation_charts(evaluation),
     }
+    what = (
+        f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos"
+        if plan.steps
+        else f"{len(silos)} silos were asked for statistics, and nothing was trained"
+    )
     parts = (
         tag(
             "p",
-            f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos, which run by "
-            "themselves. This page is the server's: it shows the messages' outside and the plan.",
+            f"{what}. They run by themselves. This page is the server's: it shows the messages' outside and the plan.",
             class_="lead",
         ),
         facts(
@@ -134,7 +138,8 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
-    return ReportPage(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
+    title = f"A model of “{plan.data.target}” from" if plan.steps else "Statistics of"
+    return ReportPage(f"{title} {len(silos)} silos", kicker, parts, figures)
 
 
 def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:

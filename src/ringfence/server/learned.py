@@ -14,11 +14,13 @@ from ringfence.server.algorithms import algorithm_of
 @dataclass(frozen=True)
 class Findings:
     """A statistic that was asked for: the answering silos' average of it, the standard deviation of the noise in each
-    of its numbers, and the weight of the silos that answered, of 1 in all."""
+    of its numbers, and the weight of the silos that answered, of 1 in all. `each` has the silos' own, where the channel
+    shows them."""
 
     statistic: FloatArray
     noise: float
     weight: float = 1.0
+    each: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,18 @@ from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
+from ringfence.protocol.questions.statistics import Statistics
 
-__all__ = ["BaseQuestion", "Curvature", "Evaluation", "Gradient", "Moments", "PersonRule", "Question", "Unit"]
+__all__ = [
+    "BaseQuestion",
+    "Curvature",
+    "Evaluation",
+    "Gradient",
+    "Moments",
+    "PersonRule",
+    "Question",
+    "Statistics",
+    "Unit",
+]
 
-Question: TypeAlias = Annotated[Gradient | Curvature | Moments | Evaluation, Field(discriminator="name")]
+Question: TypeAlias = Annotated[Gradient | Curvature | Moments | Evaluation | Statistics, Field(discriminator="name")]

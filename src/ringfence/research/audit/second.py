@@ -63,6 +63,7 @@ _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
     "evaluation": lambda question, plan, batch: 1.0 / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
+    "statistics": lambda question, plan, batch: _cells_moved(question, plan) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again.
 
@@ -84,6 +85,29 @@ _SPREADS: dict[str, Callable[[Any, int], float]] = {
 def _column(correlation: float, rounds: int) -> FloatArray:
     rows = np.arange(rounds)
     return np.asarray(binom(correlation + rows - 1, rows), dtype=np.float64) if correlation else np.ones(1)
+
+
+def _cells_moved(question: Any, plan: Plan) -> float:
+    """Return how far one record moves counts of cells, in units of the largest number that it adds to."""
+    moved, largest, cells = 0.0, 0.0, {}
+    for name in question.columns:
+        column = plan.data.used[name]
+        empty = column.missing is not None
+        if isinstance(column, Categorical):
+            cells[name] = len(column.categories) + empty
+            weight = highest = 1 - 1 / cells[name]
+            moved += 2 * weight
+        else:
+            levels = 8 if column.is_unbounded else round(math.log2(question.bins))
+            fine = 0.0 if column.is_unbounded else math.sqrt(0.8 * (levels + 1)) / question.bins
+            cells[name], weight = 4 + empty, levels / 12 + (1 - 4.0**-levels) / 18
+            highest = weight * (levels + 2) if empty else weight
+            moved += weight * (2 * levels + 2 + 5 * fine)
+        largest = max(largest, highest)
+    for a, b in question.cross:
+        weight = (1 - 1 / cells[a]) * (1 - 1 / cells[b])
+        moved, largest = moved + 2 * weight * (1 - 1 / max(cells[a], cells[b])), max(largest, weight**3)
+    return math.sqrt(moved / largest)
 
 
 def _has_classes(plan: Plan) -> bool:
