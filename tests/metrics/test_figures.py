@@ -151,6 +151,7 @@ def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
     losses = np.clip(plan.loss.values(*data) - plan.loss.values(0 * data[0], data[1]), -cap, cap)
     below = told.figure("loss below the other model's")
     assert below.value == pytest.approx(-float(np.mean(losses)), abs=1e-4)
+    assert "difference counts" in below.sentence(), "what is taken for granted is said"
     [sentence] = [line for line in told.sentences() if line.startswith("accuracy 0")]
     assert "; guessing the larger class gives 0.5" in sentence
 

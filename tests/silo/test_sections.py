@@ -14,9 +14,8 @@ from ringfence.planning.propose import propose_for
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan, Stage, StageTerms
+from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Curvature, Gradient, Moments
-from ringfence.protocol.sampling import Full
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
 from ringfence.silo import sampling
@@ -102,26 +101,28 @@ def test_no_answer_moves_with_a_record_of_another_section(question: Any, asked: 
     assert answer(values, chosen) != answer(others, chosen)
 
 
-def with_evaluation(plan: Plan, sigma: float) -> Plan:
-    """Let the plan end with a question about the held-out section."""
-    stage = Stage(question=Moments(bound="joint"), rounds=1, sampling=Full(), section="held-out")
-    silos = [
-        terms.model_copy(
-            update={"stages": (*terms.stages, StageTerms(batch=plan.records_in(stage, terms), sigma=sigma))}
-        )
-        for terms in plan.silos
-    ]
-    changed = plan.model_copy(update={"stages": (*plan.stages, stage), "silos": tuple(silos)})
-    return Plan.parse(changed.canonical(), error=PlanError)
+def with_noise(plan: Plan, factor: float) -> Plan:
+    """Let the evaluation, the plan's last stage, have so many times its noise."""
+    silos = []
+    for terms in plan.silos:
+        *stages, last = terms.stages
+        changed = (*stages, last.model_copy(update={"sigma": factor * last.sigma}))
+        silos.append(terms.model_copy(update={"stages": changed}))
+    return Plan.parse(plan.model_copy(update={"silos": tuple(silos)}).canonical(), error=PlanError)
 
 
 def test_training_and_evaluation_of_one_plan_cost_what_the_dearer_costs() -> None:
     plan = plan_of()
+    assert [stage.section for stage in plan.stages] == ["training", "held-out"]
     (claim,) = plan.silos[0].guarantees
-    training = cost(plan_events(plan, plan.silos[0]), claim)
-    quiet, loud = with_evaluation(plan, sigma=0.3), with_evaluation(plan, sigma=30.0)
-    assert cost(plan_events(loud, loud.silos[0]), claim) == training <= claim.epsilon
-    assert cost(plan_events(quiet, quiet.silos[0]), claim) > 2 * training
+    both = cost(plan_events(plan, plan.silos[0]), claim)
+    training, evaluation = ([event] for event in plan_events(plan, plan.silos[0]))
+    assert both == max(cost(training, claim), cost(evaluation, claim)) <= claim.epsilon
+    assert min(cost(training, claim), cost(evaluation, claim)) > 0.999 * claim.epsilon  # each gets all there is
+    for factor, compare in ((2.0, both), (0.5, 2 * both)):
+        changed = with_noise(plan, factor)
+        found = cost(plan_events(changed, changed.silos[0]), claim)
+        assert found >= compare if factor < 1 else found <= compare
 
 
 def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_
         name="clinic", data_file=str(tmp_path / "clinic.csv"), schema_file=str(tmp_path / "schema.toml")
     )
     folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(1.0, 1e-6))
-    plan, again = with_evaluation(plan_of(run="one"), 8.0), plan_of(run="two")
+    plan, again = plan_of(run="one"), plan_of(run="two")
     approve_plan(folder, plan)
     with folder.ledger() as ledger:
         gate = Gate(folder.records(), ledger)

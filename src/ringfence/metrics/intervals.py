@@ -29,7 +29,8 @@ class Figure(Public):
         """Return the figure in words."""
         if self.value is None or self.low is None or self.high is None:
             return f"{self.name} cannot be told: {self.unknown}"
-        return f"{self.name} {shown(self.value)}, between {shown(self.low)} and {shown(self.high)}"
+        granted = f" ({self.note})" if self.note else ""
+        return f"{self.name} {shown(self.value)}, between {shown(self.low)} and {shown(self.high)}{granted}"
 
 
 def shown(number: float) -> str:

@@ -37,7 +37,7 @@ class Tail:
         """Fit the two sizes that the shares `_BODY` lie beyond."""
         inner, outer = (-math.log(share) for share in _BODY)
         power = math.log(outer / inner) / math.log(max(far / near, 1.05))
-        power = min(max(power, 0.4), 4.0)
+        power = min(max(power, 0.7), 4.0)
         return cls(far / outer ** (1 / power), power)
 
     def size(self, share: float) -> float:
@@ -176,6 +176,8 @@ def _shaped(name: str, mean: _Mean, unit: float, *, root: bool, note: str) -> Fi
     def shape(value: float) -> float:
         return unit * (math.sqrt(max(value, 0.0)) if root else max(value, 0.0))
 
+    if mean.value <= reach:  # not even its order of magnitude is known
+        return Figure(name=name, value=None, low=None, high=None, unknown=NOISE, note=note)
     ends = shape(mean.value), shape(mean.value - reach), shape(mean.value + reach)
     return figure(name, *ends, least=-1.0, most=MOST, unknown=NOISE).model_copy(update={"note": note})
 
@@ -200,8 +202,8 @@ def _explained(square: _Mean, spread: _Mean) -> Figure:
     variances = (square.variance + square.beyond**2, spread.variance + spread.beyond**2, 0.0)
     unknown = "the targets' variance is too small to be seen through the noise"
     of = ratio("R²", square.value, spread.value, variances, least=0.0, most=1e9, unknown=unknown)
-    if of.value is None or of.low is None or of.high is None:
-        return of
+    if of.value is None or of.low is None or of.high is None or of.low <= 0:
+        return Figure(name="R²", value=None, low=None, high=None, unknown=of.unknown or NOISE)
     return figure("R²", 1 - of.value, 1 - of.high, 1 - of.low, least=-1e9, most=1.0, unknown=unknown)
 
 

@@ -198,16 +198,17 @@ def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatA
     middle, even = LEAVES - 1, np.arange(1, LEAVES) / LEAVES
     below, above = -scores.edges[:middle][::-1], scores.edges[middle + 1 :]
     wrong = (below, by_class[1, 0][::-1]), (above, by_class[0, 1])
-    far = max(_far(edges, part) for edges, part in wrong)
+    least = max(FAR, 2 * max(scores.cells.within(_of(own, 1 - own)) ** 0.5 for own in (0, 1)))
+    far = max(_far(edges, part, least) for edges, part in wrong)
     return {
         "scores": np.concatenate([log_quantiles(below, sides[0][::-1], even), log_quantiles(above, sides[1], even)]),
         "loss": np.maximum(facts.loss.values(np.array([[-2.0 * far]]), np.ones(1)), 1.0),
     }
 
 
-def _far(edges: FloatArray, wrong: FloatArray) -> float:
-    """Return the score that a fifth of these, or `FAR` of all records if that is more, lie beyond."""
-    beyond = max(0.2, FAR / max(float(wrong.sum()), FAR))
+def _far(edges: FloatArray, wrong: FloatArray, least: float) -> float:
+    """Return the score that a fifth of these, or that least share of all records if it is more, lie beyond."""
+    beyond = max(0.2, least / max(float(wrong.sum()), least))
     return float(log_quantiles(edges, wrong, np.array([1 - beyond]))[0])
 
 

@@ -23,6 +23,7 @@ from scipy.special import binom, log_ndtr
 from scipy.stats import binom as binomial
 
 from ringfence.errors import PlanError
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Observer
@@ -124,13 +125,23 @@ def releases(plan: Plan) -> list[Release]:
         if channel.is_collected:
             continue
         moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, stage.rounds)
-        rate = own.batch / terms.records if rule.is_secret else 1.0
-        is_fixed = rule.most(records=terms.records, batch=own.batch) == own.batch
+        asked = _held_out(terms.records, plan.held_out)  # the held-out ones come last here
+        asked = {None: terms.records, "held-out": asked, "training": terms.records - asked}[stage.section]
+        rate = own.batch / asked if rule.is_secret else 1.0
+        is_fixed = rule.most(records=asked, batch=own.batch) == own.batch
         found.append(Release(moved / own.sigma, 1, rate, is_fixed))
-        times.append(_times(stage, own.batch, terms.records))
+        taken = np.zeros(terms.records, dtype=np.int64)
+        first = terms.records - asked if stage.section == "held-out" else 0
+        taken[first : first + asked] = _times(stage, own.batch, asked)
+        times.append(taken)
     shown = sum(release.shift**2 * taken for release, taken in zip(found, times, strict=True))
     worst = int(np.argmax(shown))  # which matters where parts of the records take turns
     return [replace(one, count=int(taken[worst])) for one, taken in zip(found, times, strict=True) if taken[worst]]
+
+
+def _held_out(records: int, share: float | None) -> int:
+    """Count the records that the division's public rule holds out."""
+    return len(sections.members("held-out", records, share)) if share else 0
 
 
 def _times(stage: Stage, batch: int, records: int) -> NDArray[np.int64]:
