@@ -10,9 +10,11 @@ import numpy as np
 
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
+from ringfence.model import Model
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.summaries import make_summary
 from ringfence.planning.surveys import make_survey
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
@@ -25,6 +27,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
+from ringfence.summary import Summary, require_level, summarise
 from ringfence.tracking import marks
 from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, train
 
@@ -115,6 +118,36 @@ def survey_files(
     }
     result = train(plan, silos)
     return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
+
+
+def summarise_files(
+    model: Model,
+    files: Sequence[Path],
+    *,
+    epsilon: float,
+    delta: float | None = None,
+    level: float = 0.95,
+    by_silo: bool = False,
+    ledgers: Path | None = None,
+    same_data_as: Sequence[Path] = (),
+    new_beginning: str = "",
+    unusual_budget: bool = False,
+) -> Summary:
+    """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
+    require_level(level, len(files) if by_silo else None)
+    paths = silo_paths(files)
+    records = {name: load_records(path, model.plan.data) for name, path in paths.items()}
+    members = [Member(name, len(own), epsilon, delta) for name, own in records.items()]
+    plan = make_summary(model.plan, model.weights, members)
+    if not unusual_budget:
+        require_usual_plan(plan)
+    places = _places(paths, ledgers, same_data_as)
+    silos = {
+        name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
+        for name, own in records.items()
+    }
+    result = train(plan, silos)
+    return summarise(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
 def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:

@@ -13,7 +13,8 @@ from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
+from ringfence.protocol.questions.second_moments import SecondMoments
 
-__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "PersonRule", "Question", "Unit"]
+__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "PersonRule", "Question", "SecondMoments", "Unit"]
 
-Question: TypeAlias = Annotated[Gradient | Curvature | Moments, Field(discriminator="name")]
+Question: TypeAlias = Annotated[Gradient | Curvature | Moments | SecondMoments, Field(discriminator="name")]
