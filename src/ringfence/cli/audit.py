@@ -22,7 +22,7 @@ def audit(
         str,
         typer.Option(
             help="full, fixed, poisson, one-pass, correlated, multi-stage, localized, several-plans, survey, "
-            "curvature, shuffled, shuffled-peer, shuffled-alone or local-sgd."
+            "curvature, second-moments, shuffled, shuffled-peer, shuffled-alone or local-sgd."
         ),
     ] = "full",
     sabotage: Annotated[

@@ -48,6 +48,14 @@ class SecondMoments(BaseQuestion):
     start: Vector
     pilots: int = Field(default=3, ge=1)
 
+    def check(self, facts: Facts) -> None:
+        """Demand a loss with curvature."""
+        if not facts.loss.is_curved:
+            raise ValueError(
+                f"the {facts.loss.name} loss has no second moments to ask for: coefficients have intervals with the "
+                "squared and the logistic loss"
+            )
+
     def argument_length(self, facts: Facts) -> int:
         """Return the weights, two units, and the axes."""
         return facts.dimension + 2 + len(independent(facts.data)) * facts.data.width
@@ -64,11 +72,6 @@ class SecondMoments(BaseQuestion):
 
     def length(self, facts: Facts) -> int:
         """Return two triangles and a vector of as many numbers as there are axes."""
-        if not facts.loss.is_curved:
-            raise ValueError(
-                f"the {facts.loss.name} loss has no second moments to ask for: coefficients have intervals with the "
-                "squared and the logistic loss"
-            )
         axes = len(independent(facts.data))
         return axes * (axes + 2)
 

@@ -43,13 +43,19 @@ def _product(features: FloatArray, limbs: FloatArray) -> FloatArray:
 def row_values(loss: Loss, asked: Asked, *, scores: FloatArray, along: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the numbers of every row, none larger than 1, of its score and its features along the axes."""
     with np.errstate(invalid="ignore", over="ignore"):  # such a row counts as 0
-        kept = 1 - exact_sums.slack(along.shape[1])
-        share = kept * np.minimum(1.0, 1.0 / np.maximum(exact_sums.norms(along), TINY))
-        v = along * share[:, None]
-        residuals = loss.residuals(scores, targets)[:, 0] / asked.residual
-        bend = np.clip(loss.curvatures(scores, targets)[:, 0] / asked.curvature, 0.0, 1.0) * (np.abs(residuals) < 1)
-        pull = np.clip(residuals, -1.0, 1.0) * share
+        v, bend, pull = factors(loss, asked, scores=scores, along=along, targets=targets)
         one, other = np.triu_indices(v.shape[1])
         squares = v[:, one] * v[:, other] * np.where(one == other, math.sqrt(0.5), 1.0)
         values = np.concatenate([bend[:, None] * squares, pull[:, None] * v, (pull**2)[:, None] * squares], axis=1)
     return np.where(np.isfinite(values), values, 0.0)
+
+
+def factors(
+    loss: Loss, asked: Asked, *, scores: FloatArray, along: FloatArray, targets: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return v, h and ρ of every row (`protocol.questions.second_moments`)."""
+    kept = 1 - exact_sums.slack(along.shape[1])
+    share = kept * np.minimum(1.0, 1.0 / np.maximum(exact_sums.norms(along), TINY))
+    residuals = loss.residuals(scores, targets)[:, 0] / asked.residual
+    bend = np.clip(loss.curvatures(scores, targets)[:, 0] / asked.curvature, 0.0, 1.0) * (np.abs(residuals) < 1)
+    return along * share[:, None], bend, np.clip(residuals, -1.0, 1.0) * share
