@@ -17,7 +17,7 @@ from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.second_moments import Asked, independent
 
-CUT = 2.5
+CUT = 3.0
 """Where residuals are cut, in their standard deviations, if a loss does not bound them."""
 
 SPARE = 1.5

@@ -43,6 +43,14 @@ class Silo(NamedTuple):
         return self._replace(answer=self.answer + (answer - self.answer) / rounds, rounds=rounds)
 
 
+def pooled(silos: Mapping[str, Silo]) -> tuple[FloatArray, float, FloatArray]:
+    """Return the silos' average answer, the noise in it, and their shares of it."""
+    weights = np.array([silo.weight for silo in silos.values()])
+    shares = weights / weights.sum()
+    answers, noises = (np.array([getattr(silo, what) for silo in silos.values()]) for what in ("answer", "noise"))
+    return shares @ answers, float(np.linalg.norm(shares * noises)), shares
+
+
 @dataclass(frozen=True)
 class Interval:
     """An estimate, its standard error, an interval and a p-value against 0; infinite where nothing can be told."""
@@ -74,11 +82,8 @@ def intervals(
     `records` is how many there are in all: they count as independent draws. `by_silo` takes silos for draws instead:
     their own answers then say how far these scatter, noise included, with Student's t of one degree less than silos.
     """
-    total = math.fsum(silo.weight for silo in silos.values())
-    shares = np.array([silo.weight / total for silo in silos.values()])
-    noise = math.hypot(*(silo.noise * share for silo, share in zip(silos.values(), shares, strict=True)))
-    each = [_in_units(asked, silo.answer) for silo in silos.values()]
-    whole = Blocks(*(np.tensordot(shares, np.array(parts), axes=1) for parts in zip(*each, strict=True)))
+    told, noise, shares = pooled(silos)
+    each, whole = [_in_units(asked, silo.answer) for silo in silos.values()], _in_units(asked, told)
     try:
         inverse = np.linalg.inv(whole.curvature)
     except np.linalg.LinAlgError:

@@ -12,7 +12,7 @@ from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import independent
 from ringfence.protocol.sampling import Full
 
-ROUNDS = 12
+ROUNDS = 13
 """Rounds: the pilots, which find out where to ask, and the others, whose answers are averaged."""
 
 

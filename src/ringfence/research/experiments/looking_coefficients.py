@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.inference.asking import first, following
-from ringfence.inference.coefficients import Interval, Silo, intervals
+from ringfence.inference.coefficients import Interval, Silo, intervals, pooled
 from ringfence.planning.defaults import loss as usual_loss
 from ringfence.planning.request import Member
 from ringfence.planning.summaries import make_summary
@@ -153,7 +153,6 @@ def private_intervals(
     if not isinstance(question, SecondMoments):
         raise TypeError("not the plan of a summary")
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
-    rounds = stage.rounds - question.pilots
 
     def answers(asked: Asked, rounds: int) -> Mapping[str, Silo]:
         exact = exact_answers(plan, asked, features, targets)
@@ -165,11 +164,17 @@ def private_intervals(
 
     asked = first(question, plan)
     for _ in range(question.pilots):
-        told = answers(asked, 1).values()
-        mean = np.sum([silo.weight * silo.answer for silo in told], axis=0)
-        asked = following(plan, asked, mean, float(np.linalg.norm([silo.weight * silo.sigma for silo in told])))
+        asked = following(plan, asked, *pooled(answers(asked, 1))[:2])
+    half = (stage.rounds - question.pilots) // 2
+    one = answers(asked, half)
+    then = asked._replace(weights=following(plan, asked, *pooled(one)[:2]).weights)
+    both = {
+        name: own._replace(answer=(own.answer + one[name].answer) / 2, rounds=2 * half)
+        for name, own in answers(then, half).items()
+    }
+    at = asked._replace(weights=(asked.weights + then.weights) / 2)
     _, functions, offsets = in_table_units(plan)
-    return intervals(asked, answers(asked, rounds), len(targets), functions, offsets, level=0.95, by_silo=by_silo)
+    return intervals(at, both, len(targets), functions, offsets, level=0.95, by_silo=by_silo)
 
 
 def exact_answers(plan: Plan, asked: Asked, features: FloatArray, targets: FloatArray) -> FloatArray:
@@ -181,7 +186,8 @@ def exact_answers(plan: Plan, asked: Asked, features: FloatArray, targets: Float
     scale = np.where(one == other, np.sqrt(0.5), 1.0)
 
     def squares(weights: FloatArray) -> FloatArray:
-        return np.matmul((v * weights[..., None]).transpose(0, 2, 1), v)[:, one, other] * scale
+        sums: FloatArray = np.matmul((v * weights[..., None]).transpose(0, 2, 1), v)[:, one, other] * scale
+        return sums
 
     gradient = np.matmul(pull[:, None, :], v)[:, 0]
     means: FloatArray = np.concatenate([squares(bend), gradient, squares(pull**2)], axis=1) / v.shape[1]
