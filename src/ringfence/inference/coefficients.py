@@ -5,7 +5,7 @@ M(Δ) = g + HΔ has mean 0 at the right Δ, up to the loss's bend over Δ, and t
 
     V/n + (τ² + s²|Δ|²)·I + s²·ΔΔᵀ
 
-with τ and s the noise in a number of g and in one of H off its diagonal (`docs/proofs.md`, Lemma Q5). Functions ℓ·Δ are
+with τ and s the noise in a number of g and in one of H off its diagonal (`docs/proofs.md`, Lemma Q7). Functions ℓ·Δ are
 tested by a·M(Δ), a = H⁻¹ℓ, at the Δ that the hypothesis leaves likeliest. The variance depends on the hypothesis, so
 the values that pass solve a quadratic inequality (Fieller's). Where they are unbounded, the curvature that the function
 depends on cannot be told from noise.

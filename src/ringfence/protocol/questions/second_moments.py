@@ -39,7 +39,7 @@ class SecondMoments(BaseQuestion):
     unit, cut, times what the cut left of v; h in [0, 1] its curvature in the request's unit, 0 where the residual was
     cut. Of a symmetric matrix the upper triangle is told, its diagonal times √½.
 
-    Replacing a record moves all of them together by √4.5/n at most, whatever the request (`docs/proofs.md`, Lemma Q4).
+    Replacing a record moves all of them together by √4.5/n at most, whatever the request (`docs/proofs.md`, Lemma Q6).
 
     The first `pilots` rounds, from the weights `start` on, tell where the others ask.
     """
