@@ -22,6 +22,7 @@ from ringfence.estimators.parameters import Parameters
 from ringfence.estimators.session import MEMORY
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.summaries import make_summary
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, encode_target
 from ringfence.protocol.plan import Plan
@@ -32,6 +33,7 @@ from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.records import Records
 from ringfence.statement import Statement
+from ringfence.summary import Summary, require_level, summarise
 from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -135,21 +137,45 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         cap = self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
-        totals = MEMORY.charge(
-            plan,
-            {name: (problem.identity[row] for row in rows) for name, rows in problem.silos.items()},
-            settings=self._settings(),
-            cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
-            tuning=cap is not None,
-            copies=self.equal_rows == "copies",
-        )
-        result = self._train(problem, plan, cap)
+        totals, result = self._run(problem, plan, cap)
         self.plan_ = plan
         self.history_ = result.history
         self.model_ = result.model
         self.privacy_ = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, copies)
         self._learn()
         return self
+
+    def summary(
+        self,
+        X: Any,
+        y: Any,
+        silos: Any = None,
+        *,
+        epsilon: Any,
+        delta: Any = None,
+        level: float = 0.95,
+        by_silo: bool = False,
+    ) -> Summary:
+        """Ask the silos once more, for this epsilon, and return every coefficient with its interval; `print` it.
+
+        X, y and silos are as in `fit`, and may be the same rows: they then pay for both. `by_silo` takes silos, not
+        rows, for the draws. Squared and logistic losses, without ridge and clip.
+        """
+        check_is_fitted(self)
+        X, y, labels = tables.join(X, y, silos)
+        problem = self._problem(X, y, labels)
+        if problem.records.schema != self.plan_.data:
+            raise EstimatorError("X and y must have the columns, and y the classes, that this model was fitted with.")
+        copies, names, cap = self._copies(problem), list(problem.silos), self._cap()
+        require_level(level, len(names) if by_silo else None)
+        epsilons, deltas = tables.per_silo("epsilon", epsilon, names), tables.per_silo("delta", delta, names)
+        members = [Member(name, len(rows), epsilons[name] or 0.0, deltas[name]) for name, rows in problem.silos.items()]
+        plan = make_summary(self.plan_, self.model_.weights, members)
+        if not self.unusual_budget:
+            require_usual_plan(plan, cap, word="unusual_budget=True")
+        totals, result = self._run(problem, plan, cap)
+        statement = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, copies)
+        return summarise(statement, result.findings, level=level, by_silo=by_silo)
 
     # What the kinds of estimators differ in.
 
@@ -281,6 +307,18 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         """Return what two fits must agree in to be the same question asked again."""
         settings = {name: value for name, value in self.get_params().items() if name not in _NO_QUESTION}
         return f"{type(self).__name__} {settings!r}"
+
+    def _run(self, problem: _FitData, plan: Plan, cap: Budget | None) -> tuple[dict[str, Budget], TrainingResult]:
+        """Count the plan in this process's memory, then run it."""
+        totals = MEMORY.charge(
+            plan,
+            {name: (problem.identity[row] for row in rows) for name, rows in problem.silos.items()},
+            settings=self._settings(),
+            cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
+            tuning=cap is not None,
+            copies=self.equal_rows == "copies",
+        )
+        return totals, self._train(problem, plan, cap)
 
     def _train(self, problem: _FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
         with ExitStack() as temporary:
