@@ -15,6 +15,7 @@ from ringfence.planning.evaluations import make_evaluation
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.summaries import make_summary
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
@@ -25,6 +26,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
+from ringfence.summary import Summary, require_level, summarise
 from ringfence.tracking import marks
 from ringfence.training import ExactScores, Silo, TrainingResult, exact_scores, train
 
@@ -150,6 +152,13 @@ def require_comparable(model: Model, against: Model | None) -> None:
             "The two models were trained with another schema or another loss, so that their losses on a record cannot "
             "be compared: evaluate each by itself."
         )
+
+
+def summarise_files(request: AskRequest, model: Model, *, level: float = 0.95, by_silo: bool = False) -> Summary:
+    """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
+    require_level(level, len(request.files) if by_silo else None)
+    result = ask_files(request, model.plan.data, lambda members: make_summary(model.plan, model.weights, members))
+    return summarise(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
 def train_files(

@@ -36,7 +36,8 @@ def test_all_commands_are_there() -> None:
         "shuffler service", "shuffler status", "silo request", "silo service",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
         "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "silo backup",
-        "silo restore", "silo update", "silo register", "model", "model export", "model statement", "example",
+        "silo restore", "silo update", "silo register", "model", "model export", "model statement", "model summary",
+        "example",
     }  # fmt: skip
 
 

@@ -196,6 +196,7 @@ class Plan(Document):
         return self
 
     def _check_stage(self, number: int, stage: Stage) -> None:
+        stage.question.check(self)
         if (stage.participation.silos or 0) > len(self.silos):
             raise ValueError("a round cannot ask more silos than there are")
         if stage.question.record_norm(self) is None and not stage.sampling.takes_all:

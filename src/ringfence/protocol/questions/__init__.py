@@ -14,6 +14,7 @@ from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
+from ringfence.protocol.questions.second_moments import SecondMoments
 from ringfence.protocol.questions.statistics import Statistics
 
 __all__ = [
@@ -24,8 +25,11 @@ __all__ = [
     "Moments",
     "PersonRule",
     "Question",
+    "SecondMoments",
     "Statistics",
     "Unit",
 ]
 
-Question: TypeAlias = Annotated[Gradient | Curvature | Moments | Evaluation | Statistics, Field(discriminator="name")]
+Question: TypeAlias = Annotated[
+    Gradient | Curvature | Moments | Evaluation | SecondMoments | Statistics, Field(discriminator="name")
+]
