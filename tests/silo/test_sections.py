@@ -18,6 +18,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Curvature, Gradient, Moments
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
+from ringfence.server import rounds
 from ringfence.silo import sampling
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import certify
@@ -29,7 +30,6 @@ from ringfence.silo.questions import computing
 from ringfence.silo.records import Records
 from ringfence.verification import verify
 from tests.generated import examples
-from tests.support import ask_all
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}, target="y")
@@ -129,8 +129,8 @@ def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_
     (tmp_path / "schema.toml").write_text(
         "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
     )
-    rows = "\n".join(",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(40))
-    (tmp_path / "clinic.csv").write_text(f"a,b,y\n{rows}\n")
+    lines = "\n".join(",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(40))
+    (tmp_path / "clinic.csv").write_text(f"a,b,y\n{lines}\n")
     settings = make_settings(
         name="clinic", data_file=str(tmp_path / "clinic.csv"), schema_file=str(tmp_path / "schema.toml")
     )
@@ -139,7 +139,7 @@ def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_
     approve_plan(folder, plan)
     with folder.ledger() as ledger:
         gate = Gate(folder.records(), ledger)
-        ask_all(gate, plan)
+        rounds.run(plan, lambda request, _: {"clinic": gate.answer(request)})
         gate.end(plan)
         with pytest.raises(ApprovalError, match="budget"):
             gate.approve(again)

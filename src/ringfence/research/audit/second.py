@@ -64,6 +64,7 @@ _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
     "evaluation": lambda question, plan, batch: 1.0 / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
+    "second-moments": lambda question, plan, batch: math.sqrt(4.5) / batch,
     "statistics": lambda question, plan, batch: _cells_moved(question, plan) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again.
