@@ -140,5 +140,4 @@ def _survey(plan: Plan) -> str:
     asked = [stage.question.purpose() for stage in plan.stages if stage.section != "held-out"]
     looks = "; ".join(purpose for purpose in asked if purpose)
     said = looks or "no record was looked at to choose any of this, and nothing is spent on it"
-    held_out = "" if plan.held_out is None else f"; {plan.held_out:.0%} of the {plan.unit}s are held out, to evaluate it"
-    return f"{said}{held_out}"
+    return said if plan.held_out is None else f"{said}; {plan.held_out:.0%} of the {plan.unit}s evaluate it"
