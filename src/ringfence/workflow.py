@@ -177,8 +177,6 @@ def train_files(
     records = {name: load_records(path, schema) for name, path in paths.items()}
     tests = {name: load_records(path, schema) for name, path in request.tests.items()}
     asked = replace(request.plan, held_out=0.0) if tests and request.plan.held_out is None else request.plan
-    if request.exact and not tests:
-        tests = {name: _held_out(own, asked.held_out_share) for name, own in records.items()}
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
@@ -191,6 +189,8 @@ def train_files(
     with _shuffler(request.plan, paths) as shuffler:
         asked = asked if shuffler is None else replace(asked, keys=shuffler.keys)
         proposal = propose_for(asked, schema, sizes)
+        if request.exact and not tests:
+            tests = {name: _held_out(own, asked.held_out_share) for name, own in records.items()}
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, cap)
         planned(proposal)

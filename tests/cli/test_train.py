@@ -16,7 +16,7 @@ def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federat
     assert report["test"]["accuracy"] > 0.85
     assert set(report["test"]["per_silo"]) == set(report["silos"]) == {"north", "south", "west"}
     for silo in report["silos"].values():
-        assert silo["records"] == 240
+        assert silo["records"] == 300
         assert silo["rounds"] == report["rounds"] + len(report["findings"]) + 2  # of the evaluation
         (cost,) = silo["this_run"]
         assert (cost["delta"], cost["against"]) == (1e-6, "anyone")
