@@ -94,7 +94,7 @@ def test_one_pass_trains_with_independent_and_with_correlated_noise(
     train: Train, correlation: list[str], algorithm: list[str]
 ) -> None:
     report, model = train("--sampling", "one-pass", "--rounds", "12", *algorithm, *correlation)
-    training = model.plan.stages[-1]
+    training = model.plan.training_stages[-1]
     assert (training.sampling, training.rounds) == (OnePass(), 12)
     assert all(terms.stages[-2].batch == 240 // 12 for terms in model.plan.silos)
     assert training.channel == OwnNoise(correlation=0.5 if correlation else 0.0)
@@ -142,7 +142,7 @@ def test_a_survey_is_one_more_round_within_the_same_budget(train: Train) -> None
 
 def test_without_a_survey_nothing_is_spent_on_one(train: Train) -> None:
     report, model = train("--no-survey", "--max-rounds", "10")
-    assert model.plan.rounds == model.plan.steps
+    assert model.plan.rounds == model.plan.steps + 2  # of the evaluation
     assert all(choice["survey"] == 0 for choice in report["alternatives"])
     assert "nothing is spent on it" in report["explanation"][2]
 
