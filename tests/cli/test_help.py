@@ -31,7 +31,8 @@ def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
         "", "account", "plan", "bounds", "statistics", "train", "evaluate", "predict", "ledger", "demo", "reproduce",
         "audit", "verify", "tour", "doctor", "schema", "schema draft", "server", "server run", "server start",
-        "server key", "server request", "server join", "server service", "federation", "federation init", "federation sign",
+        "server key", "server request", "server join", "server service", "federation", "federation init",
+        "federation sign",
         "shuffler", "shuffler init", "shuffler add", "shuffler end", "shuffler restore", "shuffler serve",
         "shuffler service", "shuffler status", "silo request", "silo service",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",

@@ -159,7 +159,7 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
             f"Which {plan.unit}s train and which {plan.held_out:.0%} are held out goes by their numbers alone, and is "
             "the same for all plans: none is asked as both."
         )
-    lines.append(f"Nothing else: no loss, no accuracy, no count. The number of {plan.unit}s and the schema are public.")
+    lines.append(f"Nothing else leaves the silo. The number of {plan.unit}s and the schema are public.")
     return [visible(line) for line in lines]
 
 
