@@ -37,7 +37,8 @@ class Silo:
 
     `cap` is the most that all runs on this data set together may cost; without one, the operator who starts a run
     grants what it needs on top of what was used before, and what is guaranteed of all runs grows. `key` signs what goes
-    through a shuffler. Records that were read from a file have one ledger (`silo.custody`): `new_beginning` says why
+    through a shuffler. Plans divide records by their places, so that those of one ledger must come in one order; of
+    records that were read from a file this is checked. They have one ledger (`silo.custody`): `new_beginning` says why
     they get another, and `is_their_ledger` that this one is theirs where the registry does not know it.
     """
 
@@ -102,6 +103,8 @@ def train(
         for name, silo in silos.items():
             ledgers[name] = open_files.enter_context(_ledger(plan, name, silo))
             gates[name] = Gate(silo.records, ledgers[name], silo.key)
+            if silo.records.marks is not None:
+                custody.require_current(ledgers[name], silo.records.marks)
         try:
             for gate in gates.values():
                 gate.approve(plan)

@@ -29,6 +29,7 @@ from ringfence.silo.ledger import Ledger
 from ringfence.silo.questions import computing
 from ringfence.silo.records import Records
 from ringfence.verification import verify
+from ringfence.workflow import AskRequest, TrainRequest, evaluate_files, train_files
 from tests.generated import examples
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -168,3 +169,33 @@ def test_a_silo_too_small_to_hold_records_out_is_told_what_to_do() -> None:
     with pytest.raises(PlanError, match=r"1 record, too few .* held-out share of 0"):
         plan_of({"clinic": 1})
     assert plan_of({"clinic": 1}, held_out=0.0).held_out is None
+
+
+def test_rows_that_changed_places_between_two_runs_pay_for_both_sections(tmp_path: Path) -> None:
+    """Else a record that trained one model would evaluate the next, and be charged for one of the two."""
+    (tmp_path / "schema.toml").write_text(
+        "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
+    )
+    data = tmp_path / "clinic.csv"
+    rows = [",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(60)]
+    data.write_text("\n".join(["a,b,y", *rows]))
+    asked = PlanRequest(epsilon=1.0, delta=1e-6, rounds=3, loss="squared")
+    trained = train_files(TrainRequest([data], tmp_path / "schema.toml", "y", asked)).result.model
+    ask = AskRequest([data], 1.0, 1e-6)
+
+    def spent() -> tuple[int, float]:
+        with Ledger.open(tmp_path / "clinic.ledger") as ledger:
+            return ledger.account().version, ledger.account().spent()[0].epsilon
+
+    evaluate_files(ask, trained)  # composes with the run's own evaluation, and not with its training
+    version, twice = spent()
+    assert version == 1
+    assert 1.3 < twice < 1.5
+    data.write_text("\n".join(["a,b,y", *reversed(rows)]))
+    evaluate_files(ask, trained)
+    version, moved = spent()
+    assert version == 2
+    assert 1.6 < moved < 1.9  # two evaluations before, or the training, and one after
+    data.write_text("\n".join(["a,b,y", *rows]))
+    evaluate_files(ask, trained)
+    assert spent()[0] == 3  # the former order is not the former version
