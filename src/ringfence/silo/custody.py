@@ -106,7 +106,7 @@ def require_current(ledger: Ledger, marks: RowMarks) -> None:
         found = registry.fingerprint(marks)
         if not _is_settled_matter(registry, ledger, found):
             raise RegistryError(
-                f"The ledger {ledger.path} was opened just now for other rows, or another order of them, so nothing was "
+                f"The ledger {ledger.path} was opened just now for other rows, or another order of them. Nothing was "
                 "released: do this again, one run at a time."
             )
 
