@@ -80,7 +80,7 @@ def accuracies(folder: Path, seed: int) -> dict[str, tuple[list[float], list[flo
         for repeat in range(TRAINED):
             (own / str(repeat)).mkdir()
             asked = TrainRequest(
-                files, own / "schema.toml", "ill", request, 0.0, {"north": test},
+                files, own / "schema.toml", "ill", request, tests={"north": test},
                 ledgers=own / str(repeat), new_beginning="the benchmark is repeated",
             )  # fmt: skip
             done = train_files(asked)

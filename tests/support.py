@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringfence.accounting.charges import task_event
-from ringfence.accounting.events import BinomialRelease, Event
+from ringfence.accounting.events import BinomialRelease, Event, SectionRelease
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import Observer, against
 from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, unpack
@@ -136,5 +136,5 @@ def charged_when_drawn(monkeypatch: pytest.MonkeyPatch, path: Path) -> list[int]
 
 def shift_in(event: Event) -> float:
     """Return the shift of a Gaussian event."""
-    assert not isinstance(event, BinomialRelease)
+    assert not isinstance(event, BinomialRelease | SectionRelease)
     return event.shift

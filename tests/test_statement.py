@@ -71,7 +71,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         "- A person with several records, in one silo or in many: the unit is one record of one silo. "
         "In this run, at delta = 1e-06 and with the silos that protect least, a person with a record in each of two "
         f"silos pays epsilon = {gaussian_epsilon(math.sqrt(2) * SHIFT, 1e-6):.4g}. "
-        "- Anything done with the data outside this ledger, and accuracy measured on held-out records."
+        "- Anything done with the data outside this ledger: numbers measured without noise, for example."
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringfence.errors import ApprovalError, LedgerError, TrainingError
+from ringfence.errors import ApprovalError, LedgerError
 from ringfence.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
@@ -17,7 +17,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
 from ringfence.silo.summary import summarise
-from ringfence.training import Silo, TrainingResult, split, train
+from ringfence.training import Silo, TrainingResult, train
 
 
 def federation(schema: Schema, folder: Path, sizes: dict[str, int], cap: Budget | None = None) -> dict[str, Silo]:
@@ -149,16 +149,3 @@ def test_the_statement_says_who_is_protected_from_whom_and_what_is_not(trained: 
     assert "north: each of 400 records, over 20 rounds, by epsilon = 2, delta = 1e-06" in text
     assert "at most 88.1%" in text  # e² / (1 + e²)
     assert "What is not protected" in text
-
-
-def test_a_split_is_disjoint_and_leaves_at_least_one_record_to_train_on(records: Records) -> None:
-    training, test = split(records, 0.25, np.random.default_rng(0))
-    assert test is not None
-    assert (len(training), len(test)) == (30, 10)
-    together = np.concatenate([training.features, test.features])
-    assert np.array_equal(np.unique(together, axis=0), np.unique(records.features, axis=0))
-    hermit, nothing = split(records.take(np.array([3])), 0.9, np.random.default_rng(0))
-    assert len(hermit) == 1
-    assert nothing is None
-    with pytest.raises(TrainingError, match="test fraction"):
-        split(records, 1.0, np.random.default_rng(0))

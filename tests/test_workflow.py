@@ -1,4 +1,4 @@
-"""From CSV files to a model, or to a survey, in Python: what `ringfence train` and `ringfence survey` call."""
+"""From CSV files to a model, or to statistics, in Python: what `ringfence train` and `ringfence statistics` call."""
 
 import json
 from dataclasses import replace
@@ -17,11 +17,17 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
+from ringfence.planning.propose import Proposal
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol.plan import Plan
+from ringfence.planning.surveys import make_survey
+from ringfence.protocol.questions import Statistics
+from ringfence.protocol.schema import load_schema
+from ringfence.server.questions.statistics import tables
 from ringfence.server.rounds import RoundOutcome
+from ringfence.server.statistics import Numbers
 from ringfence.silo.ledger import Ledger
-from ringfence.workflow import TrainRequest, silo_paths, survey_files, train_files
+from ringfence.training import TrainingResult
+from ringfence.workflow import AskRequest, TrainRequest, ask_files, silo_paths, train_files
 
 SCHEMA = """
 [columns.age]
@@ -54,7 +60,7 @@ def wanted(tmp_path: Path) -> TrainRequest:
             lines.append(f"{age:.3f},{'yes' if smokes else 'no'},{'yes' if ill else 'no'}")
         files.append(tmp_path / f"{name}.csv")
         files[-1].write_text("\n".join(lines) + "\n")
-    return TrainRequest(files, tmp_path / "schema.toml", "ill", ASKED, seed=1)
+    return TrainRequest(files, tmp_path / "schema.toml", "ill", ASKED, exact=True)
 
 
 def ledgers(request: TrainRequest) -> list[Path]:
@@ -62,11 +68,12 @@ def ledgers(request: TrainRequest) -> list[Path]:
 
 
 def test_files_become_a_model_and_everything_about_the_run_is_returned(wanted: TrainRequest) -> None:
-    planned: list[Plan] = []
+    planned: list[Proposal] = []
     seen: list[RoundOutcome] = []
     outcomes = train_files(wanted, planned=planned.append, watch=seen.append)
     plan = outcomes.proposal.plan
-    assert planned == [plan] == [outcomes.result.model.plan]
+    assert planned == [outcomes.proposal]
+    assert plan == outcomes.result.model.plan
     assert tuple(seen) == outcomes.result.history
     assert [outcome.answered for outcome in seen] == [("north", "south")] * plan.rounds
     assert outcomes.test is not None
@@ -97,7 +104,7 @@ def test_the_report_is_plain_data_with_the_plan_s_choices(wanted: TrainRequest) 
 
 
 def test_without_a_test_or_a_survey_the_report_has_neither(wanted: TrainRequest) -> None:
-    report = train_files(replace(wanted, test_fraction=0.0)).report()
+    report = train_files(replace(wanted, exact=False, plan=replace(ASKED, held_out=0.0))).report()
     assert not {"test", "test_is_private"} & set(report)
     assert report["findings"] == {}
     assert {silo["records"] for silo in report["silos"].values()} == {100}
@@ -117,7 +124,7 @@ def test_ledgers_stand_where_they_are_wanted_and_cost_the_same_with_and_without_
             assert ledger.account().spent() == stated.used
             assert 0.999 * 20.0 < stated.used[0].epsilon <= stated.total.epsilon == 20.0
         assert (approved.ended, len(approved.rounds)) == ("finished", stated.rounds)
-        assert stated.rounds == 10
+        assert stated.rounds == 10 + 2  # of the evaluation
 
 
 def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
@@ -146,8 +153,8 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
         ({"plan": {"rounds": 0}}, PlanError, "at least one round"),
         ({"plan": {"rounds": None, "most_rounds": 0}}, PlanError, "at least one round"),
         ({"plan": {"ridge": -1.0}}, PlanError, "ridge"),
-        ({"test_fraction": 1.0}, TrainingError, "test fraction"),
-        ({"seed": -1}, TrainingError, "seed is a whole number"),
+        ({"plan": {"held_out": 1.0}}, PlanError, "held-out share"),
+        ({"plan": {"held_out": 0.0}}, TrainingError, "none is held out"),
         ({"cap": (-1.0, 1e-6)}, AccountingError, "the cap's epsilon"),
         ({"cap": (1.0, 0.0)}, AccountingError, "the cap's delta"),
         ({"cap": (1.0, 1e-6)}, ApprovalError, "more than its budget of 1"),
@@ -170,13 +177,27 @@ def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) ->
     assert list(silo_paths(wanted.files)) == ["north", "south"]
 
 
-def test_a_survey_finds_what_the_features_are_like_and_its_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
-    result, found = survey_files(wanted.files, wanted.schema, "ill", epsilon=1000.0, delta=1e-6, unusual_budget=True)
-    assert set(found) == {"age", "smokes=no", "smokes=yes"}
+AGES = Statistics(columns=("age", "smokes"))
+
+
+def asked(wanted: TrainRequest, **options: Any) -> TrainingResult:
+    """Ask both silos for statistics."""
+    schema = load_schema(wanted.schema, "ill")
+    request = AskRequest(**{"files": wanted.files, **options})
+    return ask_files(request, schema, lambda members: make_survey(schema, members, AGES))
+
+
+def test_statistics_find_what_the_cells_are_like_and_their_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
+    result = asked(wanted, epsilon=1000.0, delta=1e-6, unusual_budget=True)
+    found = tables(result.model.plan, result.findings)
     ages = [float(line.split(",")[0]) for file in wanted.files for line in file.read_text().splitlines()[1:]]
-    noise = result.findings["moments"].noise * result.model.plan.data.feature_norm
-    # Seven standard deviations of Gaussian noise: chance < 1e-11.
-    assert found["age"][0] == pytest.approx(np.mean(ages), abs=7 * noise * 50)
+    age = found.together.columns["age"]
+    assert isinstance(age, Numbers)
+    assert age.mean is not None
+    # The interval has two standard deviations to either side, and Gaussian noise of seven a chance < 1e-11.
+    low, high = age.mean.records
+    assert age.mean.value == pytest.approx(np.mean(ages), abs=3.6 * (high - low) / 2)
+    assert high - low < 1
     assert [outcome.answered for outcome in result.history] == [("north", "south")]
     for name, guarantee in result.statement.silos.items():
         assert (guarantee.records, guarantee.rounds) == (100, 1)
@@ -185,13 +206,13 @@ def test_a_survey_finds_what_the_features_are_like_and_its_cost_is_on_the_ledger
             assert 0.999 * 1000.0 < guarantee.used[0].epsilon <= guarantee.run.epsilon == 1000.0
 
 
-def test_surveys_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: TrainRequest, tmp_path: Path) -> None:
+def test_statistics_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: TrainRequest, tmp_path: Path) -> None:
     folder = tmp_path / "ledgers"
     folder.mkdir()
-    first, _ = survey_files(wanted.files, wanted.schema, "ill", epsilon=1.0, ledgers=folder)
+    first = asked(wanted, epsilon=1.0, ledgers=folder)
     assert {guarantee.run.delta for guarantee in first.statement.silos.values()} == {1e-5}
-    asked = replace(ASKED, epsilon=1.0, delta=1e-5)
-    second = train_files(replace(wanted, plan=asked, ledgers=folder)).result
+    plan = replace(ASKED, epsilon=1.0, delta=1e-5)
+    second = train_files(replace(wanted, plan=plan, ledgers=folder)).result
     for guarantee in second.statement.silos.values():
         # Two Gaussian releases of equal cost come to √2 times the shift: more than one, less than both.
         assert 1.3 < guarantee.total.epsilon < 1.7
@@ -204,15 +225,13 @@ def test_surveys_and_runs_compose_and_each_silo_s_delta_is_its_default(wanted: T
         ({"epsilon": 0.0}, AccountingError, "epsilon must be a finite number above 0"),
         ({"delta": 1.0}, PlanError, "delta: Input should be less than 1"),
         ({"epsilon": 1e9}, PlanError, "less than a millionth"),
-        ({"target": "weight"}, SchemaError, "'weight' is not among the columns"),
         ({"files": []}, PlanError, "at least 1 item"),
         ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),
     ],
 )
-def test_a_survey_that_cannot_be_made_leaves_no_ledger(
+def test_statistics_that_cannot_be_asked_for_leave_no_ledger(
     wanted: TrainRequest, changes: dict[str, Any], error: type[RingfenceError], says: str
 ) -> None:
-    asked: dict[str, Any] = {"files": wanted.files, "schema": wanted.schema, "target": "ill", "epsilon": 1.0, **changes}
     with pytest.raises(error, match=says):
-        survey_files(**asked)
+        asked(wanted, **{"epsilon": 1.0, **changes})
     assert ledgers(wanted) == []

@@ -12,7 +12,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 PAGES: dict[str, list[str]] = {
-    "Start": ["index.md", "tutorial.md", "estimators.md", "choosing.md", "pitfalls.md"],
+    "Start": ["index.md", "tutorial.md", "estimators.md", "statistics.md", "choosing.md", "pitfalls.md"],
     "Run": ["deploy.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
     "Trust": ["threat-model.md", "accounting.md", "compatibility.md", "comparison.md"],
     "Understand": ["architecture.md", "algorithms.md", "simulation.md", "extending.md", "api.md", "notation.md"],

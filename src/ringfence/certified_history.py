@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events, task_event
-from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.events import Event, in_version, seen_by
 from ringfence.accounting.filters import Commitment, guaranteed, used
 from ringfence.errors import CertificateError
 from ringfence.protocol.certificate import CertifiedEntry
@@ -44,9 +44,13 @@ class _Followed:
     released: set[int] = field(default_factory=set)
 
     def commitment(self, answered: bool) -> Commitment:
-        charged = list(Counter(self.charged.values()).items()) if self.ended else None
         founding = self.founding if answered else not self.ended
-        return Commitment.of(plan_events(self.plan, self.terms), charged, founding=founding)
+        planned = in_version(self.version, plan_events(self.plan, self.terms))
+        return Commitment.of(planned, self.spent() if self.ended else None, founding=founding)
+
+    def spent(self) -> list[tuple[Event, int]]:
+        """Return the releases that were charged, of the version of the data that they were about."""
+        return in_version(self.version, Counter(self.charged.values()).items())
 
 
 class History:
@@ -77,8 +81,8 @@ class History:
 
     def used(self, observer: Observer) -> Guarantee:
         """Return what all charges come to against the observer, at the budget's delta."""
-        events = Counter(event for followed in self.plans.values() for event in followed.charged.values())
-        epsilon = accountant.epsilon(seen_by(observer, list(events.items())), self.delta)
+        events = [event for followed in self.plans.values() for event in followed.spent()]
+        epsilon = accountant.epsilon(seen_by(observer, events), self.delta)
         return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
 
     def follow(self, entry: CertifiedEntry) -> None:
@@ -161,7 +165,7 @@ class History:
         plan, terms, charged = followed.plan, followed.terms, followed.charged
         if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
             raise CertificateError("the plan did not have this round to charge any more.")
-        if followed.version != self.version and any(stage.sampling.goes_by_place for stage in plan.stages):
+        if followed.version != self.version and plan.goes_by_place:
             raise CertificateError("the data was changed while the plan, which divides records by their places, ran.")
         number = plan.place(round).number
         answered = sum(plan.place(earlier).number == number for earlier in charged)

@@ -11,12 +11,14 @@ from scipy.optimize import minimize
 
 from ringfence.errors import TrainingError
 from ringfence.model import Model
-from ringfence.planning.propose import make_plan
-from ringfence.planning.request import Member
+from ringfence.planning.propose import make_plan, propose_for
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import encode_features
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.sections import Section
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.records import Records
 from ringfence.statement import Statement
@@ -24,24 +26,30 @@ from ringfence.training import Silo, train
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SIDE = 7
-TEST_FRACTION = 0.2
+HELD_OUT = 0.2
 
 
 @dataclass(frozen=True)
 class DigitSilos:
-    """Images split over silos; no image is in two silos, or in both training and test."""
+    """Images split over silos; no image is in two of them."""
 
     schema: Schema
-    training: dict[str, Records]
-    test: Records
+    silos: dict[str, Records]
+
+    def section(self, section: Section) -> tuple[FloatArray, FloatArray]:
+        """Return features and targets of all silos' images of a section."""
+        parts = [own.take(sections.members(section, len(own), HELD_OUT)) for own in self.silos.values()]
+        return np.concatenate([part.features for part in parts]), np.concatenate([part.targets for part in parts])
 
 
 @dataclass(frozen=True)
 class DemoLine:
-    """One line of the demo's table."""
+    """One line of the demo's table: the error and the ends of its interval, as the held-out images' silos told."""
 
     epsilon: float
     error: float
+    low: float
+    high: float
     statement: Statement
 
 
@@ -60,14 +68,11 @@ def load_digits(choices: np.random.Generator) -> DigitSilos:
     _, first = np.unique(images, axis=0, return_index=True)  # should an image occur twice, one copy stays
     kept = choices.permutation(np.sort(first))
     schema = digit_schema()
-    training: dict[str, Records] = {}
-    held_out: list[NDArray[np.int64]] = []
+    silos: dict[str, Records] = {}
     for even in range(0, 10, 2):
         rows = kept[(digits[kept] == even) | (digits[kept] == even + 1)]
-        cut = round(TEST_FRACTION * len(rows))
-        held_out.append(rows[:cut])
-        training[f"digits {even} and {even + 1}"] = _records(schema, images, digits, rows[cut:])
-    return DigitSilos(schema, training, _records(schema, images, digits, np.concatenate(held_out)))
+        silos[f"digits {even} and {even + 1}"] = _records(schema, images, digits, rows)
+    return DigitSilos(schema, silos)
 
 
 def digit_schema() -> Schema:
@@ -84,26 +89,23 @@ def run(
     planned: Callable[[Plan], None] = lambda plan: None,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
 ) -> Iterator[DemoLine]:
-    """Train once per epsilon, each time with new ledgers, and yield the table's lines."""
+    """Train and evaluate once per epsilon, each time with new ledgers, and yield the table's lines."""
     for epsilon in EPSILONS:
-        members = [Member(name, len(records), epsilon) for name, records in digits.training.items()]
-        plan = make_plan(digits.schema, members)
+        sizes = {name: len(records) for name, records in digits.silos.items()}
+        plan = propose_for(PlanRequest(epsilon=epsilon, held_out=HELD_OUT), digits.schema, sizes).plan
         planned(plan)
         with tempfile.TemporaryDirectory() as folder:
-            silos = {name: Silo(records, Path(folder) / f"{name}.ledger") for name, records in digits.training.items()}
+            silos = {name: Silo(records, Path(folder) / f"{name}.ledger") for name, records in digits.silos.items()}
             result = train(plan, silos, watch=watch)
-        yield DemoLine(epsilon, error(result.model, digits.test), result.statement)
-
-
-def error(model: Model, test: Records) -> float:
-    """Return the share of test images that the model gets wrong."""
-    return 1.0 - model.evaluate(test.features, test.targets)["accuracy"]
+        assert result.evaluation is not None  # noqa: S101 (records are held out)
+        told = result.evaluation.together.figure("accuracy")
+        value, low, high = told.value or 0.5, told.low or 0.0, told.high or 1.0
+        yield DemoLine(epsilon, 1 - value, 1 - high, 1 - low, result.statement)
 
 
 def non_private_error(digits: DigitSilos) -> float:
     """Return the test error of the best fit to all silos' pooled records: what no privacy at all would give."""
-    features = np.concatenate([records.features for records in digits.training.values()])
-    targets = np.concatenate([records.targets for records in digits.training.values()])
+    features, targets = digits.section("training")
     plan = make_plan(digits.schema, [Member("all", len(targets), 1.0)])
 
     def objective(weights: FloatArray) -> tuple[float, FloatArray]:
@@ -112,7 +114,7 @@ def non_private_error(digits: DigitSilos) -> float:
         return float(np.mean(plan.loss.values(scores, targets))), gradient
 
     fitted = minimize(objective, np.zeros(plan.dimension), jac=True, method="L-BFGS-B", options={"maxiter": 500})
-    return error(Model.of(plan, fitted.x, {}), digits.test)
+    return 1.0 - Model.of(plan, fitted.x, {}).evaluate(*digits.section("held-out"))["accuracy"]
 
 
 def _records(schema: Schema, images: FloatArray, digits: NDArray[np.int64], rows: NDArray[np.int64]) -> Records:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ringfence.errors import MessageError, OutputError
 from ringfence.export import LinearFunction
+from ringfence.metrics.report import EvaluationReport
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, read_csv
 from ringfence.protocol.losses import Softmax
@@ -27,6 +28,7 @@ class Model(Public):
     """
 
     newest_format: ClassVar[int] = 2
+    later_fields: ClassVar[frozenset[str]] = frozenset({"evaluation"})
 
     kind: Literal["ringfence-model"] = "ringfence-model"
     format: Literal[2] = 2
@@ -36,6 +38,8 @@ class Model(Public):
     """How many rounds each silo answered."""
     guarantees: Mapping[str, SiloGuarantee] = Field(default_factory=dict)
     """What each silo's ledger showed when the run had ended; none where whoever made the model saw no ledger."""
+    evaluation: EvaluationReport | None = None
+    """How good it is, as the plan's last stage asked the held-out records: private, with intervals."""
 
     @field_validator("format", mode="before")
     @classmethod
@@ -56,9 +60,16 @@ class Model(Public):
         weights: FloatArray,
         rounds: Mapping[str, int],
         guarantees: Mapping[str, SiloGuarantee] | None = None,
+        evaluation: EvaluationReport | None = None,
     ) -> "Model":
         """Make a model of learned weights."""
-        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds), guarantees=dict(guarantees or {}))
+        return cls(
+            plan=plan,
+            weights=pack(weights),
+            rounds=dict(rounds),
+            guarantees=dict(guarantees or {}),
+            evaluation=evaluation,
+        )
 
     @property
     def statement(self) -> Statement | None:

@@ -3,13 +3,14 @@
 from ringfence.protocol.channels import BaseChannel, Channel, OwnNoise, ShufflerChannel
 from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import BaseQuestion, Curvature, Gradient, Moments, Question
+from ringfence.protocol.questions import BaseQuestion, Curvature, Evaluation, Gradient, Moments, Question
 
 __all__ = [
     "BaseChannel",
     "BaseQuestion",
     "Channel",
     "Curvature",
+    "Evaluation",
     "Gradient",
     "Guarantee",
     "Moments",

@@ -120,7 +120,7 @@ class Statement:
                 "",
                 *self._unprotected(),
                 *self._person(),
-                "  - Anything done with the data outside this ledger, and accuracy measured on held-out records.",
+                "  - Anything done with the data outside this ledger: numbers measured without noise, for example.",
             ]
         )
 

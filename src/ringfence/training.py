@@ -15,12 +15,14 @@ from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
+from ringfence.metrics.report import EvaluationReport
 from ringfence.model import Model
 from ringfence.protocol.guarantee import observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
 from ringfence.server.learned import Findings
+from ringfence.server.questions.evaluation import reported
 from ringfence.silo import custody
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
@@ -35,7 +37,8 @@ class Silo:
 
     `cap` is the most that all runs on this data set together may cost; without one, the operator who starts a run
     grants what it needs on top of what was used before, and what is guaranteed of all runs grows. `key` signs what goes
-    through a shuffler. Records that were read from a file have one ledger (`silo.custody`): `new_beginning` says why
+    through a shuffler. Plans divide records by their places, so that those of one ledger must come in one order; of
+    records that were read from a file this is checked. They have one ledger (`silo.custody`): `new_beginning` says why
     they get another, and `is_their_ledger` that this one is theirs where the registry does not know it.
     """
 
@@ -49,38 +52,32 @@ class Silo:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for."""
+    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for.
+
+    `evaluation` is what the plan's last stage told of the model, if it has one: private like all the rest.
+    """
 
     model: Model
     statement: Statement
     history: tuple[rounds.RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
+    evaluation: EvaluationReport | None = None
 
 
 CHOOSING = (
-    "Choosing the next run by these numbers tells of the held-out records, which no epsilon here counts; and they may "
-    "train that run."
+    "Choosing the next run by these numbers tells of these records, which no epsilon here counts; that is what the "
+    "private evaluation is for."
 )
 """What stands beside every number that was measured on held-out records."""
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """How good a model is on held-out records, all together and per silo. Not private: for whoever may see them."""
+class ExactScores:
+    """How good a model is, without noise, all records together and per silo. For whoever may see these records."""
 
     metric: str
     value: float
     per_silo: Mapping[str, float]
-
-
-def split(records: Records, fraction: float, choices: np.random.Generator) -> tuple[Records, Records | None]:
-    """Hold out a random fraction of the records for a test; both parts keep at least one where there are two."""
-    if not 0 <= fraction < 1:
-        raise TrainingError(f"The test fraction must be at least 0 and less than 1, but is {fraction}.")
-    held_out = min(round(fraction * len(records)), len(records) - 1)
-    order = choices.permutation(len(records))
-    test = records.take(order[:held_out]) if held_out else None
-    return records.take(np.sort(order[held_out:])), test
 
 
 def train(
@@ -106,6 +103,8 @@ def train(
         for name, silo in silos.items():
             ledgers[name] = open_files.enter_context(_ledger(plan, name, silo))
             gates[name] = Gate(silo.records, ledgers[name], silo.key)
+            if silo.records.marks is not None:
+                custody.require_current(ledgers[name], silo.records.marks)
         try:
             for gate in gates.values():
                 gate.approve(plan)
@@ -125,19 +124,20 @@ def train(
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
         answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        model = Model.of(plan, trained.weights, answered, guarantees)
-        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings)
+        evaluation = reported(plan, trained.findings)
+        model = Model.of(plan, trained.weights, answered, guarantees, evaluation)
+        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings, evaluation)
 
 
-def evaluate(model: Model, tests: Mapping[str, Records]) -> Evaluation:
-    """Measure the model on at least one silo's held-out records."""
+def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
+    """Measure the model, without noise, on at least one silo's records."""
     pooled = model.evaluate(
         np.concatenate([test.features for test in tests.values()]),
         np.concatenate([test.targets for test in tests.values()]),
     )
     ((metric, value),) = pooled.items()
     per_silo = {name: model.evaluate(test.features, test.targets)[metric] for name, test in tests.items()}
-    return Evaluation(metric, value, per_silo)
+    return ExactScores(metric, value, per_silo)
 
 
 def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:

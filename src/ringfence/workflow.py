@@ -10,22 +10,25 @@ import numpy as np
 
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
+from ringfence.model import Model
+from ringfence.planning.evaluations import make_evaluation
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.surveys import make_survey
+from ringfence.planning.summaries import make_summary
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Moments
-from ringfence.protocol.schema import Numeric, Schema, load_schema
-from ringfence.server.questions.moments import scales
+from ringfence.protocol.questions import Evaluation
+from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
+from ringfence.summary import Summary, require_level, summarise
 from ringfence.tracking import marks
-from ringfence.training import Evaluation, Silo, TrainingResult, evaluate, split, train
+from ringfence.training import ExactScores, Silo, TrainingResult, exact_scores, train
 
 if TYPE_CHECKING:
     from ringfence.local_shuffler import LocalShuffler
@@ -33,15 +36,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """Which files to train on, what to predict, what is asked of the plan, and how to test."""
+    """Which files to train on, what to predict, what is asked of the plan, and how to test.
+
+    `exact` measures the model without noise on the held-out records, and `tests` on files of their own: for whoever
+    may see those.
+    """
 
     files: Sequence[Path]
     schema: Path
     target: str
     plan: PlanRequest
-    test_fraction: float = 0.2
+    exact: bool = False
     tests: Mapping[str, Path] = field(default_factory=dict)
-    seed: int | None = None
     ledgers: Path | None = None
     same_data_as: Sequence[Path] = ()
     new_beginning: str = ""
@@ -60,7 +66,7 @@ class WorkflowResult:
 
     proposal: Proposal
     result: TrainingResult
-    test: Evaluation | None
+    test: ExactScores | None
     losses: Mapping[int, float] = field(default_factory=dict)
 
     def report(self) -> dict[str, Any]:
@@ -77,58 +83,88 @@ class WorkflowResult:
             "findings": {
                 name: {"statistic": found.statistic.tolist(), "noise": found.noise}
                 for name, found in self.result.findings.items()
+                if name != Evaluation().name
             },
         }
+        if self.result.evaluation is not None:
+            report["evaluation"] = self.result.evaluation.model_dump(mode="json")
         if self.test is not None:
             report["test"] = {self.test.metric: self.test.value, "per_silo": self.test.per_silo}
             report["test_is_private"] = False
         return report
 
 
-def survey_files(
-    files: Sequence[Path],
-    schema: Path,
-    target: str,
-    *,
-    epsilon: float,
-    delta: float | None = None,
-    ledgers: Path | None = None,
-    same_data_as: Sequence[Path] = (),
-    new_beginning: str = "",
-    unusual_budget: bool = False,
-) -> tuple[TrainingResult, dict[str, tuple[float, float]]]:
-    """Ask every silo's file for its moments, and return the result and every feature's mean and deviation."""
-    loaded = load_schema(schema, target)
-    paths = silo_paths(files)
-    records = {name: load_records(path, loaded) for name, path in paths.items()}
-    plan = make_survey(loaded, [Member(name, len(own), epsilon, delta) for name, own in records.items()])
-    if not unusual_budget:
-        require_usual_plan(plan)
-    places = _places(paths, ledgers, same_data_as)
+@dataclass(frozen=True)
+class AskRequest:
+    """Which files to ask one question about, what it may cost every silo, and where its ledger is.
+
+    `cap` is the most that all runs on a silo's data may cost together.
+    """
+
+    files: Sequence[Path]
+    epsilon: float
+    delta: float | None = None
+    ledgers: Path | None = None
+    same_data_as: Sequence[Path] = ()
+    new_beginning: str = ""
+    unusual_budget: bool = False
+    cap: tuple[float, ...] | None = None
+
+
+def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
+    """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
+    cap = None if request.cap is None else _cap(*request.cap)
+    paths = silo_paths(request.files)
+    records = {name: load_records(path, schema) for name, path in paths.items()}
+    plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
+    if not request.unusual_budget:
+        require_usual_plan(plan, cap)
+    places = _places(paths, request.ledgers, request.same_data_as)
     silos = {
-        name: Silo(own, places[name].path, new_beginning=new_beginning, is_their_ledger=places[name].is_named)
+        name: Silo(
+            own, places[name].path, cap, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named
+        )
         for name, own in records.items()
     }
-    result = train(plan, silos)
-    return result, _in_units(loaded, scales(plan, result.findings[Moments().name]))
+    return train(plan, silos)
 
 
-def _in_units(schema: Schema, found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Return means and deviations as a schema's file states centres and scales; leave the constant out."""
-    columns = {name: column for name, column in schema.columns.items() if isinstance(column, Numeric)}
-    return {
-        name: (mean * columns[name].unit + columns[name].offset, deviation * columns[name].unit)
-        if name in columns
-        else (mean, deviation)
-        for name, (mean, deviation) in found.items()
-        if name in columns or name != "intercept"
-    }
+def evaluate_files(
+    request: AskRequest, model: Model, *, against: Model | None = None, all_records: bool = False
+) -> TrainingResult:
+    """Ask every silo's file how well the model predicts, and how much better than another, if one is given.
+
+    Where the model's training held records out, these are asked, unless `all_records` are wanted.
+    """
+    require_comparable(model, against)
+    other = None if against is None else against.weights
+    return ask_files(
+        request,
+        model.plan.data,
+        lambda members: make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records),
+    )
+
+
+def require_comparable(model: Model, against: Model | None) -> None:
+    """Refuse to compare models that do not predict the same thing from the same features."""
+    if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
+        raise PlanError(
+            "The two models were trained with another schema or another loss, so that their losses on a record cannot "
+            "be compared: evaluate each by itself."
+        )
+
+
+def summarise_files(request: AskRequest, model: Model, *, level: float = 0.95, by_silo: bool = False) -> Summary:
+    """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
+    require_level(level, len(request.files) if by_silo else None)
+    result = ask_files(request, model.plan.data, lambda members: make_summary(model.plan, model.weights, members))
+    return summarise(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
 def train_files(
     request: TrainRequest,
     *,
-    planned: Callable[[Plan], None] = lambda plan: None,
+    planned: Callable[[Proposal], None] = lambda proposal: None,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
 ) -> WorkflowResult:
     """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
@@ -139,17 +175,8 @@ def train_files(
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
-    if request.seed is not None and request.seed < 0:
-        raise TrainingError(f"A seed is a whole number of at least 0, but this one is {request.seed}.")
-    choices = np.random.default_rng(request.seed)
-    training: dict[str, Records] = {}
-    tests: dict[str, Records] = {}
-    for name, all_records in records.items():
-        training[name], held_out = split(all_records, request.test_fraction, choices)
-        if name in request.tests:
-            held_out = load_records(request.tests[name], schema)
-        if held_out is not None:
-            tests[name] = held_out
+    tests = {name: load_records(path, schema) for name, path in request.tests.items()}
+    asked = replace(request.plan, held_out=0.0) if tests and request.plan.held_out is None else request.plan
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
@@ -158,28 +185,36 @@ def train_files(
         watch(outcome)
 
     places = _places(paths, request.ledgers, request.same_data_as)
-    sizes = {name: len(part) for name, part in training.items()}
+    sizes = {name: len(own) for name, own in records.items()}
     with _shuffler(request.plan, paths) as shuffler:
-        asked = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
+        asked = asked if shuffler is None else replace(asked, keys=shuffler.keys)
         proposal = propose_for(asked, schema, sizes)
+        if request.exact and not tests:
+            tests = {name: _held_out(own, asked.held_out_share) for name, own in records.items()}
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, cap)
-        planned(proposal.plan)
+        planned(proposal)
         marked = marks(proposal.plan)
         silos = {
             name: Silo(
-                part,
+                own,
                 places[name].path,
                 cap,
                 None if shuffler is None else shuffler.silos[name],
                 request.new_beginning,
                 places[name].is_named,
             )
-            for name, part in training.items()
+            for name, own in records.items()
         }
         collect = None if shuffler is None else shuffler.collect(proposal.plan)
         result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
-    return WorkflowResult(proposal, result, evaluate(result.model, tests) if tests else None, losses)
+    return WorkflowResult(proposal, result, exact_scores(result.model, tests) if tests else None, losses)
+
+
+def _held_out(records: Records, share: float) -> Records:
+    if not share:
+        raise TrainingError("Exact numbers are of held-out records, and none is held out: give a share, or test files.")
+    return records.take(sections.members("held-out", len(records), share))
 
 
 def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:

@@ -65,6 +65,9 @@ def test_what_the_server_expects_of_a_canary_is_what_the_ledger_charges_for(name
     if run.observations[0].coins is not None:
         assert 0.93 * shift < 2 * math.sqrt(power) < shift
         return
+    if name == "statistics":  # the bound of places within bins is reached as bins become many
+        assert 0.99 * shift < 2 * math.sqrt(power) < shift
+        return
     assert 2 * math.sqrt(power) == pytest.approx(shift, rel=1e-5)
 
 
@@ -88,4 +91,4 @@ def test_a_refused_round_ends_the_audit_with_the_reason(tmp_path: Path) -> None:
     with Ledger.create(tmp_path / "ledger", silo=SILO, budget=Budget(3.0, 1e-5)) as ledger:
         gate = Gate(records, ledger)  # the plan was never approved
         with pytest.raises(TrainingError, match="not approved"):
-            interrogate(look_at(plan, [gate]), plan)
+            interrogate(look_at(plan, [gate]), plan, np.zeros(plan.dimension))

@@ -109,6 +109,13 @@ def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
     assert shifts[1] == pytest.approx(2 * shifts[0], rel=0.1)
 
 
+def test_second_moments_are_played_between_records_as_far_apart_as_any() -> None:
+    """What the adversary sees moves as far as the claim allows, so an audit that passes has tested the bound itself."""
+    [honest] = play(MECHANISMS["second-moments"], NOISY, 1)
+    shift = 2 * float(np.sqrt(honest.observations[0].power()[0]))
+    assert shift == pytest.approx(gaussian_shift(NOISY.epsilon, NOISY.delta), rel=1e-4)
+
+
 def test_a_claim_that_forgets_the_peer_is_charged_too_little() -> None:
     """Likewise: fourteen silos' coins out of sixteen are the peer's, who takes them off; `make audit` refutes it."""
     mechanism, question = MECHANISMS["shuffled-peer"], Question(3.0, 1e-5, 32, 1)

@@ -36,7 +36,8 @@ def train(federation: Federation, ringfence_json: Json, check_ledgers: CheckLedg
         assert (plan.algorithm.name, plan.training_stages[0].sampling.name, plan.steps) == (
             report["algorithm"], report["sampling"], report["rounds"],
         )  # fmt: skip
-        assert {stage.question.name for stage in plan.stages if not stage.question.trains} == set(report["findings"])
+        asked = {stage.question.name for stage in plan.stages if not stage.question.trains}
+        assert asked == {*report["findings"], "evaluation"}
         for name, silo in report["silos"].items():
             assert epsilon(silo["this_run"]) <= float(GENEROUS)
             assert silo["rounds"] == model.rounds[name] <= plan.rounds
@@ -93,9 +94,9 @@ def test_one_pass_trains_with_independent_and_with_correlated_noise(
     train: Train, correlation: list[str], algorithm: list[str]
 ) -> None:
     report, model = train("--sampling", "one-pass", "--rounds", "12", *algorithm, *correlation)
-    training = model.plan.stages[-1]
+    training = model.plan.training_stages[-1]
     assert (training.sampling, training.rounds) == (OnePass(), 12)
-    assert all(terms.stages[-1].batch == 240 // 12 for terms in model.plan.silos)
+    assert all(terms.stages[-2].batch == 240 // 12 for terms in model.plan.silos)
     assert training.channel == OwnNoise(correlation=0.5 if correlation else 0.0)
     assert report["test"]["accuracy"] > GOOD
     assert ("no bound covers correlated noise" in report["explanation"][1]) == bool(correlation)
@@ -127,7 +128,7 @@ def test_every_average_makes_a_model(train: Train, average: str, algorithm: str)
 
 def test_a_survey_is_one_more_round_within_the_same_budget(train: Train) -> None:
     report, model = train("--survey", "--max-rounds", "10")
-    assert model.plan.rounds == model.plan.steps + 1
+    assert model.plan.rounds == model.plan.steps + 1 + 2  # of the evaluation
     found = report["findings"]["curvature"]
     (eigenvalue,) = found["statistic"]
     features = model.plan.data.feature_norm**2
@@ -141,7 +142,7 @@ def test_a_survey_is_one_more_round_within_the_same_budget(train: Train) -> None
 
 def test_without_a_survey_nothing_is_spent_on_one(train: Train) -> None:
     report, model = train("--no-survey", "--max-rounds", "10")
-    assert model.plan.rounds == model.plan.steps
+    assert model.plan.rounds == model.plan.steps + 2  # of the evaluation
     assert all(choice["survey"] == 0 for choice in report["alternatives"])
     assert "nothing is spent on it" in report["explanation"][2]
 

@@ -1,4 +1,4 @@
-"""Bad input to `train`, `plan` and `survey`: one clear sentence, status 1, and ledgers that nobody touched."""
+"""Bad input to `train`, `plan` and `statistics`: one clear sentence, status 1, and ledgers that nobody touched."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,10 +114,9 @@ def test_plan_refuses_it_in_the_same_words(
     ("changes", "says"),
     [
         (["--budget", "east=1,1e-6"], "budget for silo 'east', but the silos are"),
-        (["--test-fraction", "1.5"], "test fraction"),
+        (["--held-out", "1.5"], "held-out share"),
+        (["--held-out", "0", "--exact"], "none is held out"),
         (["--test", "north"], "not of the form NAME=FILE"),
-        (["--no-evaluation", "--test", "north=x.csv"], "choose one of the two"),
-        (["--seed", "-1"], "A seed is a whole number of at least 0"),
         (["--cap", "1"], "The cap '1' is not of the form EPS,DELTA"),
         (["--cap", "-1,1e-6"], "the cap's epsilon must be a finite number above 0"),
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),
@@ -139,8 +138,8 @@ def test_train_refuses_what_it_cannot_do(
         (["--silo", "north=9"], "'north' is given twice"),
         (["--silo", "west"], "not of the form NAME=RECORDS"),
         (["--silo", "west=-5"], "not of the form NAME=RECORDS"),
-        (["--silo", "west=0"], "Silo 'west' has no records"),
-        (["--silo", "west=1", "--algorithm", "localized"], "every silo needs at least 2"),
+        (["--silo", "west=0"], "Silo 'west' has 0 records, too few"),
+        (["--silo", "west=1", "--held-out", "0", "--algorithm", "localized"], "every silo needs at least 2"),
         (["--schema", "/nowhere.toml"], "could not be read"),
         (["--out", "/nowhere/plan.json"], "cannot be written"),
     ],
@@ -159,15 +158,22 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
         (["--epsilon", "1e9"], "less than a millionth"),
         (["--delta", "0"], "delta: Input should be greater than 0"),
         (["--delta", "1"], "delta: Input should be less than 1"),
-        (["--target", "nope"], "'nope' is not among the columns"),
+        (["--columns", "nope"], "the column 'nope', which the schema does not read"),
+        (["--columns", "age,age"], "a column is named twice"),
+        (["--bins", "48"], "a power of two, such as 64, not 48"),
+        (["--cross", "age"], "'age' is not of the form A,B"),
+        (["--cross", "age,age"], "'age' is one"),
+        (["--silo", "north=3"], "Say of whom"),
+        (["--run", "nowhere"], "Say of whom"),
+        (["--page", "/nowhere/page.html"], "cannot be written"),
         (["--ledgers", "/proc/nowhere"], "have a ledger already"),
         (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
 )
-def test_survey_refuses_what_it_cannot_ask(
+def test_statistics_refuse_what_cannot_be_asked(
     untouched: Federation, ringfence: Ringfence, changes: list[str], says: str
 ) -> None:
-    check_one_sentence(ringfence(*untouched.survey(*changes)), says)
+    check_one_sentence(ringfence(*untouched.statistics(*changes)), says)
 
 
 def test_a_refusal_leaves_no_ledger_where_there_was_none(
@@ -177,7 +183,7 @@ def test_a_refusal_leaves_no_ledger_where_there_was_none(
         federation.train("--algorithm", "guesswork"),
         federation.train("--max-rounds", "0"),
         federation.train("--correlation", "0.5"),
-        federation.survey("--epsilon", "0"),
+        federation.statistics("--epsilon", "0"),
     ):
         assert ringfence(*arguments).returncode == 1
     assert not list(tmp_path.rglob("*.ledger*"))

@@ -29,14 +29,16 @@ def words(text: str) -> str:
 
 def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
-        "", "account", "plan", "bounds", "survey", "train", "predict", "ledger", "demo", "reproduce", "audit",
-        "verify", "tour", "doctor", "schema", "schema draft", "server", "server run", "server start", "server key",
-        "server request", "server join", "server service", "federation", "federation init", "federation sign",
+        "", "account", "plan", "bounds", "statistics", "train", "evaluate", "predict", "ledger", "demo", "reproduce",
+        "audit", "verify", "tour", "doctor", "schema", "schema draft", "server", "server run", "server start",
+        "server key", "server request", "server join", "server service", "federation", "federation init",
+        "federation sign",
         "shuffler", "shuffler init", "shuffler add", "shuffler end", "shuffler restore", "shuffler serve",
         "shuffler service", "shuffler status", "silo request", "silo service",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
         "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "silo backup",
-        "silo restore", "silo update", "silo register", "model", "model export", "model statement", "example",
+        "silo restore", "silo update", "silo register", "model", "model export", "model statement", "model summary",
+        "example",
     }  # fmt: skip
 
 
@@ -105,9 +107,8 @@ def test_the_margin_is_a_tenth_of_the_target_s_bound(federation: Federation, rin
 
 def test_a_fifth_of_the_records_is_held_out_and_measured(federation: Federation, ringfence_json: Json) -> None:
     said, silent = (
-        ringfence_json(*federation.train("--max-rounds", "2", *given))
-        for given in (["--test-fraction", "0.2", "--evaluation"], [])
+        ringfence_json(*federation.train("--max-rounds", "2", *given)) for given in (["--held-out", "0.2"], [])
     )
     for report in (said, silent):
-        assert {silo["records"] for silo in report["silos"].values()} == {240}
-        assert "test" in report
+        assert {silo["records"] for silo in report["silos"].values()} == {300}
+        assert "evaluation" in report

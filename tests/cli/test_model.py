@@ -37,7 +37,7 @@ def test_coefficients_are_exported_as_csv_and_json(federation: Federation, ringf
 def test_a_model_s_statement_is_that_of_its_run(federation: Federation, ringfence: Ringfence) -> None:
     path = trained(federation, ringfence)
     printed = ringfence("model", "statement", str(path)).stdout
-    assert "north: each of 240 records, over" in printed
+    assert "north: each of 300 records, over" in printed
     assert "Not verified: this is what the model's maker wrote into the file." in printed
     bare = Model.load(path).model_copy(update={"guarantees": {}})
     bare.save(path)

@@ -37,8 +37,8 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     claim, header, north, south = silos.splitlines()
     assert claim == "For each record, against anyone who sees what the silo sends, by this plan alone"
     assert header.split() == ["silo", "records", "batch", "sigma", "epsilon", "delta", "weight"]
-    assert north.split()[:3] == ["north", "1000", "1000"]
-    assert south.split()[:3] == ["south", "3000", "3000"]
+    assert north.split()[:3] == ["north", "1000", "800"]
+    assert south.split()[:3] == ["south", "3000", "2400"]
     title, columns, *rows = compared.splitlines()
     assert title == "What was compared, best first"
     assert columns.split()[:4] == ["algorithm", "batches", "rounds", "bound"]
@@ -69,9 +69,9 @@ def test_of_a_plan_in_phases_the_table_shows_the_first(
 
 def test_the_json_says_what_the_table_says(federation: Federation, ringfence_json: Json) -> None:
     report = ringfence_json(*federation.plan())
-    assert set(report) == {"digest", "explanation", "alternatives", "plan"}
+    assert set(report) == {"digest", "explanation", "warnings", "alternatives", "plan"}
     best, *others = report["alternatives"]
-    training = report["plan"]["stages"][-1]
+    training = report["plan"]["stages"][-2]
     assert best["chosen"]
     assert not any(other["chosen"] for other in others)
     assert (best["algorithm"], best["sampling"], best["rounds"]) == (
@@ -121,7 +121,7 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
         report = ringfence_json(*federation.plan(*options, "--rounds", "10"))
         plan = Plan.parse(json.dumps(report["plan"]).encode(), error=package.RingfenceError)
         at_most, said = pace(report["explanation"][0])
-        assert at_most == (len(plan.stages) > 1)
+        assert at_most == (not plan.stages[0].question.trains)
         assert said == pytest.approx(float(accelerated.settings(plan).pace[0]), rel=1e-3)
 
 

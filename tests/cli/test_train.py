@@ -16,8 +16,8 @@ def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federat
     assert report["test"]["accuracy"] > 0.85
     assert set(report["test"]["per_silo"]) == set(report["silos"]) == {"north", "south", "west"}
     for silo in report["silos"].values():
-        assert silo["records"] == 240
-        assert silo["rounds"] == report["rounds"] + len(report["findings"])
+        assert silo["records"] == 300
+        assert silo["rounds"] == report["rounds"] + len(report["findings"]) + 2  # of the evaluation
         (cost,) = silo["this_run"]
         assert (cost["delta"], cost["against"]) == (1e-6, "anyone")
         assert 1.99 < cost["epsilon"] <= 2.0
@@ -88,18 +88,19 @@ def test_the_ledger_command_shows_what_train_released(federation: Federation, ri
     assert ringfence(*federation.train("--rounds", "8", "--survey")).returncode == 0
     shown = ringfence("ledger", str(federation.folder / "west.ledger"))
     assert "the hash chain holds" in shown.stdout
-    assert "7/7" in shown.stdout
-    assert "9/9" in shown.stdout  # a survey is a round of messages too
+    assert "9/9" in shown.stdout  # an evaluation is two rounds of messages more
+    assert "11/11" in shown.stdout  # and a survey one
 
 
-def test_evaluation_is_labelled_as_not_private_and_can_be_switched_off(
+def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_for(
     federation: Federation, ringfence: Ringfence, ringfence_json: Json
 ) -> None:
     shown = ringfence(*federation.train())
     assert "NOT PRIVATE" in shown.stdout
-    assert "they may train that run." in " ".join(shown.stdout.split())
-    report = ringfence_json(*federation.train("--no-evaluation"))
-    assert "test" not in report
+    assert "which no epsilon here counts" in " ".join(shown.stdout.split())
+    assert "NOT PRIVATE" not in ringfence(*federation.train(exact=False)).stdout
+    report = ringfence_json(*federation.train("--held-out", "0"))
+    assert not {"test", "evaluation"} & set(report)
     assert report["silos"]["north"]["records"] == 300
 
 
@@ -109,7 +110,7 @@ def test_a_silo_s_own_test_file_is_used_and_all_its_records_train(federation: Fe
     assert report["silos"]["north"]["records"] == 300
 
 
-def test_the_seed_decides_the_split_and_never_the_noise(federation: Federation, ringfence_json: Json) -> None:
+def test_nobody_can_seed_the_noise(federation: Federation, ringfence_json: Json) -> None:
     model = federation.folder / "model.json"
     weights = []
     for _ in range(2):
@@ -118,10 +119,14 @@ def test_the_seed_decides_the_split_and_never_the_noise(federation: Federation, 
     assert weights[0] != weights[1]
 
 
-def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(federation: Federation, ringfence_json: Json) -> None:
+def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
     (federation.folder / "hermit.csv").write_text("age,dose,ward,ill,cost\n50,5,a,no,40\n")
     federation.files.append(federation.folder / "hermit.csv")
-    report = ringfence_json(*federation.train())
+    refused = ringfence(*federation.train())
+    assert "Silo 'hermit' has 1 record, too few to hold some out" in refused.stderr
+    report = ringfence_json(*federation.train("--held-out", "0", "--test", f"north={federation.files[0]}"))
     assert report["silos"]["hermit"]["records"] == 1
     assert report["test"]["accuracy"] > 0.85
 

@@ -188,4 +188,4 @@ class Shuffled:
                 assert [entry["round"] for entry in entries if entry["kind"] == kind] == list(range(rounds)), name
         [plan] = self.asked("shuffler", "shuffler", "status", self.folder / "shuffler" / "mixer")["plans"]
         released = [(entry["round"], entry["silos"], entry["state"]) for entry in plan["rounds"]]
-        assert released == [(round, len(SILOS), "released") for round in range(rounds)]
+        assert released == [(round, len(SILOS), "released") for round in range(self.plan.steps)]

@@ -115,7 +115,7 @@ def test_a_server_killed_at_any_moment_and_started_again_gives_the_one_model_and
 
 
 def test_a_run_about_persons_gives_the_model_of_the_answers_in_the_ledgers(tmp_path: Path) -> None:
-    federation, run = Federation(tmp_path, ("north", "south"), rows=3), tmp_path / "run"
+    federation, run = Federation(tmp_path, ("north", "south"), rows=3, seed=8), tmp_path / "run"
     plan = federation.plan(2, person_rule="sum")
     try:
         federation.start()

@@ -389,14 +389,13 @@ def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path)
 
     A ledger that was registered is named, since this user's registry does not know it; an older one need not be.
     """
-    asked = PlanRequest(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd")
+    asked = PlanRequest(epsilon=0.5, delta=1e-6, rounds=2, algorithm="minibatch-sgd", held_out=0.0)
     named = [path for path in sorted(ledgers.glob("*.ledger")) if was_registered(path)]
     request = TrainRequest(
         files=files,
         schema=schema,
         target=target,
         plan=asked,
-        test_fraction=0.0,
         ledgers=None if named else ledgers,
         same_data_as=named,
     )

@@ -92,8 +92,8 @@ def test_numbers_that_no_plan_can_have_are_refused_where_they_are_given(fields: 
 def test_members_have_the_budgets_that_were_asked_for() -> None:
     request = PlanRequest(epsilon=1.0, delta=1e-6, batch=7, budgets={"b": (0.5, 1e-9)})
     assert request.members({"a": 100, "b": 200}) == [
-        Member("a", 100, 1.0, 1e-6, 7, None),
-        Member("b", 200, 0.5, 1e-9, 7, None),
+        Member("a", 80, 1.0, 1e-6, 7, None, held_out=20),
+        Member("b", 160, 0.5, 1e-9, 7, None, held_out=40),
     ]
 
 
@@ -192,6 +192,7 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "unit": (["--unit", "person"], "person"),
     "person_rule": (["--person-rule", "sum"], "sum"),
     "rows_per_person": (["--rows-per-person", "3"], 3),
+    "held_out": (["--held-out", "0.3"], 0.3),
     "clip": (["--clip", "0.5"], 0.5),
     "distance": (["--distance", "3"], 3.0),
     "step": (["--step", "0.1"], 0.1),

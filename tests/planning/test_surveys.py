@@ -1,4 +1,4 @@
-"""A plan that only asks for moments: one question of all records, for each silo's whole budget."""
+"""A plan of one question that all records are asked once, for each silo's whole budget."""
 
 import pytest
 
@@ -13,13 +13,14 @@ from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema
 from tests.support import renoised
 
+MOMENTS = Moments(bound="joint")
 MEMBERS = [Member("north", 400, 2.0, 1e-6), Member("south", 90, 0.5)]
 
 
 def test_it_asks_one_question_once_of_everybody_about_all_records(schema: Schema) -> None:
-    plan = make_survey(schema, MEMBERS)
+    plan = make_survey(schema, MEMBERS, MOMENTS)
     (stage,) = plan.stages
-    assert (stage.question, stage.rounds, stage.sampling) == (Moments(bound="joint"), 1, Full())
+    assert (stage.question, stage.rounds, stage.sampling) == (MOMENTS, 1, Full())
     assert (stage.channel, stage.participation) == (OwnNoise(), EVERYBODY)
     assert (plan.rounds, plan.steps) == (1, 0)
     assert [terms.stages[0].batch for terms in plan.silos] == [400, 90]
@@ -27,7 +28,7 @@ def test_it_asks_one_question_once_of_everybody_about_all_records(schema: Schema
 
 
 def test_it_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
-    plan = make_survey(schema, MEMBERS)
+    plan = make_survey(schema, MEMBERS, MOMENTS)
     for terms, member in zip(plan.silos, MEMBERS, strict=True):
         (promised,) = terms.guarantees
         assert (promised.epsilon, promised.delta, promised.against) == (member.epsilon, member.allowed_delta, "anyone")
@@ -37,10 +38,10 @@ def test_it_spends_every_silo_s_budget_and_no_more(schema: Schema) -> None:
 
 
 def test_two_surveys_are_two_runs_unless_they_are_named(schema: Schema) -> None:
-    assert make_survey(schema, MEMBERS).digest() != make_survey(schema, MEMBERS).digest()
-    assert make_survey(schema, MEMBERS, run="one") == make_survey(schema, MEMBERS, run="one")
+    assert make_survey(schema, MEMBERS, MOMENTS).digest() != make_survey(schema, MEMBERS, MOMENTS).digest()
+    assert make_survey(schema, MEMBERS, MOMENTS, run="one") == make_survey(schema, MEMBERS, MOMENTS, run="one")
 
 
 def test_members_that_make_no_plan_are_refused_in_a_sentence(schema: Schema) -> None:
     with pytest.raises(PlanError, match="No plan can be made of this: two silos have the same name"):
-        make_survey(schema, [Member("twin", 40, 1.0)] * 2)
+        make_survey(schema, [Member("twin", 40, 1.0)] * 2, MOMENTS)

@@ -6,9 +6,11 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
+from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan
 
 Edits = dict[str, Any]
@@ -26,6 +28,10 @@ CURVATURE: dict[str, Any] = {
     "sampling": {"name": "full"},
     "channel": {"name": "own-noise", "correlation": 0.0},
     "participation": {"silos": None, "probability": None},
+}
+SECOND_MOMENTS: dict[str, Any] = CURVATURE | {
+    "question": {"name": "second-moments", "start": pack(np.zeros(5)), "pilots": 1},
+    "rounds": 3,
 }
 MOMENTS: dict[str, Any] = CURVATURE | {"question": {"name": "moments", "bound": "separate"}}
 
@@ -97,6 +103,27 @@ MOMENTS_ONLY: Edits = {
     "silos.0.stages": [{"batch": 40, "sigma": 1.0}],
     "silos.1.stages": [{"batch": 60, "sigma": 1.0}],
 }
+COUNTED: Edits = MOMENTS_ONLY | {
+    "stages": [
+        CURVATURE
+        | {"question": {"name": "statistics", "columns": ["age", "town"], "cross": [["age", "town"]], "bins": 8}}
+    ],
+}
+EVALUATED: Edits = {
+    "held_out": 0.2,
+    "stages": [
+        GRADIENT | {"sampling": {"name": "full"}, "section": "training"},
+        CURVATURE
+        | {
+            "question": {"name": "evaluation", "weights": None, "against": None},
+            "rounds": 2,
+            "section": "held-out",
+        },
+    ],
+    "silos.0.stages": [{"batch": 32, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
+    "silos.1.stages": [{"batch": 48, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
+}
+SECOND_MOMENTS_ONLY: Edits = MOMENTS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
 FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
 POISSON: Edits = {"stages.0.sampling.name": "poisson"}
 ONE_PASS: Edits = {"stages.0.sampling.name": "one-pass", "stages.0.rounds": 4}
@@ -190,6 +217,9 @@ KINDS: dict[str, Edits] = {
     "surveyed": SURVEY,
     "surveyed for moments": SURVEY_OF_MOMENTS,
     "moments only": MOMENTS_ONLY,
+    "counted": COUNTED,
+    "evaluated": EVALUATED,
+    "second moments only": SECOND_MOMENTS_ONLY,
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,
     "localized": LOCALIZED,

@@ -12,6 +12,7 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.surveys import make_survey
 from ringfence.protocol import demands
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Moments
 from ringfence.protocol.schema import parse_schema
 from ringfence.silo.gate import Gate
 from tests.support import MakePlan
@@ -80,7 +81,7 @@ def test_a_survey_of_features_whose_norm_vanishes_is_neither_made_nor_approved(
     schema = parse_schema({"columns": {"a": column, "ill": label}, "intercept": False}, target="ill")
     assert not demands.is_computable(schema)
     with pytest.raises(PlanError, match="too small or too large to compute with"):
-        make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)])
+        make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)], Moments(bound="joint"))
     with pytest.raises(ApprovalError):
         gate.approve(plan_of().model_copy(update={"data": schema}))
 
@@ -89,7 +90,7 @@ def test_a_target_whose_bound_vanishes_is_not_surveyed() -> None:
     number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
     schema = parse_schema({"columns": {"a": number, "cost": {**number, "scale": 1e308}}}, target="cost")
     with pytest.raises(PlanError, match="too small or too large to compute with"):
-        make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)])
+        make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)], Moments(bound="joint"))
 
 
 def test_a_plan_whose_answers_are_too_long_for_any_reader_is_not_made() -> None:

@@ -249,6 +249,9 @@ TOGETHER: list[Edits] = [
     THREE | {"stages.0.channel.quorum": 3},
     THREE | {"stages.0.channel.quorum": 3, "stages.0.channel.colluders": 1},
     KINDS["moments only"] | {"stages.0.question.bound": "joint"},
+    KINDS["counted"] | {"stages.0.question.columns": ["town", "age"]},
+    KINDS["counted"] | {"stages.0.question.cross": []},
+    KINDS["evaluated"] | {"stages.1.section": None, "silos.0.stages.1.batch": 40, "silos.1.stages.1.batch": 60},
 ]
 """Other words, and changes of several values at once, where one alone would not fit the others."""
 

@@ -131,7 +131,7 @@ def test_weights_that_add_up_to_one_but_for_rounding_are_accepted() -> None:
 
 
 def test_a_batch_larger_than_its_silo_is_refused() -> None:
-    assert "silo 'north' has 40 records" in refusal(edited({"silos.0.batch": 41}))
+    assert "silo 'north' has 40, fewer than its batch" in refusal(edited({"silos.0.batch": 41}))
     assert parse(edited({"silos.0.batch": 40})).silos[0].stages[0].batch == 40
 
 

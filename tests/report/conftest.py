@@ -71,12 +71,12 @@ def trained(files: list[Path]) -> Callable[..., Trained]:
         request = workflow.TrainRequest(
             **{  # type: ignore[arg-type]
                 "files": files, "schema": files[0].parent / "schema.toml", "target": "ill",
-                "plan": PlanRequest(epsilon=2.0, rounds=12), "seed": 1, **changes,
+                "plan": PlanRequest(epsilon=2.0, rounds=12), "exact": True, **changes,
             }
         )  # fmt: skip
         outcomes = workflow.train_files(
             request,
-            planned=lambda plan: recorders.append(Recorder(plan)),
+            planned=lambda proposal: recorders.append(Recorder(proposal.plan)),
             watch=lambda outcome: recorders[0](outcome),  # noqa: PLW0108 (there is none yet)
         )
         proposals = workflow.what_if(request.plan, outcomes.proposal.plan)

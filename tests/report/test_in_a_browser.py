@@ -43,7 +43,13 @@ def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
 
 def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
     figures = visit.page.evaluate(BOXES)
-    assert len(figures) == {"train": 5, "server-run": 3, "audit": 1, "reproduce": 2}[kind]
+    expected = {
+        "train": {6, 7},
+        "server-run": {3},
+        "audit": {1},
+        "reproduce": {2},
+    }  # noise may hide a calibration curve
+    assert len(figures) in expected[kind]
     for width, height, described in figures:
         assert width > 300
         assert height > 80

@@ -14,8 +14,10 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.surveys import make_survey
 from ringfence.protocol.effort import Effort
+from ringfence.protocol.encoding import Reading
 from ringfence.protocol.messages import Refusal
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Moments, Question, Statistics
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo import decisions
 from ringfence.silo.budget import Budget
@@ -136,12 +138,16 @@ def wide(features: int) -> Schema:
     return parse_schema({"columns": columns}, target="kind")
 
 
-@pytest.mark.parametrize("kind", ["gradient", "curvature", "moments", "one-pass", "correlated", "shuffler"])
+@pytest.mark.parametrize(
+    "kind", ["gradient", "curvature", "moments", "statistics", "one-pass", "correlated", "shuffler"]
+)
 def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Path, local: LocalShuffler) -> None:
     """The whole way through the gate: draws, computing, encoding, message."""
     schema, count, random = wide(150), 20_000, np.random.default_rng(1)
     features = np.concatenate([random.uniform(-1, 1, (count, 150)), np.ones((count, 1))], axis=1)
-    records = Records(schema, features, random.integers(0, 3, count).astype(float))
+    labels = random.integers(0, 3, count)
+    columns = {name: Reading(features[:, place], None) for place, name in enumerate(schema.features)}
+    records = Records(schema, features, labels.astype(float), cells={**columns, "kind": Reading(labels, None)})
     members = [Member(name, count, 1.0, 1e-6) for name in ("clinic", "north")]
     requests: dict[str, dict[str, Any]] = {
         "gradient": {"survey": False},
@@ -150,9 +156,13 @@ def test_a_round_takes_no_more_memory_than_was_estimated(kind: str, tmp_path: Pa
         "correlated": {"sampling": "one-pass", "correlation": 0.5, "survey": False},
         "shuffler": {"trust": "shuffler", "colluders": 0, "keys": local.keys, "survey": False},
     }
+    asked: dict[str, Question] = {
+        "moments": Moments(bound="joint"),
+        "statistics": Statistics(columns=tuple(schema.used)),
+    }
     plan = (
-        make_survey(schema, members)
-        if kind == "moments"
+        make_survey(schema, members, asked[kind])
+        if kind in asked
         else make_plan(schema, members, PlanRequest(rounds=4, **requests[kind]))
     )
     with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6, anyone=1e6)) as ledger:

@@ -19,8 +19,10 @@ from ringfence.local_shuffler import local_shuffler
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, protected_by
-from ringfence.protocol.questions import Curvature, Gradient, Moments, Question
+from ringfence.protocol.questions import Curvature, Gradient, Moments, Question, SecondMoments
+from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, TableColumns, parse_schema
 from ringfence.silo import exact_sums, randomness
@@ -56,7 +58,8 @@ RULES: dict[str, PlanRequest] = {
     "sum": PlanRequest(rounds=2, loss="squared", person_rule="sum"),
 }
 PLANS = {rule: make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request) for rule, request in RULES.items()}
-QUESTIONS: list[Question] = [Gradient(clip=0.3), Moments(bound="joint"), Curvature()]
+SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(3)))
+QUESTIONS: list[Question] = [Gradient(clip=0.3), Moments(bound="joint"), Curvature(), SECOND_MOMENTS]
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_question = pytest.mark.parametrize("question", QUESTIONS, ids=[question.name for question in QUESTIONS])
 
@@ -71,10 +74,14 @@ def records_of(people: list[list[Any]], schema: Schema = SCHEMA) -> Records:
     return Records(schema, rows[:, :3], rows[:, 3], of_row=of_row)
 
 
+def argument(question: Question, weights: FloatArray) -> FloatArray:
+    return Asked(weights, 0.5, 1.0, np.eye(3)).packed() if question is SECOND_MOMENTS else weights
+
+
 def answer(question: Question, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:
     taking_part = np.ones(len(people)) if chosen is None else chosen
-    weights = np.array([0.7, -2.0, 0.1])
-    return computing(question).compute(question, plan, weights, records_of(people), taking_part, len(people))
+    at = argument(question, np.array([0.7, -2.0, 0.1]))
+    return computing(question).compute(question, plan, at, records_of(people), taking_part, len(people))
 
 
 @every_rule
@@ -120,7 +127,9 @@ def test_a_silo_that_took_rows_for_persons_would_break_the_claim(rule: str, ques
         rows = np.array([*person, *(row for one in silent for row in one)], dtype=np.float64)
         rows[:, :3] *= SCHEMA.feature_norm
         records = Records(SCHEMA, rows[:, :3], rows[:, 3])
-        return computing(question).compute(question, plan, np.zeros(3), records, np.ones(len(rows)), 3)
+        return computing(question).compute(
+            question, plan, argument(question, np.zeros(3)), records, np.ones(len(rows)), 3
+        )
 
     assert np.linalg.norm(ignoring(ends[0]) - ignoring(ends[1])) > 1.5 * question.sensitivity(plan, 3)
 
@@ -156,7 +165,7 @@ def test_a_person_with_one_row_counts_as_a_record_does() -> None:
     rows = np.array([person[0] for person in people])
     record = Records(SCHEMA, rows[:, :3], rows[:, 3])
     for question in QUESTIONS:
-        weights = np.array([0.7, -2.0, 0.1])
+        weights = argument(question, np.array([0.7, -2.0, 0.1]))
         plain = computing(question).compute(question, PLANS["mean"], weights, record, np.ones(9), 9)
         for rule, plan in PLANS.items():
             if rule != "rows":
@@ -364,7 +373,7 @@ def test_whichever_way_a_plan_asks_it_costs_a_person_what_it_costs_a_record(way:
     ]
     (tmp_path / "schema.toml").write_text(SCHEMA_FILE)
     asked = replace(RULES["sum"], epsilon=1.0, delta=1e-6, **WAYS[way])
-    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", asked, 0.0)).result
+    result = train_files(TrainRequest(files, tmp_path / "schema.toml", "y", replace(asked, held_out=0.0))).result
     plan = result.model.plan
     of_records = rebuilt(plan, data=plan.data.model_copy(update={"person": None}), unit="record", person_rule=None)
     for terms in plan.silos:

@@ -18,7 +18,7 @@ from ringfence.silo.summary import summarise
 from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
 from tests.support import MakePlan, ask_all, own_terms, spent
 
-NOTHING_ELSE = "Nothing else: no loss, no accuracy, no count. The number of records and the schema are public."
+NOTHING_ELSE = "Nothing else leaves the silo. The number of records and the schema are public."
 
 
 def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(plan_of: MakePlan) -> None:

@@ -159,7 +159,7 @@ def test_weights_that_do_not_belong_to_the_plan_are_refused_in_a_survey_too(
 def test_a_plan_that_is_a_survey_only_has_one_round_which_costs_all_that_it_claims(
     gate: Gate, ledger: Ledger, schema: Schema
 ) -> None:
-    plan = make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)])
+    plan = make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)], Moments(bound="joint"))
     gate.approve(plan)
     assert len(vector(ask(gate, plan, 0))) == 8
     assert refusal(ask(gate, plan, 1)) is RefusalReason.ROUND_OUT_OF_RANGE

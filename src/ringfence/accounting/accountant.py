@@ -5,10 +5,13 @@ Gaussian release with shift √(μ_1² + μ_2² + ...) (Dong, Roth & Su 2019, Co
 privacy-loss distributions (``pld``): tight to about four digits of ε, and cautious by more only where a record takes
 part so rarely (rates below 1e-4) that δ is comparable to that. Counts from a shuffler are each a Gaussian release plus
 a share of δ, which add up (``shuffled_sums``). Compose events, never (ε, δ) pairs: that is what makes the sum tight.
+
+Where releases are of sections of the records, they cost what they cost the records of the dearest place.
 """
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
@@ -16,11 +19,12 @@ from ringfence.accounting import pld
 from ringfence.accounting.events import (
     BinomialRelease,
     DisjointBatchRelease,
-    Event,
     Events,
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    Release,
+    places,
     require_count,
     require_probability,
 )
@@ -51,6 +55,8 @@ which adds (1 + e^ε)·2⁻¹⁶⁰ < 1e-22 to δ up to this ε, per round.
 """
 
 _MIXING = 1e-22
+
+_Releases = Iterable[tuple[Release, int]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,11 @@ def epsilon(events: Events, delta: float) -> float:
     - delta outside (0, 1): AccountingError
     """
     require_probability("delta", delta)
-    composed = _compose(events)
+    return max(_epsilon(releases, delta) for releases in _paid_for(events))
+
+
+def _epsilon(releases: _Releases, delta: float) -> float:
+    composed = _compose(releases)
     left = delta - composed.slack * (1 + 2.0**-40)
     if not composed.parts:
         return 0.0
@@ -102,7 +112,11 @@ def delta(events: Events, epsilon: float) -> float:
     """Return the δ that all ``events`` together cost at ``epsilon``, which may be 0; no events cost 0.0."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, float | int) or not 0 <= epsilon < math.inf:
         raise AccountingError(f"epsilon must be a finite number of at least 0, but is {epsilon!r}.")
-    composed = _compose(events)
+    return max(_delta(releases, epsilon) for releases in _paid_for(events))
+
+
+def _delta(releases: _Releases, epsilon: float) -> float:
+    composed = _compose(releases)
     if not composed.parts:
         return 0.0
     if not composed.is_in_range or (composed.mixed and epsilon > LARGEST_MIXED):
@@ -117,13 +131,18 @@ def as_one_gaussian(events: Events) -> float | None:
 
     None if a sampled batch is among them, or counts from a shuffler: such a composition is no Gaussian release.
     """
-    composed = _compose(events)
-    return None if composed.slack else composed.shift
+    found = [_compose(releases) for releases in _paid_for(events)]
+    shifts = [None if composed.slack else composed.shift for composed in found]
+    return None if None in shifts else max(shift for shift in shifts if shift is not None)
 
 
 def is_sampled(events: Events) -> bool:
     """Tell whether a record takes part in some of the events by chance."""
-    return any(not isinstance(profile, GaussianProfile) for profile, _ in _compose(events).parts)
+    return any(
+        not isinstance(profile, GaussianProfile)
+        for releases in _paid_for(events)
+        for profile, _ in _compose(releases).parts
+    )
 
 
 def dominating_shift(events: Events, slack: float, releases: int) -> float:
@@ -133,6 +152,10 @@ def dominating_shift(events: Events, slack: float, releases: int) -> float:
     as many as ``releases``: each may be priced with any slack, not only with its own. Sampling hides: with every
     record in every batch it would cost no less.
     """
+    return max(_dominating_shift(paid_for, slack, releases) for paid_for in _paid_for(events))
+
+
+def _dominating_shift(events: _Releases, slack: float, releases: int) -> float:
     aside = slack / (2 * max(releases, 1))
     priced = [(replace(event, slack=aside) if isinstance(event, BinomialRelease) else event, n) for event, n in events]
     composed = _compose(priced)
@@ -145,14 +168,20 @@ def dominating_shift(events: Events, slack: float, releases: int) -> float:
     return min(unsampled, pld.dominating_shift(composed.parts, left) if composed.is_in_range else math.inf)
 
 
-def _compose(events: Events) -> _Composed:
+def _paid_for(events: Events) -> list[_Releases]:
+    """Return the releases that a record of each place pays for."""
+    found = list(events)
+    return [place.pays_for(found) for place in places(event for event, _ in found)]
+
+
+def _compose(events: _Releases) -> _Composed:
     """Return the sampled releases with their counts, all others as one Gaussian release, and the slack.
 
     The result does not depend on the events' order or grouping.
     """
-    counts: Counter[Event] = Counter()
+    counts: Counter[Release] = Counter()
     for event, count in events:
-        if not isinstance(event, get_args(Event)):
+        if not isinstance(event, get_args(Release)):
             raise AccountingError(
                 f"Cannot account for {event!r}: it is none of the known privacy events, and guessing its cost could "
                 "understate it."

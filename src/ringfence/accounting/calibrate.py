@@ -10,6 +10,7 @@ from ringfence.accounting.events import (
     Events,
     FixedSizeRelease,
     PoissonRelease,
+    places,
     require_positive,
     require_probability,
 )
@@ -139,9 +140,10 @@ def fixed_size_words(events: Events, delta: float) -> str:
 
     Nothing if no release is of a batch of fixed size, or if no noise is to be saved.
     """
-    released = list(events)
+    told = list(events)
+    released = next(filter(_has_fixed_size, (place.pays_for(told) for place in places(event for event, _ in told))), [])
     epsilon = accountant.epsilon(released, delta)
-    if not 0 < epsilon < math.inf or not any(isinstance(event, FixedSizeRelease) for event, _ in released):
+    if not 0 < epsilon < math.inf:
         return ""
 
     def with_poisson(noise: float) -> Events:
@@ -154,6 +156,10 @@ def fixed_size_words(events: Events, delta: float) -> str:
     if more < 0.005:
         return ""
     return f"Batches of fixed size need {more:.0%} more noise here than Poisson sampling does at the same epsilon."
+
+
+def _has_fixed_size(releases: Events) -> bool:
+    return any(isinstance(event, FixedSizeRelease) for event, _ in releases)
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:

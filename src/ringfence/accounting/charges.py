@@ -7,15 +7,16 @@ from collections.abc import Collection, Iterable
 
 from ringfence.accounting import accountant
 from ringfence.accounting.channels import cost_of
-from ringfence.accounting.events import Event, Events, seen_by
+from ringfence.accounting.events import Event, Events, SectionRelease, seen_by
 from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 
 
 def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
-    """Return what one round's task costs the silo."""
-    return cost_of(work.stage.channel).event(work.stage.channel, plan, terms, work)
+    """Return what one round's task costs the silo, or the section of its records that the stage is asked of."""
+    release, section = cost_of(work.stage.channel).event(work.stage.channel, plan, terms, work), work.stage.section
+    return release if section is None else SectionRelease(f"{plan.held_out} held out", section, release)
 
 
 def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:

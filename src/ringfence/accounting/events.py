@@ -12,7 +12,8 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
-from typing import ClassVar, Self, get_args
+from itertools import product
+from typing import Any, ClassVar, Self, get_args
 
 from ringfence.errors import AccountingError
 from ringfence.protocol.guarantee import Observer
@@ -49,7 +50,7 @@ class _Release(ABC):
 
     kind: ClassVar[str]
 
-    def to_dict(self) -> dict[str, str | int | float]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON-ready data; ``event_from_dict`` reads it back."""
         return {"kind": self.kind, **asdict(self)}
 
@@ -232,7 +233,47 @@ class BinomialRelease(_Release):
         return self.trials > self.own
 
 
-Event = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease | BinomialRelease
+Release = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease | BinomialRelease
+"""One release of records that all have the same part in it, as far as anybody knows."""
+
+
+@dataclass(frozen=True)
+class SectionRelease(_Release):
+    """A ``release`` of one ``section`` of a silo's records, by a ``division`` of them that was made without a look.
+
+    A record lies in one section of a division, so it pays for that section's releases alone: `views` has what the
+    records of each section pay for, and the dearest of them counts (`docs/proofs.md`, Lemma R6).
+    """
+
+    kind: ClassVar[str] = "section"
+    division: str
+    section: str
+    release: Release
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(name, str) and name for name in (self.division, self.section)):
+            raise AccountingError("A release of a section names the division of the records, and the section of it.")
+        if not isinstance(self.release, Release):
+            raise AccountingError(f"{self.release!r} is not a release that a section can have.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as JSON-ready data, with its release inside."""
+        return {**super().to_dict(), "release": self.release.to_dict()}
+
+    def seen_by(self, observer: Observer) -> Self:
+        """Return the section's release as the observer sees it."""
+        return replace(self, release=self.release.seen_by(observer))
+
+    def of_silo(self, silo: str) -> Self:
+        """Name the division by its silo too."""
+        return replace(self, division=f"{self.division} of {silo}", release=self.release.of_silo(silo))
+
+    def of_group(self, size: int) -> tuple["Event", int]:
+        """Return what it costs if rows of the group may lie in every section: each pays for everything."""
+        return (self, 1) if require_count("size", size) == 1 else self.release.of_group(size)
+
+
+Event = Release | SectionRelease
 """One release by a silo."""
 
 
@@ -248,6 +289,48 @@ def seen_by(observer: Observer, events: Events) -> list[tuple[Event, int]]:
 def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
     """Return what the events cost ``size`` rows of the silo together, each replaced by any other."""
     return [(made, times * count) for event, count in events for made, times in [event.of_group(size)]]
+
+
+_MOST_DIVISIONS = 4
+"""The newest divisions whose sections are told apart; of others, each record pays for everything."""
+
+
+def in_version(version: int, events: Events) -> list[tuple[Event, int]]:
+    """Return releases of that version of a data set: another version's rows may be divided otherwise."""
+    return [
+        (replace(event, division=f"{event.division}, version {version}"), count)
+        if isinstance(event, SectionRelease)
+        else (event, count)
+        for event, count in events
+    ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record may lie: in which section of each division that tells sections apart."""
+
+    sections: Mapping[str, str]
+
+    def pays_for(self, events: Events) -> list[tuple[Release, int]]:
+        """Return the releases that such a record has a part in."""
+        found: list[tuple[Release, int]] = []
+        for event, count in events:
+            if not isinstance(event, SectionRelease):
+                found.append((event, count))
+            elif self.sections.get(event.division, event.section) == event.section:
+                found.append((event.release, count))
+        return found
+
+
+def places(events: Iterable[Event]) -> list[Place]:
+    """Return every place that the releases tell apart; there is always one."""
+    divisions: dict[str, set[str]] = {}
+    for event in events:
+        if isinstance(event, SectionRelease):
+            divisions.setdefault(event.division, set()).add(event.section)
+    newest = list(divisions)[-_MOST_DIVISIONS:]
+    chosen = product(*(sorted(divisions[division]) for division in newest))
+    return [Place(dict(zip(newest, sections, strict=True))) for sections in chosen]
 
 
 _KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}
@@ -273,6 +356,8 @@ def event_from_dict(data: object) -> Event:
         raise AccountingError(
             f"A {kind!r} event has the fields {sorted(known)}, but this one has {sorted(map(str, arguments))}."
         )
+    if "release" in arguments:
+        arguments["release"] = event_from_dict(arguments["release"])
     return event_type(**arguments)  # whose __post_init__ checks every field
 
 

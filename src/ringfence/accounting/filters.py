@@ -11,6 +11,8 @@ while N(√Σμ², 1) against N(0,1) is (ε, (1 - RESERVE)·δ)-DP.
 Plans that were approved before the first answer, the *founding* ones, were chosen by nobody's answer: their exact
 composition is enough for them. If they leave no room in the filter, nothing else is admitted, but for Gaussian plans
 after Gaussian ones, by the filter with no reserve.
+
+Where plans ask sections of the records, each place has a filter of its own, and all of them must admit a plan.
 """
 
 import math
@@ -21,7 +23,7 @@ from itertools import count
 
 from ringfence.accounting import accountant
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.accounting.events import BinomialRelease, Event, Events, seen_by
+from ringfence.accounting.events import BinomialRelease, Event, Events, Place, places, seen_by
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol.guarantee import Guarantee, Observer
 
@@ -52,6 +54,11 @@ class Commitment:
         charged = None if self.charged is None else tuple(seen_by(observer, self.charged))
         return replace(self, planned=tuple(seen_by(observer, self.planned)), charged=charged)
 
+    def at(self, place: Place) -> "Commitment":
+        """Return what the commitment is to a record of that place."""
+        charged = None if self.charged is None else tuple(place.pays_for(self.charged))
+        return replace(self, planned=tuple(place.pays_for(self.planned)), charged=charged)
+
     @cached_property
     def is_gaussian(self) -> bool:
         """Whether the plan is one Gaussian release, exactly."""
@@ -78,8 +85,10 @@ def used(history: Sequence[Commitment], limit: Guarantee) -> float:
 
     ``history`` has every plan that was ever approved, in that order.
     """
-    seen = tuple(each.seen_by(limit.against) for each in history)
-    return _used(seen, limit.epsilon, limit.delta, any(each.is_later for each in seen))
+    return max(
+        _used(seen, limit.epsilon, limit.delta, any(each.is_later for each in seen))
+        for seen in _seen_by(limit.against, history)
+    )
 
 
 def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
@@ -96,8 +105,8 @@ def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> 
 
     ``answered``: some round was charged, so that a further plan may be chosen by its answer.
     """
-    seen = tuple(each.seen_by(limit.against) for each in history)
-    remaining = limit.epsilon - _used(seen, limit.epsilon, limit.delta, answered)
+    used = max(_used(seen, limit.epsilon, limit.delta, answered) for seen in _seen_by(limit.against, history))
+    remaining = limit.epsilon - used
     return remaining if remaining > 1e-6 * limit.epsilon else 0.0
 
 
@@ -118,7 +127,12 @@ def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "
     the j-th, j ≥ 2, admits j times the squared shift of the founding plans, at delta/(j(j-1)), and the guarantee is at
     twice ``delta``.
     """
-    seen = tuple(each.seen_by(observer) for each in history)
+    readings = [_odometer(seen, delta, observer) for seen in _seen_by(observer, history)]
+    epsilon, delta = (max(values) for values in zip(*((each.epsilon, each.delta) for each in readings), strict=True))
+    return Guarantee(epsilon=epsilon, delta=delta, against=observer)
+
+
+def _odometer(seen: tuple[Commitment, ...], delta: float, observer: Observer) -> Guarantee:
     start = accountant.epsilon(_planned(each for each in seen if each.founding), delta)
     if not any(each.is_later for each in seen):
         return Guarantee(epsilon=start, delta=delta, against=observer)
@@ -134,6 +148,13 @@ def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "
         needed = math.ceil((shift / unit) ** 2)
     epsilon = gaussian_epsilon(unit * math.sqrt(rung), share * (1 - RESERVE))
     return Guarantee(epsilon=_unless_mixed(seen, epsilon), delta=min(2 * delta, 0.5), against=observer)
+
+
+def _seen_by(observer: Observer, history: Sequence[Commitment]) -> list[tuple[Commitment, ...]]:
+    """Return what the plans are, as the observer sees them, to a record of each place."""
+    seen = [each.seen_by(observer) for each in history]
+    found = places(event for each in seen for event, _ in (*each.planned, *(each.charged or ())))
+    return [tuple(each.at(place) for each in seen) for place in found]
 
 
 def _planned(plans: Iterable[Commitment]) -> list[tuple[Event, int]]:

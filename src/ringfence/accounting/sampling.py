@@ -11,6 +11,7 @@ from ringfence.accounting.events import (
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
+    Release,
     require_count,
     require_positive,
     shift_of,
@@ -32,7 +33,7 @@ Shift = Callable[[float], float]
 """From a share of the sensitivity to the shift of a release that moves by that much."""
 
 
-def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Part | None, shift: Shift) -> Event:
+def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Part | None, shift: Shift) -> Release:
     """Describe one round under the rule.
 
     ``shift(1.0)`` is how far replacing a record that takes part moves the answer, in standard deviations of its noise,
@@ -65,7 +66,7 @@ def per_round_event(
     dimension: int = 1,
     partition: str = "",
     part: int = 0,
-) -> Event:
+) -> Release:
     """Describe one round: noise of standard deviation ``sigma`` per coordinate on an average over ``batch`` records.
 
     Each record contributes at most ``clip`` / ``batch`` in l2 norm. ``partition`` and ``part`` say which records take

@@ -91,13 +91,13 @@ class Observation:
         return squares_of(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
 
 
-def interrogate(look: Look, plan: Plan) -> FloatArray:
-    """Ask every round of the plan, `REPEATS` times each, at weights that depend on all earlier answers.
+def interrogate(look: Look, plan: Plan, start: FloatArray) -> FloatArray:
+    """Ask every round of the plan, `REPEATS` times each: at the start, and at weights that depend on earlier answers.
 
     Returns one row per round: the mean of its answers.
     """
     rows: list[FloatArray] = []
-    weights = np.zeros(plan.dimension)
+    weights = start
     for round in range(plan.rounds):
         request = RoundRequest.at(plan.digest(), round, weights)
         answers = np.array([look(request) for _ in range(REPEATS)])

@@ -29,7 +29,7 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from ringfence.accounting import accountant
-from ringfence.accounting.events import BinomialRelease, Event
+from ringfence.accounting.events import BinomialRelease, Event, Release, SectionRelease
 from ringfence.protocol.arrays import FloatArray
 
 STAKES = np.geomspace(0.03, 0.97, 8)
@@ -62,6 +62,12 @@ class Claim:
 
 
 def _scaled(event: Event, factor: float) -> Event:
+    if isinstance(event, SectionRelease):
+        return replace(event, release=_scaled_release(event.release, factor))
+    return _scaled_release(event, factor)
+
+
+def _scaled_release(event: Release, factor: float) -> Release:
     if isinstance(event, BinomialRelease):
         return replace(event, reach=event.reach * factor)
     return replace(event, shift=event.shift * factor)

@@ -255,7 +255,7 @@ def _run(
             answering = own.silos[:1] if mechanism.against == "anyone" else own.silos
             gates = [approved(own, terms) for terms in answering]
             look = look_at(own, gates, collect_openly(own))
-            observations.append(mechanism.read(own, interrogate(look, own)))
+            observations.append(mechanism.read(own, interrogate(look, own, mechanism.argument(own))))
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), question.delta)
     shutil.rmtree(folder)
     return GameRun(coins, tuple(observations), claim)

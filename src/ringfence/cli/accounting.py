@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from ringfence.cli.options import SchemaFile, Target, parse_sizes, takes_plan_request
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say, warn
 from ringfence.errors import AccountingError
 
 
@@ -88,7 +88,7 @@ def plan(
     The choice is the one with the least bound on the trained model's excess loss, which is found from public numbers
     alone.
     """
-    from ringfence.planning.explain import alternatives_table, as_data, explain_proposal
+    from ringfence.planning.explain import alternatives_table, as_data, explain_proposal, warnings
     from ringfence.planning.propose import propose_for
     from ringfence.protocol.guarantee import claimed_against
     from ringfence.protocol.schema import load_schema
@@ -115,6 +115,8 @@ def plan(
         say()
         print_table(*alternatives_table(proposal), title="What was compared, best first")
     say("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
+    for line in warnings(proposal):
+        warn(line)
 
 
 def bounds(

@@ -22,7 +22,8 @@ def audit(
         str,
         typer.Option(
             help="full, fixed, poisson, one-pass, correlated, multi-stage, localized, several-plans, survey, "
-            "curvature, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or local-sgd."
+            "curvature, evaluation, statistics, second-moments, shuffled, shuffled-peer, shuffled-alone, person-mean, "
+            "person-rows, person-sum or local-sgd."
         ),
     ] = "full",
     sabotage: Annotated[

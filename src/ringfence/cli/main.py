@@ -11,6 +11,7 @@ from ringfence.cli import (
     accounting,
     audit,
     doctor,
+    evaluation,
     federation,
     ledger,
     model,
@@ -22,6 +23,7 @@ from ringfence.cli import (
     silo,
     silo_backup,  # noqa: F401 (adds to the commands of `silo`)
     silo_data,
+    statistics,
     training,
     trying,
 )
@@ -43,9 +45,10 @@ app = typer.Typer(
 app.command()(accounting.account)
 app.command()(accounting.plan)
 app.command()(accounting.bounds)
-app.command()(training.survey)
+app.command()(statistics.statistics)
 app.command()(training.train)
 app.command()(training.predict)
+app.command()(evaluation.evaluate)
 app.command()(ledger.ledger)
 app.command()(trying.demo)
 app.command()(trying.example)

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.options import ModelFile
-from ringfence.cli.output import require_folder, say
+from ringfence.cli.options import ModelFile, NewBeginning, UnusualBudget
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
+from ringfence.cli.training import Ledgers, SameDataAs, SiloFiles
 from ringfence.errors import OutputError
 
 app = typer.Typer(help="Look into a trained model, or take it elsewhere.", no_args_is_help=True)
@@ -57,3 +58,37 @@ def statement(
             f"{found.text()}\n\nNot verified: this is what the model's maker wrote into the file. To check it, ask "
             "the silos for their certificates (`ringfence silo certificate`), and name each with --certificate."
         )
+
+
+@app.command()
+def summary(
+    model: ModelFile,
+    files: SiloFiles,
+    epsilon: Annotated[float, typer.Option(help="What the summary may cost every silo.")],
+    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
+    level: Annotated[float, typer.Option(help="How often the intervals are to hold.")] = 0.95,
+    by_silo: Annotated[
+        bool, typer.Option("--by-silo", help="Take silos for the draws, not records: intervals for silos like these.")
+    ] = False,
+    ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
+    unusual_budget: UnusualBudget = False,
+    json: AsJson = False,
+) -> None:
+    """Estimate every coefficient with its standard error, interval and p-value; each silo's ledger is charged.
+
+    The model's weights are where it begins: the estimates are of the loss without ridge, clip and early stop. All
+    records of the files are asked, held-out ones too. Squared and logistic losses.
+    """
+    from ringfence.model import Model
+    from ringfence.workflow import AskRequest, summarise_files
+
+    request = AskRequest(files, epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget)
+    found = summarise_files(request, Model.load(model), level=level, by_silo=by_silo)
+    if json:
+        print_json(found.report())
+        return
+    draws = "silos" if by_silo else f"{found.statement.plan.unit}s"
+    print_table(found.HEADER, found.rows(), title=f"In the table's own units; intervals of {level:.4g}, by {draws}")
+    say(f"\n{found.statement.text()}")

@@ -15,7 +15,7 @@ def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="mnist, insurance, obesity, algorithms or shuffle; of the audit, attacks or privacy-truth."
+            help="mnist, insurance, obesity, algorithms or shuffle; of the audit, attacks or privacy-truth; or looking."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
@@ -29,7 +29,7 @@ def reproduce(
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
-    of_audit = experiment in ("attacks", "privacy-truth")
+    one_page = experiment in ("attacks", "privacy-truth", "looking")
     run: Callable[..., Path]
     try:
         if experiment == "attacks":
@@ -38,6 +38,8 @@ def reproduce(
             from ringfence.research.audit.truth import reproduce_truth
 
             run = partial(reproduce_truth, effort=effort)
+        elif experiment == "looking":
+            from ringfence.research.experiments.looking import reproduce_looking as run
         else:
             from ringfence.research.experiments.reproduce import reproduce as run_experiment
 
@@ -45,15 +47,15 @@ def reproduce(
         from ringfence.research.page import write_single_page
     except ImportError as missing:
         raise PlanError(
-            f"{'This page' if of_audit else 'Reproducing'} needs '{missing.name}', which is not installed: "
+            f"{'This page' if one_page else 'Reproducing'} needs '{missing.name}', which is not installed: "
             'pip install "ringfence[research]".'
         ) from None
     if effort != 1 and experiment != "privacy-truth":
         raise PlanError(f"The page '{experiment}' has one size: --effort is for privacy-truth. Leave it out.")
-    if data is not None and not data.is_dir() and not of_audit:
+    if data is not None and not data.is_dir() and not one_page:
         raise DatasetError(f"There is no data folder {data}: correct --data, or leave it out for RINGFENCE_DATA.")
     with progress() as bar:
-        task = bar.add_task(experiment if of_audit else "cells")
+        task = bar.add_task(experiment if one_page else "cells")
         try:
             page = run(out, quick=quick, watch=lambda done, total: bar.update(task, completed=done, total=total))
         except KeyboardInterrupt:
@@ -62,7 +64,7 @@ def reproduce(
             raise
     report = write_single_page(page)
     written = {"experiment": experiment, "page": str(page), "report": str(report)}
-    if of_audit:
+    if one_page:
         print_result(f"Wrote {page}, and {report} as one file.", written, json=json)
     else:
         cells = out / "cells.csv"

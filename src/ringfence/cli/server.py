@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ringfence.cli.evaluation import print_evaluation
 from ringfence.cli.output import (
     AsJson,
     print_json,
@@ -81,6 +82,7 @@ def run(
     from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import conducted_report, report
     from ringfence.server.conduct import Quorum, conduct, rounds_answered
+    from ringfence.server.questions.evaluation import reported
     from ringfence.tracking import Recorder
 
     out = out or folder / "model.json"
@@ -120,7 +122,9 @@ def run(
         except KeyboardInterrupt:
             warn(f"ringfence: the run in {folder} is kept; the same command goes on with it.")
             raise
-    model = Model.of(loaded, trained.weights, rounds_answered(loaded, trained.history))
+    evaluation = reported(loaded, trained.findings)
+    answered = rounds_answered(loaded, trained.history)
+    model = Model.of(loaded, trained.weights, answered, evaluation=evaluation)
     content = report(folder, trained)
     _write(out, model.canonical())
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
@@ -130,6 +134,9 @@ def run(
     if json:
         print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
     else:
+        if evaluation is not None:
+            print_evaluation(evaluation)
+            say()
         _print(content, out, folder / "report.json", page)
 
 

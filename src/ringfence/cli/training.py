@@ -1,10 +1,11 @@
-"""`ringfence survey`, `ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
+"""`ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ringfence.cli.evaluation import print_evaluation
 from ringfence.cli.options import (
     ModelFile,
     NewBeginning,
@@ -15,13 +16,12 @@ from ringfence.cli.options import (
     parse_files,
     takes_plan_request,
 )
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, remark, require_folder, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
-from ringfence.errors import TrainingError
 from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan
+    from ringfence.planning.propose import Proposal
     from ringfence.server.rounds import RoundOutcome
     from ringfence.workflow import WorkflowResult
 
@@ -34,51 +34,6 @@ SameDataAs = Annotated[
 ]
 
 
-def survey(
-    files: SiloFiles,
-    schema: SchemaFile,
-    target: Target,
-    epsilon: Annotated[float, typer.Option(help="What the survey may cost every silo.")],
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    ledgers: Ledgers = None,
-    same_data_as: SameDataAs = [],  # noqa: B006
-    new_beginning: NewBeginning = "",
-    unusual_budget: UnusualBudget = False,
-    json: AsJson = False,
-) -> None:
-    """Estimate every feature's mean and standard deviation across silos, privately; each silo's ledger is charged.
-
-    Use it where nothing is publicly known, to choose a column's center and scale. Training on the same records
-    afterwards composes with it.
-    """
-    from ringfence.workflow import survey_files
-
-    result, found = survey_files(
-        files,
-        schema,
-        target,
-        epsilon=epsilon,
-        delta=delta,
-        ledgers=ledgers,
-        same_data_as=same_data_as,
-        new_beginning=new_beginning,
-        unusual_budget=unusual_budget,
-    )
-    (moments,) = result.findings.values()
-    noise = moments.noise * result.model.plan.data.feature_norm
-    if json:
-        features = {name: {"mean": mean, "deviation": deviation} for name, (mean, deviation) in found.items()}
-        silos = {name: silo.model_dump() for name, silo in result.statement.silos.items()}
-        print_json({"plan": result.model.plan.digest(), "features": features, "noise": noise, "silos": silos})
-        return
-    print_table(
-        ["feature", "mean", "standard deviation"],
-        [[name, mean, deviation] for name, (mean, deviation) in found.items()],
-        title=f"Numbers in their own units, categories as scaled; the noise in a scaled mean is {noise:.2g}",
-    )
-    say(f"\n{result.statement.text()}")
-
-
 @takes_plan_request
 def train(
     *,
@@ -86,10 +41,13 @@ def train(
     schema: SchemaFile,
     target: Target,
     request: Any,
-    test_fraction: Annotated[float, typer.Option(help="Share of each silo held out for the test.")] = 0.2,
-    test: Annotated[list[str], typer.Option(metavar="NAME=FILE", help="A silo's test file, instead.")] = [],  # noqa: B006
-    evaluation: Annotated[bool, typer.Option(help="Measure on held-out records; off, all records train.")] = True,
-    seed: Annotated[int | None, typer.Option(help="Seed of the train/test split only, never of noise.")] = None,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="Measure on the held-out records without noise too: NOT PRIVATE."),
+    ] = False,
+    test: Annotated[
+        list[str], typer.Option(metavar="NAME=FILE", help="Measure on a silo's test file, without noise: NOT PRIVATE.")
+    ] = [],  # noqa: B006
     ledgers: Ledgers = None,
     same_data_as: SameDataAs = [],  # noqa: B006
     new_beginning: NewBeginning = "",
@@ -113,7 +71,7 @@ def train(
 ) -> None:
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
-    from ringfence.planning.explain import explain_proposal
+    from ringfence.planning.explain import explain_proposal, warnings
     from ringfence.tracking import Recorder
 
     training = workflow.TrainRequest(
@@ -121,9 +79,8 @@ def train(
         schema=schema,
         target=target,
         plan=request,
-        test_fraction=test_fraction if evaluation and not test else 0.0,
+        exact=exact,
         tests=parse_files(test),
-        seed=seed,
         ledgers=ledgers,
         same_data_as=same_data_as,
         new_beginning=new_beginning,
@@ -133,18 +90,18 @@ def train(
     )
     require_folder(out)
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
-    if test and not evaluation:
-        raise TrainingError("Test files were given and evaluation was switched off: choose one of the two.")
     boards = trackers(track)
     recorder: Recorder | None = None
     with progress() as bar:
         task = bar.add_task("rounds")
 
-        def planned(plan: "Plan") -> None:
+        def planned(proposal: "Proposal") -> None:
             nonlocal recorder
+            for line in warnings(proposal):
+                remark(bar, line)
             if page is not None or track is not None:
-                recorder = Recorder(plan, *boards)
-            bar.update(task, total=plan.rounds)
+                recorder = Recorder(proposal.plan, *boards)
+            bar.update(task, total=proposal.plan.rounds)
 
         def watch(outcome: "RoundOutcome") -> None:
             if recorder is not None:
@@ -180,12 +137,15 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
             for name, silo in statement.silos.items()
         ],
     )
+    if outcome.result.evaluation is not None:
+        say()
+        print_evaluation(outcome.result.evaluation)
     if test is not None:
         say()
         print_table(
             ["test on", test.metric],
-            [["all held-out records", test.value], *test.per_silo.items()],
-            title="NOT PRIVATE: measured on held-out records, for whoever may see those",
+            [["all of them", test.value], *test.per_silo.items()],
+            title="NOT PRIVATE: measured without noise on records that did not train, for whoever may see those",
         )
         say(CHOOSING)
     say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")

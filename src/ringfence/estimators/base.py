@@ -21,6 +21,7 @@ from ringfence.estimators.parameters import Parameters
 from ringfence.estimators.session import MEMORY
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.summaries import make_summary
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import explain
@@ -28,6 +29,7 @@ from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
 from ringfence.statement import SiloGuarantee, Statement
+from ringfence.summary import Summary, require_level, summarise
 from ringfence.training import Silo, TrainingResult, train
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -119,16 +121,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         cap = self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
-        totals = MEMORY.charge(
-            plan,
-            problem.identities(),
-            problem.owners(),
-            settings=f"{self._settings()} for each {plan.unit}",
-            cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
-            tuning=cap is not None,
-            copies=self.equal_rows == "copies",
-        )
-        result = self._train(problem, plan, cap)
+        totals, result = self._run(problem, plan, cap)
         self.plan_ = plan
         self.history_ = result.history
         self.model_, self.privacy_ = result.model, result.statement
@@ -137,6 +130,39 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             self.privacy_ = _with_totals(result.statement, totals, remarks)
         self._learn()
         return self
+
+    def summary(
+        self,
+        X: Any,
+        y: Any,
+        silos: Any = None,
+        persons: Any = None,
+        *,
+        epsilon: Any,
+        delta: Any = None,
+        level: float = 0.95,
+        by_silo: bool = False,
+    ) -> Summary:
+        """Ask the silos once more, for this epsilon, and return every coefficient with its interval; `print` it.
+
+        X, y, silos and persons are as in `fit`, and may be the same rows: they then pay for both. `by_silo` takes
+        silos, not rows, for the draws. Squared and logistic losses, without ridge and clip.
+        """
+        check_is_fitted(self)
+        X, y, labels, persons = tables.join(X, y, silos, persons)
+        problem = self._problem(X, y, labels, persons)
+        if problem.schema != self.plan_.data:
+            raise EstimatorError("X and y must have the columns, and y the classes, that this model was fitted with.")
+        remarks, names, cap = self._remarks(problem), list(problem.silos), self._cap()
+        require_level(level, len(names) if by_silo else None)
+        epsilons, deltas = tables.per_silo("epsilon", epsilon, names), tables.per_silo("delta", delta, names)
+        members = [Member(name, size, epsilons[name] or 0.0, deltas[name]) for name, size in problem.sizes().items()]
+        plan = make_summary(self.plan_, self.model_.weights, members)
+        if not self.unusual_budget:
+            require_usual_plan(plan, cap, word="unusual_budget=True")
+        totals, result = self._run(problem, plan, cap)
+        statement = result.statement if self.ledgers is not None else _with_totals(result.statement, totals, remarks)
+        return summarise(statement, result.findings, level=level, by_silo=by_silo)
 
     # What the kinds of estimators differ in.
 
@@ -285,6 +311,19 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         """Return what two fits must agree in to be the same question asked again."""
         settings = {name: value for name, value in self.get_params().items() if name not in _NO_QUESTION}
         return f"{type(self).__name__} {settings!r}"
+
+    def _run(self, problem: FitData, plan: Plan, cap: Budget | None) -> tuple[dict[str, Budget], TrainingResult]:
+        """Count the plan in this process's memory, then run it."""
+        totals = MEMORY.charge(
+            plan,
+            problem.identities(),
+            problem.owners(),
+            settings=f"{self._settings()} for each {plan.unit}",
+            cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
+            tuning=cap is not None,
+            copies=self.equal_rows == "copies",
+        )
+        return totals, self._train(problem, plan, cap)
 
     def _train(self, problem: FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
         with ExitStack() as temporary:

@@ -1,4 +1,4 @@
-"""Charts as SVG, written by hand: lines, and horizontal bars. They need no drawing library.
+"""Charts as SVG, written by hand: lines, horizontal bars, and intervals. They need no drawing library.
 
 A chart is drawn on a narrow sheet that is scaled to the page, so that its text can be read on a phone. The colours are
 Okabe and Ito's, which colour-blind readers tell apart; dashes and marks serve grey prints. Numbers that are not finite
@@ -39,6 +39,16 @@ class Bar:
     label: str
     values: Sequence[float]
     limit: float | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """A number and the interval that it lies in."""
+
+    label: str
+    value: float
+    low: float
+    high: float
 
 
 def line_chart(
@@ -90,12 +100,35 @@ def bar_chart(
     return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
 
 
+def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: str) -> Html:
+    """Draw for every name a dot at its number, and a line over its interval."""
+    ends = [end for span in spans for end in (span.low, span.high, span.value) if math.isfinite(end)]
+    across = _Axis.between(ends, _LEFT + 62, WIDTH - 14)
+    bottom = _ABOVE + 22 * len(spans)
+    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
+    parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
+    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", fill=INK))
+    for row, span in enumerate(spans):
+        y = _ABOVE + 22 * row + 10
+        parts += [
+            _name(span.label, y + 4, across),
+            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke=COLOURS[0], stroke_width=2),
+            tag("circle", cx=across(span.value), cy=y, r=3.6, fill=COLOURS[0]),
+        ]
+    return _sheet(bottom + 46, title, description, parts)
+
+
+def _name(text: str, y: float, across: "_Axis") -> Html:
+    """Write a name beside its row."""
+    label = text if len(text) <= 13 else f"{text[:5]}…{text[-7:]}"  # names may end in a number
+    room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
+    return _words(across.start - 8, y, label, anchor="end", fill=INK, room=room)
+
+
 def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
     """Draw one name's bars; an infinite one ends where the axis does."""
     height = _THICK * len(bar.values)
-    label = bar.label if len(bar.label) <= 13 else f"{bar.label[:5]}…{bar.label[-7:]}"  # names may end in a number
-    room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
-    parts = [_words(across.start - 8, top + height / 2 + 4, label, anchor="end", fill=INK, room=room)]
+    parts = [_name(bar.label, top + height / 2 + 4, across)]
     for number, value in enumerate(bar.values):
         end = across(min(value, across.high))
         at = top + _THICK * number
@@ -138,6 +171,12 @@ class _Axis:
         low, high = (min(values), max(values)) if values else (1.0, 10.0)
         ticks = _log_ticks(low, high) if log else _ticks(min(low, 0.0), high)
         return cls(min(low, ticks[0]), max(high, ticks[-1]), start, end, log, ticks)
+
+    @classmethod
+    def between(cls, values: Sequence[float], start: float, end: float) -> "_Axis":
+        """Return an axis with room for the values alone."""
+        ticks = _ticks(min(values, default=0.0), max(values, default=1.0))
+        return cls(ticks[0], ticks[-1], start, end, False, ticks)
 
     def cut(self, high: float) -> "_Axis":
         """Return the axis ending at `high`, if at least two ticks are left."""

@@ -7,15 +7,19 @@ from functools import cached_property
 
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import AlgorithmSpec
-from ringfence.protocol.channels import Channel, OwnNoise
+from ringfence.protocol.channels import Channel
 from ringfence.protocol.domain import Domain
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.keys import Key
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Curvature, Gradient, PersonRule, Unit
+from ringfence.protocol.questions import Curvature, Gradient, PersonRule, Question, Unit
 from ringfence.protocol.sampling import Full, Sampling, SamplingName
 from ringfence.protocol.schema import Schema
+from ringfence.protocol.sections import Section
+
+EVALUATIONS = 2
+"""Rounds of the evaluation: one to find a ruler, one to measure with it."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class PlanDraft:
 
     `survey` is the share of every silo's budget, in squared shift, that a first look at the curvature takes, or 0.
     `weights` and `shifts` are the members' shares of the objective and the Gaussian shifts that their budgets allow.
+    `evaluation` is the last stage's question, about the `held_out` share of the records, if there is to be one: what it
+    costs these is what the rest of the plan costs the others.
     """
 
     run: str
@@ -43,6 +49,8 @@ class PlanDraft:
     unit: Unit
     person_rule: PersonRule | None
     rows_per_person: int | None
+    held_out: float | None = None
+    evaluation: Question | None = None
 
     @property
     def dimension(self) -> int:
@@ -75,7 +83,7 @@ class PlanDraft:
         member = self.members[place]
         return SiloTerms(
             name=member.name,
-            records=member.records,
+            records=member.all_records,
             weight=self.weights[place] if weight is None else weight,
             guarantees=guarantees,
             stages=self.stage_terms(place, sigma),
@@ -89,15 +97,29 @@ class PlanDraft:
             StageTerms(batch=batch, sigma=sigma * self.algorithm.noise(member.records, number))
             for number, batch in enumerate(self.batches(member))
         ]
-        if not self.survey:
-            return tuple(training)
-        movement = Curvature().sensitivity(self, member.records)
-        survey = StageTerms(batch=member.records, sigma=movement / (math.sqrt(self.survey) * shift))
-        return (survey, *training)
+        surveys = []
+        if self.survey:
+            movement = Curvature().sensitivity(self, member.records)
+            surveys = [StageTerms(batch=member.records, sigma=movement / (math.sqrt(self.survey) * shift))]
+        return (*surveys, *training, *self._evaluation_terms(member, shift))
+
+    def _evaluation_terms(self, member: Member, shift: float) -> list[StageTerms]:
+        if self.evaluation is None:
+            return []
+        movement = self.evaluation.sensitivity(self, member.held_out)
+        # What rounding sums and the grid adds to each of the answers (`accounting.events.shift_of`) is less than this.
+        allowed = shift / math.sqrt(EVALUATIONS) * (1 - 1e-6) - math.sqrt(self.evaluation.terms_summed(self)) * 2.0**-30
+        return [StageTerms(batch=member.held_out, sigma=movement / allowed)]
 
     def plan(self, channel: Channel, silos: Sequence[SiloTerms]) -> Plan:
         """Put the plan together."""
-        first = [Stage(question=Curvature(), rounds=1, sampling=Full(), channel=OwnNoise())] if self.survey else []
+        section: Section | None = None if self.held_out is None else "training"
+        first = [Stage(question=Curvature(), rounds=1, sampling=Full(), section=section)] if self.survey else []
+        last = (
+            []
+            if self.evaluation is None
+            else [Stage(question=self.evaluation, rounds=EVALUATIONS, sampling=Full(), section="held-out")]
+        )
         training = [
             Stage(
                 question=Gradient(clip=self.clip),
@@ -105,6 +127,7 @@ class PlanDraft:
                 sampling=rule,
                 channel=channel,
                 participation=self.participation,
+                section=section,
             )
             for rounds, rule in self.training_stages
         ]
@@ -112,8 +135,9 @@ class PlanDraft:
             run=self.run,
             data=self.data,
             training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
-            stages=(*first, *training),
+            stages=(*first, *training, *last),
             sums="exact",
+            held_out=self.held_out,
             unit=self.unit,
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,

@@ -4,7 +4,9 @@ from typing import Any
 
 from ringfence.planning.planner import Choice
 from ringfence.planning.propose import Proposal
+from ringfence.protocol.guarantee import LARGE_EPSILON
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of
 from ringfence.protocol.questions import Unit
 
 PAPER_NAMES = {
@@ -54,6 +56,7 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
     """Return the explanation for machines."""
     return {
         "explanation": explain_proposal(proposal),
+        "warnings": warnings(proposal),
         "alternatives": [
             {
                 "algorithm": c.method,
@@ -86,7 +89,7 @@ def _uncovered(plan: Plan) -> list[str]:
     """Name what the plan does and no bound speaks of."""
     found = [] if plan.algorithm.keeps_theorem_average else ["another average than the weighted one"]
     for number, stage in enumerate(plan.stages):
-        sizes = [(terms.records, terms.stages[number].batch, terms.weight) for terms in plan.silos]
+        sizes = [(plan.records_in(stage, terms), terms.stages[number].batch, terms.weight) for terms in plan.silos]
         found += [
             stage.channel.uncovered(plan, stage, number),
             stage.sampling.uncovered(sizes, stage.rounds),
@@ -101,10 +104,31 @@ def _smoothing(plan: Plan) -> str:
 
 
 def _nothing(proposal: Proposal) -> str:
-    """Say so where the bound is no better than what is true of the start: L·D₀."""
-    choice = proposal.choice
-    trivial = choice is not None and choice.bound >= _clip(proposal.plan) * proposal.distance
-    return ", which promises nothing: staying at the start has as good a one" if trivial else ""
+    """Say so where the bound is no better than what is true of the start: L·D₀, and the loss of a guess."""
+    choice, plan = proposal.choice, proposal.plan
+    known = min(_clip(plan) * proposal.distance, guessing_loss(plan))
+    trivial = choice is not None and choice.bound >= known
+    return f", which promises nothing: guessing is at most {known:.3g} above it" if trivial else ""
+
+
+def warnings(proposal: Proposal) -> list[str]:
+    """Say, before anything is spent, where a budget buys nothing, or protects nobody."""
+    plan, found = proposal.plan, []
+    noise, size = noise_in_weights(plan), weight_of(proposal.distance, plan)
+    if noise is not None and noise >= size:
+        found.append(
+            f"This budget buys next to nothing: the noise in a weight is about {noise:.2g} or more, and a weight is "
+            f"about {size:.2g} if the model is as large as is planned for ({proposal.distance:.3g}). Take fewer "
+            f"columns (there are {plan.dimension} weights), more records or a larger epsilon"
+            f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
+        )
+    epsilon = max(terms.guarantee.epsilon for terms in plan.silos)
+    if epsilon > LARGE_EPSILON:
+        found.append(
+            f"Epsilon {epsilon:g} protects next to nobody: whoever guesses whether a {plan.unit} was there may be "
+            "right every time. Most releases stay below 10."
+        )
+    return found
 
 
 def _clip(plan: Plan) -> float:
@@ -113,6 +137,7 @@ def _clip(plan: Plan) -> float:
 
 
 def _survey(plan: Plan) -> str:
-    asked = [stage.question.purpose() for stage in plan.stages]
+    asked = [stage.question.purpose() for stage in plan.stages if stage.section != "held-out"]
     looks = "; ".join(purpose for purpose in asked if purpose)
-    return looks or "no record was looked at to choose any of this, and nothing is spent on it"
+    said = looks or "no record was looked at to choose any of this, and nothing is spent on it"
+    return said if plan.held_out is None else f"{said}; {plan.held_out:.0%} of the {plan.unit}s evaluate it"

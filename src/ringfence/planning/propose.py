@@ -21,6 +21,7 @@ from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Ball, Domain
 from ringfence.protocol.losses import Loss, NonSmooth
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
 
@@ -112,6 +113,7 @@ class _Proposing:
         spec = (
             choice.algorithm if request.average is None else choice.algorithm.averaged(request.average, choice.rounds)
         )
+        held_out = any(member.held_out for member in self.members)
         draft = PlanDraft(
             run=request.run or secrets.token_hex(8),
             data=self.data,
@@ -128,6 +130,8 @@ class _Proposing:
             weights=setting.weights,
             shifts=setting.shifts,
             **request.units(self.data),
+            held_out=request.held_out_share if held_out else None,
+            evaluation=Evaluation() if held_out else None,
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)

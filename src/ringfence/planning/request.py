@@ -30,7 +30,10 @@ Weights: TypeAlias = Literal["records", "equal"]
 
 @dataclass(frozen=True)
 class Member:
-    """A silo that takes part: its size, the guarantee it asks for, and optionally its batch and its weight."""
+    """A silo that takes part: how many records train, the guarantee it asks for, and optionally its batch and weight.
+
+    `held_out` is how many more records it has, which do not train and are for evaluation.
+    """
 
     name: str
     records: int
@@ -38,13 +41,19 @@ class Member:
     delta: float | None = None
     batch: int | None = None
     weight: float | None = None
+    held_out: int = 0
+
+    @property
+    def all_records(self) -> int:
+        """How many records it has."""
+        return self.records + self.held_out
 
     @property
     def allowed_delta(self) -> float:
         """Its delta, or the default for its size."""
         from ringfence.planning import defaults
 
-        return defaults.delta(self.records) if self.delta is None else self.delta
+        return defaults.delta(self.all_records) if self.delta is None else self.delta
 
     def batch_under(self, rule: Sampling, rounds: int) -> int:
         """Return its batch under a sampling rule; PlanError if there can be none."""
@@ -148,6 +157,12 @@ class PlanRequest:
     rows_per_person: int | None = field(
         default=None, metadata=offered("How many rows of a person count at most, by the rule 'rows'.")
     )
+    held_out: float | None = field(
+        default=None,
+        metadata=offered(
+            "Share of each silo's records that do not train and are for evaluation; by default 0.2. 0: all train.",
+        ),
+    )
     weights: Weights = field(
         default="records", metadata=offered("How silos count: by 'records' (or persons), or 'equal'.")
     )
@@ -195,13 +210,24 @@ class PlanRequest:
             number = getattr(self, name)
             if number is not None and not 1e-50 <= number <= 1e50:
                 raise PlanError(f"The {name} must be a positive number that can be computed with, but is {number!r}.")
+        if not 0 <= self.held_out_share <= 0.99 or round(self.held_out_share, 2) != self.held_out_share:
+            raise PlanError(
+                f"The held-out share must be between 0 and 0.99, in whole percent, but is {self.held_out!r}."
+            )
         if not 0 <= self.ridge <= 1e50:
             raise PlanError(
                 f"The ridge must be 0 or a positive number that can be computed with, but is {self.ridge!r}."
             )
 
+    @property
+    def held_out_share(self) -> float:
+        """The share of records that do not train."""
+        return 0.2 if self.held_out is None else self.held_out
+
     def members(self, sizes: Mapping[str, int]) -> list[Member]:
-        """Return the silos of the given sizes, with the budgets that were asked for."""
+        """Return the silos of the given sizes, divided into sections, with the budgets that were asked for."""
+        from ringfence.protocol import sections
+
         if self.epsilon is None:
             raise PlanError("Say how much each silo allows: give the request an epsilon.")
         for name in self.budgets:
@@ -211,7 +237,13 @@ class PlanRequest:
         for name, records in sizes.items():
             epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
             weight = 1.0 / len(sizes) if self.weights == "equal" else None
-            members.append(Member(name, records, epsilon, delta, self.batch, weight))
+            held_out = sections.size("held-out", records, self.held_out_share) if self.held_out_share else 0
+            if self.held_out_share and not 0 < held_out < records:
+                raise PlanError(
+                    f"Silo '{name}' has {records} record{'s' * (records != 1)}, too few to hold some out and train on "
+                    "the others: leave it out, or let all records train, with a held-out share of 0."
+                )
+            members.append(Member(name, records - held_out, epsilon, delta, self.batch, weight, held_out))
         return members
 
     def units(self, data: Schema) -> dict[str, Any]:

@@ -175,7 +175,7 @@ class Accelerated(_AcceleratedFamily):
         """Name pace and penalty."""
         penalty = f", penalty {self.penalty:.3g}" if self.penalty else ""
         (run,) = self.recursions(plan.steps, plan.ridge, self.smoothness)
-        surveyed = len(plan.stages) > len(plan.training_stages)
+        surveyed = plan.training_numbers[0] > 0
         return f"pace {'at most ' if surveyed else ''}{run.pace:.4g}{penalty}"
 
 

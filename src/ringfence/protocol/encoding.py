@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,22 @@ Table = Mapping[str, Sequence[str]]
 """Columns of text cells by name."""
 
 
-Readings = Mapping[str, NDArray[Any]]
-"""Columns by name: of numbers, clamped and scaled; of categories, each category's place in the public list."""
+class Reading(NamedTuple):
+    """A column's cells: of numbers, clamped and scaled; of categories, each category's place in the public list.
+
+    `empty` tells for which cells the public `missing` value stands in, if the column has one.
+    """
+
+    values: NDArray[Any]
+    empty: NDArray[np.bool_] | None
+
+    def take(self, rows: NDArray[Any]) -> "Reading":
+        """Return the given rows."""
+        return Reading(self.values[rows], None if self.empty is None else self.empty[rows])
+
+
+Readings = Mapping[str, Reading]
+"""Columns by name."""
 
 
 def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
@@ -38,9 +52,12 @@ def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
 def read_cells(columns: Mapping[str, Numeric | Categorical], table: Table, *, source: str) -> Readings:
     """Read columns' cells: all that the public schema lets a model know of them."""
     return {
-        name: _numbers(column, name, table, source)
-        if isinstance(column, Numeric)
-        else _indices(column, name, table, source)
+        name: Reading(
+            _numbers(column, name, table, source)
+            if isinstance(column, Numeric)
+            else _indices(column, name, table, source),
+            None if column.missing is None else np.array([not cell for cell in table[name]], dtype=bool),
+        )
         for name, column in columns.items()
     }
 
@@ -48,7 +65,9 @@ def read_cells(columns: Mapping[str, Numeric | Categorical], table: Table, *, so
 def features_of(schema: Schema, readings: Readings) -> FloatArray:
     """Put feature vectors together from columns that were read."""
     blocks = [
-        readings[name][:, None] if isinstance(column, Numeric) else _category_columns(column, readings[name])
+        readings[name].values[:, None]
+        if isinstance(column, Numeric)
+        else _category_columns(column, readings[name].values)
         for name, column in schema.features.items()
     ]
     features = np.concatenate(blocks, axis=1)
@@ -62,7 +81,7 @@ def features_of(schema: Schema, readings: Readings) -> FloatArray:
 
 def target_of(schema: Schema, readings: Readings) -> FloatArray:
     """Return the target from a column that was read."""
-    column, reading = schema.target_column, readings[schema.target]
+    column, reading = schema.target_column, readings[schema.target].values
     if isinstance(column, Numeric):
         return reading
     indices = reading.astype(np.float64)

@@ -19,6 +19,10 @@ OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 """All of them, the weakest first."""
 
 
+LARGE_EPSILON = 20.0
+"""Above it next to nobody is protected: whoever guesses whether a record was there may be right with all but 2·10⁻⁹."""
+
+
 def against_words(observer: Observer, colluders: int | None = None) -> str:
     """Return the observer as a phrase; `colluders` is how many other silos may be with the server, if one number is."""
     if observer == "anyone":

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlia
 from pydantic import BeforeValidator, Field, PlainSerializer, model_validator
 
 from ringfence.errors import PlanError
+from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel, OwnNoise
 from ringfence.protocol.domain import Domain
@@ -26,6 +27,7 @@ from ringfence.protocol.public import Document, Public, SiloName, canonical_json
 from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Sampling, require_one_partition
 from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.sections import Section
 
 
 class StageTerms(Public):
@@ -85,13 +87,24 @@ EVERYBODY = Participation()
 
 
 class Stage(Public):
-    """One question, asked in `rounds` rounds of messages, and how its answers come about and leave the silos."""
+    """One question, asked in `rounds` rounds of messages, and how its answers come about and leave the silos.
+
+    `section` is the one that it is asked of; None means all records.
+    """
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"section"})
 
     question: Question
     rounds: int = Field(ge=1, le=10_000_000)
     sampling: Sampling
     channel: Channel = OwnNoise()
     participation: Participation = EVERYBODY
+    section: Section | None = None
+
+    @property
+    def goes_by_place(self) -> bool:
+        """Whether who takes part goes by the records' places, so that these must stay as they are while a plan runs."""
+        return self.sampling.goes_by_place or self.section is not None
 
 
 class Training(Public):
@@ -124,10 +137,13 @@ class Plan(Document):
     rows, in everything that the plan says: batches, samples, parts and the terms of a mean. `person_rule` is what a
     person's rows come to in a gradient: the `mean` of their clipped gradients; the sum of the clipped gradients of the
     first `rows_per_person` of them, divided by that number (`rows`); or the `sum` of their gradients, clipped as one.
+
+    `held_out` is the share of a silo's records in the held-out section, in whole percent, where the plan divides them
+    (`protocol.sections`).
     """
 
     newest_format: ClassVar[int] = 2
-    later_fields: ClassVar[frozenset[str]] = frozenset({"person_rule", "rows_per_person"})
+    later_fields: ClassVar[frozenset[str]] = frozenset({"person_rule", "rows_per_person", "held_out"})
 
     format: Literal[2] = 2
     run: str = Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_.-]+$")
@@ -139,6 +155,7 @@ class Plan(Document):
     person_rule: PersonRule | None = None
     rows_per_person: int | None = Field(default=None, ge=1, le=2**20)
     sums: Literal["floating-point", "exact"] = "floating-point"
+    held_out: float | None = Field(default=None, ge=0.01, le=0.99)
     silos: tuple[SiloTerms, ...] = Field(min_length=1, max_length=100_000)
 
     @classmethod
@@ -154,6 +171,8 @@ class Plan(Document):
     def _fits_together(self) -> Self:
         self._check_loss_fits_target()
         self._check_unit()
+        if self.held_out is not None and round(self.held_out, 2) != self.held_out:
+            raise ValueError("the held-out share must be given in whole percent")
         names = [terms.name for terms in self.silos]
         if len(set(names)) != len(names):
             raise ValueError("two silos have the same name")
@@ -177,13 +196,18 @@ class Plan(Document):
         return self
 
     def _check_stage(self, number: int, stage: Stage) -> None:
+        stage.question.check(self)
         if (stage.participation.silos or 0) > len(self.silos):
             raise ValueError("a round cannot ask more silos than there are")
         if stage.question.record_norm(self) is None and not stage.sampling.takes_all:
             raise ValueError(f"the {stage.question.name} is asked of all records: its sampling must be full")
+        if stage.section is not None and self.held_out is None:
+            raise ValueError("a stage that asks a section of the records needs a plan that says which are held out")
         for terms in self.silos:
-            batch = terms.stages[number].batch
-            stage.sampling.check(terms.name, records=terms.records, batch=batch, rounds=stage.rounds)
+            batch, records = terms.stages[number].batch, self.records_in(stage, terms)
+            if not records:
+                raise ValueError(f"silo '{terms.name}' has too few records: its {stage.section} section would be empty")
+            stage.sampling.check(terms.name, records=records, batch=batch, rounds=stage.rounds)
         stage.channel.check(self, stage, number)
 
     def _check_unit(self) -> None:
@@ -236,6 +260,15 @@ class Plan(Document):
     def terms(self, silo: str) -> SiloTerms | None:
         """Return the named silo's terms, or None if it has no part in the plan."""
         return self._terms.get(silo)
+
+    def records_in(self, stage: Stage, terms: SiloTerms) -> int:
+        """Return how many of the silo's records the stage is asked of."""
+        return sections.size(stage.section, terms.records, self.held_out)
+
+    @property
+    def goes_by_place(self) -> bool:
+        """Whether it divides records by their places."""
+        return any(stage.goes_by_place for stage in self.stages)
 
     def others(self, silo: str) -> str:
         """Name the other silos, the first ten of them."""

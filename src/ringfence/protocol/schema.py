@@ -17,6 +17,9 @@ from ringfence.errors import SchemaError
 from ringfence.protocol.public import Public, explain
 from ringfence.storage.toml_files import read_toml, toml_text
 
+UNKNOWN = 1e18
+"""A bound of this size, or beyond, says that nobody knows one."""
+
 
 class Numeric(Public):
     """A number in [lower, upper]; values beyond are clamped. It becomes (value − center) / scale.
@@ -61,6 +64,11 @@ class Numeric(Public):
     def bound(self) -> float:
         """The largest absolute value after scaling."""
         return max(self.upper - self.offset, self.offset - self.lower) / self.unit
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether no bound is known: statistics are then of magnitudes, and nothing else should be asked."""
+        return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
 
 
 def _as_cell(value: object) -> object:
@@ -246,6 +254,37 @@ def load_schema(path: Path, target: str) -> Schema:
 def load_columns(path: Path) -> TableColumns:
     """Read a schema file (TOML) for whatever target a plan will name."""
     return _validated(TableColumns, _read(path), source=str(path))
+
+
+def load_draft(path: Path) -> TableColumns:
+    """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
+
+    Columns whose categories are not filled in are ignored: no question finds them out.
+    """
+    content = _read(path)
+    columns = content.get("columns")
+    if isinstance(columns, Mapping):
+        content = {**content, "columns": {name: _filled(column) for name, column in columns.items()}}
+    return _validated(TableColumns, content, source=str(path))
+
+
+def _filled(column: Any) -> Any:
+    if not isinstance(column, Mapping):
+        return column
+    if column.get("categories") in (UNFILLED, [UNFILLED]):
+        return {"type": "ignore"}
+    return {
+        field: bound if value == UNFILLED and (bound := {"lower": -UNKNOWN, "upper": UNKNOWN}.get(field)) else value
+        for field, value in column.items()
+    }
+
+
+def about_any(columns: TableColumns) -> Schema:
+    """Return a schema of these columns for a plan that trains nothing: some column has to be called the target."""
+    fields = {name: getattr(columns, name) for name in TableColumns.model_fields}
+    if len(columns.used) < 2:
+        raise SchemaError("A plan reads two columns at least, and this schema has fewer: give one more its type.")
+    return Schema(**fields, target=next(iter(columns.used)))
 
 
 def _read(path: Path) -> dict[str, Any]:

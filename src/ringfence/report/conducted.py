@@ -1,16 +1,20 @@
 """The report of a deployed run from the server's side, as data and as a page: what it saw and what is claimed."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ringfence.html.charts import figure
 from ringfence.html.markup import Html, Value, outline, section, table, tag
+from ringfence.metrics.report import EvaluationReport
 from ringfence.protocol.guarantee import against_words, claimed_against
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
+from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.page import ReportPage, facts
 from ringfence.server.conduct import rounds_answered
+from ringfence.server.questions.evaluation import reported
 from ringfence.server.rounds import RoundOutcome, RunResult
 from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
 from ringfence.statement import SiloGuarantee, Statement
@@ -25,6 +29,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
     header, entries = read(folder)
     plan = header.plan
     rounds = _rounds(entries, trained.history)
+    evaluation = reported(plan, trained.findings)
     answered = rounds_answered(plan, trained.history)
     return {
         "kind": "ringfence-run",
@@ -50,6 +55,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
             name: {"statistic": found.statistic.tolist(), "noise": found.noise}
             for name, found in trained.findings.items()
         },
+        "evaluation": None if evaluation is None else evaluation.model_dump(mode="json"),
     }
 
 
@@ -82,6 +88,8 @@ def _rounds(entries: Iterable[Entry], history: Iterable[RoundOutcome]) -> list[d
 def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
     """Put the page together; `content` is what `report` returns of the same run."""
     silos: Mapping[str, Any] = content["silos"]
+    told = content.get("evaluation")
+    evaluation = None if told is None else EvaluationReport.model_validate_json(json.dumps(told))
     last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
     shown = {terms.name: terms for terms in plan.silos if terms.name in last}
     figures = {
@@ -93,12 +101,17 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         ),
         "epsilon": sections.epsilon_chart(rounds),
         "updates": sections.update_chart(rounds, plan),
+        **evaluation_charts(evaluation),
     }
+    what = (
+        f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos"
+        if plan.steps
+        else f"{len(silos)} silos were asked for statistics, and nothing was trained"
+    )
     parts = (
         tag(
             "p",
-            f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos, which run by "
-            "themselves. This page is the server's: it shows the messages' outside and the plan.",
+            f"{what}. They run by themselves. This page is the server's: it shows the messages' outside and the plan.",
             class_="lead",
         ),
         facts(
@@ -120,11 +133,13 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
             _silos(plan, silos),
         ),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        evaluation_section(evaluation, figures),
         _participation(content["rounds"]),
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
-    return ReportPage(f"A model of “{plan.data.target}” from {len(silos)} silos", kicker, parts, figures)
+    title = f"A model of “{plan.data.target}” from" if plan.steps else "Statistics of"
+    return ReportPage(f"{title} {len(silos)} silos", kicker, parts, figures)
 
 
 def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:

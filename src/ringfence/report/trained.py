@@ -10,6 +10,7 @@ from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import Proposal
 from ringfence.protocol.guarantee import against, against_words, claimed_against
 from ringfence.report import sections
+from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.page import ReportPage, facts, not_private
 from ringfence.statement import Statement
 from ringfence.tracking import Progress
@@ -39,6 +40,7 @@ def train_report(
         "epsilon": sections.epsilon_chart(rounds),
         "updates": sections.update_chart(rounds, plan),
         "what-if": _what_if_chart(what_if),
+        **evaluation_charts(outcomes.result.evaluation),
         "held-out-loss": _loss_chart(outcomes.losses),
     }
     worst = max(silos.values(), key=lambda silo: silo.total.epsilon)
@@ -58,8 +60,8 @@ def train_report(
             }
         ),
         not_private(
-            "this page is for those who may see the held-out records, because of its part “How good the model is”. "
-            "With --no-evaluation a run's page has no such part."
+            "this page is for those who may see the records of its part “Measured without noise”. Without --exact and "
+            "--test a run's page has no such part."
         )
         if outcomes.test is not None
         else None,
@@ -71,6 +73,7 @@ def train_report(
         ),
         _budgets(statement, figures["budgets"]),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        evaluation_section(outcomes.result.evaluation, figures),
         _test(outcomes, figures["held-out-loss"]),
         _what_if(what_if, figures["what-if"]),
         _why(outcomes.proposal),
@@ -124,13 +127,11 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
 def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
     if outcomes.test is None:
         return None
-    rows = [("all held-out records", outcomes.test.value), *outcomes.test.per_silo.items()]
+    rows = [("all of them", outcomes.test.value), *outcomes.test.per_silo.items()]
     return section(
-        "How good the model is",
-        not_private(
-            f"this part was measured on held-out records, without noise, for whoever may see those. {CHOOSING}"
-        ),
-        table("Measured on held-out records", ["test on", outcomes.test.metric], rows),
+        "Measured without noise",
+        not_private(f"this part was measured on records, without noise, for whoever may see those. {CHOOSING}"),
+        table("Measured on records that did not train", ["test on", outcomes.test.metric], rows),
         figure(
             chart,
             "Mean loss on the held-out records, at the weights that the rounds asked at. The model is made of these "

@@ -14,11 +14,13 @@ from ringfence.server.algorithms import algorithm_of
 @dataclass(frozen=True)
 class Findings:
     """A statistic that was asked for: the answering silos' average of it, the standard deviation of the noise in each
-    of its numbers, and the weight of the silos that answered, of 1 in all."""
+    of its numbers, and the weight of the silos that answered, of 1 in all. `each` has the silos' own, where the channel
+    shows them."""
 
     statistic: FloatArray
     noise: float
     weight: float = 1.0
+    each: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Learned:
 class Answers:
     """What came of one round: the stage's number, the round within the stage, who answered, and their mean answer.
 
-    `step` counts the rounds of all training stages before this one.
+    `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the
+    channel shows them.
     """
 
     stage: int
@@ -53,3 +56,4 @@ class Answers:
     step: int
     silos: Sequence[str]
     mean: FloatArray
+    each: Mapping[str, FloatArray] = field(default_factory=dict)

@@ -154,7 +154,8 @@ class Session:
         (stage, number, round), step = self._place, self._step
         mean = receiving(stage.channel).mean(stage.channel, self.plan, number, used, totals)
         if mean is not None:
-            answers = Answers(number, round, step, tuple(used), mean)
+            each = receiving(stage.channel).each(stage.channel, used)
+            answers = Answers(number, round, step, tuple(used), mean, each)
             self._learned = using(stage.question).receive(stage.question, self._learned, answers)
         return mean
 

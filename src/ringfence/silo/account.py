@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from ringfence.accounting.charges import costs
-from ringfence.accounting.events import Event, Events, event_from_dict
+from ringfence.accounting.events import Event, Events, event_from_dict, in_version
 from ringfence.accounting.filters import Commitment, guaranteed, left
 from ringfence.errors import LedgerError, PlanError
 from ringfence.protocol.custody import remarks
@@ -69,16 +69,17 @@ class Approved:
 
     def charged(self) -> list[tuple[Event, int]]:
         """Return the events of the rounds charged so far."""
-        return list(Counter(charge.event for charge in self.rounds.values()).items())
+        return in_version(self.version, Counter(charge.event for charge in self.rounds.values()).items())
 
     def reserved(self) -> list[tuple[Event, int]]:
         """Return what counts against the budget: all rounds while the plan runs, the charged ones after."""
-        return self.charged() if self.ended else self.events
+        return self.charged() if self.ended else in_version(self.version, self.events)
 
     def commitment(self, answered: bool) -> Commitment:
         """Return the plan as a filter counts it; `answered` says whether the ledger has charged any round."""
         founding = self.founding if answered else not self.ended
-        return Commitment.of(self.events, self.charged() if self.ended else None, founding=founding)
+        planned = in_version(self.version, self.events)
+        return Commitment.of(planned, self.charged() if self.ended else None, founding=founding)
 
 
 @dataclass
@@ -147,7 +148,8 @@ class Account:
         if plan is not None:
             before = self.plans.get(plan.digest())
             founding = not self.answered or (before is not None and before.founding)
-            found[plan.digest()] = Commitment.of(events, founding=founding)
+            version = before.version if before is not None and before.rounds else self.version
+            found[plan.digest()] = Commitment.of(in_version(version, events), founding=founding)
         return list(found.values())
 
     def guarantees(self) -> tuple[Guarantee, ...]:

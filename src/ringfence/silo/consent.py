@@ -5,7 +5,7 @@ import pwd
 from collections.abc import Sequence
 
 from ringfence.errors import ApprovalError, LedgerError
-from ringfence.protocol.guarantee import Guarantee
+from ringfence.protocol.guarantee import LARGE_EPSILON, Guarantee
 from ringfence.protocol.plan import Plan
 from ringfence.silo.budget import Budget
 
@@ -25,9 +25,6 @@ def account_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # as in a container whose user was given by number
         return f"uid {os.getuid()}"
-
-
-LARGE_EPSILON = 20.0
 
 
 def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:

@@ -32,7 +32,8 @@ def open_ledger(
     """Open the ledger at `path` for the data, or begin it; RegistryError if the data has another one.
 
     `reason` says why the data has a new ledger all the same; `named` that this one was named as the data's own, where
-    no registry can tell. Data that changed is noted as a new version of what the ledger is kept for.
+    no registry can tell. Data that changed, or its order, is noted as a new version of what the ledger is kept for: in
+    the ledger itself where plans divided the records into sections, which go by their places.
     """
     if not path.exists():
         return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
@@ -99,6 +100,17 @@ def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
     return ledger
 
 
+def require_current(ledger: Ledger, marks: RowMarks) -> None:
+    """Refuse data if another process has just opened the ledger for another version of it: places may differ."""
+    with Registry() as registry, registry.deciding():
+        found = registry.fingerprint(marks)
+        if not _is_settled_matter(registry, ledger, found):
+            raise RegistryError(
+                f"The ledger {ledger.path} was opened just now for other rows, or another order of them. Nothing was "
+                "released: do this again, one run at a time."
+            )
+
+
 def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
     """Tell whether a silo's rows are in another order than its operator stands for.
 
@@ -116,6 +128,9 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
                     return False
                 _require_own_place(registry, ledger, known)
                 _require_free(_others(registry, ledger, found), "")
+                if known.settled.ordered == found.ordered != known.versions[-1].ordered:
+                    _note_change(ledger, known.versions[-1], found, "it is again what the silo was set up for")
+                    _hold(registry, ledger, found, [], settled=True)
         if known.settled.rows != found.rows:
             raise RegistryError(
                 f"The rows of silo '{known.silo}' are not those that it was set up with: there were "
@@ -193,7 +208,7 @@ def _is_settled_matter(registry: Registry, ledger: Ledger, found: Fingerprint) -
         known is not None
         and not known.successor
         and known.path == _place(ledger.path)
-        and any(version.ordered == found.ordered for version in known.versions)
+        and known.versions[-1].ordered == found.ordered
         and not _others(registry, ledger, found)
     )
 
@@ -225,14 +240,28 @@ def _admit(
     said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
     drafts = [Draft("registered", said.model_dump(exclude_none=True))] if others or (known is None and named) else []
     versions = known.versions if known is not None else []
+    changed = not versions or versions[-1].ordered != found.ordered
     if settled and any(version.ordered != found.ordered for version in versions):
         change = _change(versions[-1], found, "a silo was set up for it")
         drafts.append(Draft("data", change.model_dump()))
+    elif changed:
+        _note_change(ledger, versions[-1] if versions else found, found, "a run was begun with it")
     if drafts:
         ledger.update(lambda _: (None, drafts))
-    if others or settled or all(version.ordered != found.ordered for version in versions):
+    if others or settled or changed:
         _hold(registry, ledger, found, others, settled=settled)
     return said
+
+
+def _note_change(ledger: Ledger, before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> None:
+    """Let the ledger tell versions of the data apart, if plans divided records by their places."""
+    change = _change(before, after, reason)
+
+    def decide(account: Account) -> tuple[None, list[Draft]]:
+        divided = any(plan.held_out is not None for plan in account.approved_plans)
+        return None, [Draft("data", change.model_dump())] if divided else []
+
+    ledger.update(decide)
 
 
 def _hold(registry: Registry, ledger: Ledger, found: Fingerprint, former: Sequence[Known], *, settled: bool) -> None:
@@ -341,7 +370,7 @@ def _facts(known: Known) -> FormerLedger:
     return FormerLedger(ledger=known.identity, number=account.number, head=account.head, spent=spent)
 
 
-def _change(before: Sketch, after: Fingerprint, reason: str) -> DataChange:
+def _change(before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> DataChange:
     """Say what became of the data; where persons are told apart, how many rows they have is not for a ledger."""
     if before.persons is None and after.persons is None:
         return _checked(DataChange, before=before.records, after=after.records, reason=reason)

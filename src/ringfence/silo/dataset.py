@@ -60,7 +60,7 @@ class DataSet(Unpicklable):
             while len(self._encoded) >= _KEPT:
                 del self._encoded[next(iter(self._encoded))]
             features, targets = features_of(schema, self._readings), target_of(schema, self._readings)
-            self._encoded[name] = Records(schema, features, targets, self.marks, self._of_row)
+            self._encoded[name] = Records(schema, features, targets, self.marks, self._of_row, self._readings)
         return self._encoded[name]
 
 

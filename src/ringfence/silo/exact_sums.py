@@ -119,8 +119,7 @@ def quotient(total: Counts, divisor: int, scale: float = 1.0) -> FloatArray:
     return np.asarray(total * over / (divisor * under << UNIT), dtype=np.float64)
 
 
-def mean(values: FloatArray, divisor: int) -> FloatArray:
-    """Add up rows of numbers of at most 1, each rounded towards zero to 31 bits, and divide."""
-    ones = np.ones((len(values), 1))
-    terms = ((ones[part], values[part], 0) for part in parts(*values.shape))
+def mean(values: FloatArray, chosen: FloatArray, divisor: int) -> FloatArray:
+    """Add up the chosen rows of numbers of at most 1, each rounded towards zero to 31 bits, and divide."""
+    terms = ((chosen[part, None], values[part], 0) for part in parts(*values.shape))
     return quotient(outer_sum(terms)[0], divisor)

@@ -82,7 +82,7 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
-            self._check_unit(plan, account)
+            self._check_kind(plan, account)
             self._check_places(plan, account)
             self._check_budget(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
@@ -93,7 +93,7 @@ class Gate:
     def check(self, plan: Plan) -> None:
         """Raise ApprovalError if the plan would not be approved now; change nothing."""
         events, account = self._claimed_events(plan), self._ledger.account()
-        self._check_unit(plan, account)
+        self._check_kind(plan, account)
         self._check_places(plan, account)
         self._check_budget(plan, events, account)
 
@@ -256,20 +256,27 @@ class Gate:
             return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
-        if self._records.were_moved and _goes_by_place(plan):
+        if self._records.were_moved and plan.goes_by_place:
             return (
                 "its rows are in another order than they were registered in, and the plan divides them by their "
                 "places. Restore their order, or say what happened with `ringfence silo update`"
             )
         return self._records.difference(plan.data)
 
-    def _check_unit(self, plan: Plan, account: Account) -> None:
-        """Refuse to add up what plans cost a record and what others cost a person."""
+    def _check_kind(self, plan: Plan, account: Account) -> None:
+        """Refuse to add up what plans cost a record and what others cost a person, and to hold out other records."""
         if any(other.unit != plan.unit for other in account.approved_plans):
             raise ApprovalError(
                 f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what other plans "
                 f"cost each {'record' if plan.unit == 'person' else 'person'}: together they bound neither. Go on with "
                 "the schema that those plans were made with."
+            )
+        shares = {other.held_out for other in account.approved_plans} - {None, plan.held_out}
+        if plan.held_out is not None and shares:
+            raise ApprovalError(
+                f"This plan holds out {plan.held_out:.0%} of the {plan.unit}s of silo '{self.silo}', and earlier ones "
+                f"held out {min(filter(None, shares)):.0%}: some that trained one model would judge another. Ask for "
+                "a plan with the same held-out share."
             )
 
     def _check_places(self, plan: Plan, account: Account) -> None:
@@ -324,13 +331,9 @@ def _withdrawn(approved: Approved) -> RefusalReason | None:
     return None if approved.covered else RefusalReason.BUDGET
 
 
-def _goes_by_place(plan: Plan) -> bool:
-    return any(stage.sampling.goes_by_place for stage in plan.stages)
-
-
 def _places_changed(approved: Approved, account: Account) -> bool:
     """Tell whether records may have changed their places since a plan that divides them by these was approved."""
-    return approved.version != account.version and _goes_by_place(approved.plan)
+    return approved.version != account.version and approved.plan.goes_by_place
 
 
 def _named(guarantee: Guarantee, among: Sequence[object], colluders: int | None = None) -> str:

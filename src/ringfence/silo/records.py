@@ -1,13 +1,14 @@
 """A silo's records in memory: never printed, never pickled."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.encoding import Table, cells_of, encode_features, encode_target, read_csv
+from ringfence.protocol.encoding import Readings, Table, cells_of, features_of, read_cells, read_csv, target_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, TableColumns
 from ringfence.silo import exact_sums
@@ -26,9 +27,12 @@ class Records(Unpicklable):
 
     Where the schema tells persons apart, `of_row` numbers the person of each row, and a record is a person: their
     number is public, and how many rows each has is not. Rows are kept in the order of their persons.
+
+    `cells` are what the features and targets were made of, for questions about columns; records that somebody computed
+    have none.
     """
 
-    __slots__ = ("features", "marks", "norms", "persons", "schema", "targets")
+    __slots__ = ("cells", "features", "marks", "norms", "persons", "schema", "targets")
     were_moved = False
     version: int | None = None
 
@@ -39,6 +43,7 @@ class Records(Unpicklable):
         targets: FloatArray,
         marks: RowMarks | None = None,
         of_row: NDArray[np.int64] | None = None,
+        cells: Readings | None = None,
     ) -> None:
         if len(targets) == 0:
             raise RecordsError("This silo has no records, so it has nothing to contribute: leave it out.")
@@ -46,7 +51,9 @@ class Records(Unpicklable):
         if of_row is not None:
             order = np.argsort(of_row, kind="stable")
             features, targets, self.persons = features[order], targets[order], Persons(of_row[order])
+            cells = _rows_of(cells, order)
         self.schema = schema
+        self.cells = cells
         self.features = exact_sums.rounded_rows(features)
         self.targets = targets
         self.marks = marks
@@ -72,11 +79,11 @@ class Records(Unpicklable):
         """Return each record's numbers, of rows of numbers of at most 1: a person's are the mean of theirs."""
         return values if self.persons is None else self.persons.means(values)
 
-    def spread_features(self, largest: float) -> FloatArray:
-        """Return bounded features, whose outer products add up to the mean of a person's rows."""
-        features = self.bounded_features(largest)
+    def spread_features(self, largest: float, chosen: FloatArray) -> FloatArray:
+        """Return bounded features of the chosen records, whose outer products add up to the mean of a person's rows."""
         if self.persons is None:
-            return features
+            return self.bounded_features(largest) * chosen[:, None]
+        features = self.bounded_features(largest) * chosen[self.persons.of_row, None]
         scales = 2.0**exact_sums.ROW_BITS / np.sqrt(self.persons.rows[self.persons.of_row])
         return np.trunc(features * scales[:, None]) / 2.0**exact_sums.ROW_BITS
 
@@ -92,12 +99,14 @@ class Records(Unpicklable):
     def take(self, chosen: NDArray[np.int64]) -> "Records":
         """Return the given records: a part of the same data set."""
         if self.persons is None:
-            return Records(self.schema, self.features[chosen], self.targets[chosen], self.marks)
+            taken = _rows_of(self.cells, chosen)
+            return Records(self.schema, self.features[chosen], self.targets[chosen], self.marks, cells=taken)
         places = np.full(len(self), -1)
         places[chosen] = np.arange(len(chosen))
         of_row = places[self.persons.of_row]
         rows = of_row >= 0
-        return Records(self.schema, self.features[rows], self.targets[rows], self.marks, of_row[rows])
+        taken = _rows_of(self.cells, rows)
+        return Records(self.schema, self.features[rows], self.targets[rows], self.marks, of_row[rows], taken)
 
     def difference(self, schema: Schema) -> str:
         """Say why a plan with that schema is not about these records, or nothing if it is."""
@@ -115,10 +124,14 @@ class Records(Unpicklable):
 def load_records(path: Path, schema: Schema) -> Records:
     """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
     table = read_records(path)
-    features = encode_features(schema, table, source=path.name)
-    targets = encode_target(schema, table, source=path.name)
+    cells = read_cells({**schema.features, schema.target: schema.target_column}, table, source=path.name)
     of_row = persons_of(schema, table, path.name)
-    return Records(schema, features, targets, RowMarks.of_table(table, path, of_row), of_row)
+    marks = RowMarks.of_table(table, path, of_row)
+    return Records(schema, features_of(schema, cells), target_of(schema, cells), marks, of_row, cells)
+
+
+def _rows_of(cells: Readings | None, rows: NDArray[Any]) -> Readings | None:
+    return None if cells is None else {name: reading.take(rows) for name, reading in cells.items()}
 
 
 def persons_of(columns: TableColumns, table: Table, source: str) -> NDArray[np.int64] | None:

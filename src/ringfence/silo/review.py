@@ -1,11 +1,13 @@
 """What a plan would reveal of a silo, to whom and at what cost, in the words of somebody who must decide on it."""
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from ringfence.accounting.calibrate import fixed_size_words
 from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.events import in_version
 from ringfence.accounting.filters import left
 from ringfence.errors import AccountingError
 from ringfence.foreign_text import visible
@@ -13,6 +15,7 @@ from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against, observers_of
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
+from ringfence.protocol.prospects import noise_in_weights, weight_of
 from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
 from ringfence.silo.limits import largest_round, words
@@ -99,6 +102,7 @@ class Review:
             f"are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
+            *_gain(self.plan),
         ]
 
     def _further_cost(self, total: Guarantee) -> str:
@@ -122,7 +126,7 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
         try:
             events = plan_events(plan, terms)
             own = costs(events, plan.observers, terms.guarantee.delta)
-            together = [*account.reserved(without=plan.digest()), *events]
+            together = [*account.reserved(without=plan.digest()), *in_version(account.version, events)]
             observers = observers_of(plan.observers, account.observers)
             history = account.commitments(plan, events)
             limits = [account.budget.limit(observer) for observer in observers]
@@ -144,13 +148,31 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
         alike = list(group)
         lines.append(f"{question.reveals(plan, sum(stage.rounds for stage, _ in alike))}.")
         for stage, own in alike:
-            said = stage.sampling.words(records=terms.records, batch=own.batch, rounds=stage.rounds, unit=plan.unit)
+            unit, records = f"{stage.section or ''} {plan.unit}".strip(), plan.records_in(stage, terms)
+            said = stage.sampling.words(records=records, batch=own.batch, rounds=stage.rounds, unit=unit)
             lines.append(said)
             noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
-    lines.append(f"Nothing else: no loss, no accuracy, no count. The number of {plan.unit}s and the schema are public.")
+    if plan.held_out is not None:
+        lines.append(
+            f"Which {plan.unit}s train and which {plan.held_out:.0%} are held out goes by their numbers alone, and is "
+            "the same for all plans: none is asked as both."
+        )
+    lines.append(f"Nothing else leaves the silo. The number of {plan.unit}s and the schema are public.")
     return [visible(line) for line in lines]
+
+
+def _gain(plan: Plan) -> list[str]:
+    """Say what is to be had for it, where anybody can tell."""
+    noise, most = noise_in_weights(plan), weight_of(plan.domain.reach(plan.dimension), plan)
+    if noise is None or most == math.inf:
+        return []
+    what = "so that it may learn something" if noise < most else "so that it can learn next to nothing"
+    return [
+        f"In return, the noise in a weight of the model is about {noise:.2g} or more, where weights are at most "
+        f"{most:.2g}, {what}."
+    ]
 
 
 def _to_whom(plan: Plan, terms: SiloTerms) -> list[str]:

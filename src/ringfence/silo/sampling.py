@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import PlanError
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisson, Sampling
@@ -21,19 +22,20 @@ Uniform = Callable[[int], NDArray[np.uint64]]
 
 
 def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: Uniform) -> FloatArray:
-    """Return 1 for every record that takes part, and 0 for the others."""
+    """Return 1 for every record that takes part, and 0 for the others: all that are not in the stage's section."""
+    asked = sections.members(work.stage.section, terms.records, plan.held_out)
     chosen = np.zeros(terms.records)
     match rule:
         case Full():
-            chosen[:] = 1.0
+            chosen[asked] = 1.0
         case OnePass() | Phased() if work.part is not None:
-            order = _partition(plan.digest(), terms.name, terms.records)
-            chosen[order[work.part.first : work.part.first + work.batch]] = 1.0
+            order = _partition(plan.digest(), terms.name, len(asked))
+            chosen[asked[order[work.part.first : work.part.first + work.batch]]] = 1.0
         case Poisson():
             # An integer comparison: the probability is batch/records to within 2⁻⁶⁴, rounded down.
-            chosen[uniform(terms.records) <= np.uint64((work.batch << 64) // terms.records - 1)] = 1.0
+            chosen[asked[uniform(len(asked)) <= np.uint64((work.batch << 64) // len(asked) - 1)]] = 1.0
         case FixedSize():
-            chosen[_first(work.batch, terms.records, uniform)] = 1.0
+            chosen[asked[_first(work.batch, len(asked), uniform)]] = 1.0
         case _:
             raise PlanError(f"This version cannot draw records by the rule '{rule.name}'.")
     return chosen

@@ -59,6 +59,10 @@ class Rules:
     @classmethod
     def of(cls, plan: Plan) -> Self:
         """Return the rules of a plan's training stages."""
+        if plan.held_out is not None:
+            raise TrainingError(
+                "The simulator trains on all records that it is given: plan with a held-out share of 0."
+            )
         trains = [stage.question.trains for stage in plan.stages]
         if not any(trains) or trains != sorted(trains):
             raise TrainingError("The simulator trains last: it takes plans whose last stages, and no others, train.")

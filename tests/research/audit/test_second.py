@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from ringfence.accounting import accountant
@@ -13,8 +14,18 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.channels import Channel
 from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
-from ringfence.protocol.questions import Curvature, Gradient, Moments, PersonRule, Question
+from ringfence.protocol.questions import (
+    Curvature,
+    Evaluation,
+    Gradient,
+    Moments,
+    PersonRule,
+    Question,
+    SecondMoments,
+    Statistics,
+)
 from ringfence.protocol.sampling import SAMPLING_NAMES, Full
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
@@ -34,7 +45,14 @@ PERSONS: dict[str, dict[str, Any]] = {
     "rows": {"person_rule": "rows", "rows_per_person": 7},
     "sum": {"person_rule": "sum"},
 }
-ASKED: list[Curvature | Moments] = [Curvature(), Moments(), Moments(bound="joint")]
+ASKED: list[Question] = [
+    Curvature(),
+    Moments(),
+    Moments(bound="joint"),
+    Evaluation(),
+    SecondMoments(start=pack(np.zeros(3))),
+    Statistics(columns=("a", "b"), cross=(("a", "b"),)),
+]
 
 
 def schema_with(target: str, **more: str) -> Schema:
@@ -44,7 +62,7 @@ def schema_with(target: str, **more: str) -> Schema:
     return parse_schema({"columns": columns, **more}, target="y")
 
 
-def asked_before(asked: Curvature | Moments, plan: Plan) -> Plan:
+def asked_before(asked: Question, plan: Plan) -> Plan:
     """The plan with a question of all records before its own stages, twice, at a cost that is not to be overlooked."""
 
     def more(terms: SiloTerms) -> SiloTerms:
@@ -63,7 +81,7 @@ def claimed(plan: Plan, against: Observer = "anyone") -> float:
 @pytest.mark.parametrize("target", ["label", "number"])
 @pytest.mark.parametrize("rule", RULES)
 def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
-    rule: str, target: str, asked: Curvature | Moments
+    rule: str, target: str, asked: Question
 ) -> None:
     request = PlanRequest(survey=False, rounds=None if rule == "phased" else 8, **RULES[rule])
     alone = make_plan(schema_with(target), [Member("clinic", 400, 1.0, DELTA)], request)

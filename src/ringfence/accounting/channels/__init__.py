@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from ringfence.accounting.events import Event
+from ringfence.accounting.events import Release
 from ringfence.protocol.channels import Channel
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
@@ -12,7 +12,7 @@ from ringfence.protocol.schedule import Task
 class ChannelCost(Protocol):
     """What a channel's file offers here."""
 
-    def event(self, channel: Any, plan: Plan, terms: SiloTerms, work: Task) -> Event:
+    def event(self, channel: Any, plan: Plan, terms: SiloTerms, work: Task) -> Release:
         """Return what one answer costs the silo, against every observer; AccountingError if that is not proved."""
 
 

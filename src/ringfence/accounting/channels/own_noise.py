@@ -1,13 +1,13 @@
 """What an answer with the silo's own noise costs."""
 
 from ringfence.accounting import correlation, sampling
-from ringfence.accounting.events import Event, exact_rounding, rounding_of, shift_of
+from ringfence.accounting.events import Release, exact_rounding, rounding_of, shift_of
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
 
 
-def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Event:
+def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Release:
     """Return what one answer costs: its question's sensitivity against its noise, by its sampling rule.
 
     Correlated noise costs all rounds of its stage at once: a record's one answer moves the rows after it too
@@ -34,7 +34,7 @@ def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Event:
 
     return sampling.event(
         work.stage.sampling,
-        records=terms.records,
+        records=work.records,
         batch=work.batch,
         partition="" if work.part is None else plan.digest(),
         part=work.part,

@@ -36,12 +36,16 @@ def loudness(plan: Plan, setting: Setting) -> float:
 
 
 def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
-    """Find every silo's least noise, by the events that its gate will charge, and put the plan together."""
+    """Find every silo's least noise, by the events that its gate will charge, and put the plan together.
+
+    Records that are held out pay for the evaluation alone, whose noise is known.
+    """
     channel = OwnNoise(correlation=request.correlation)
     claims = [(Guarantee(epsilon=own.epsilon, delta=own.allowed_delta),) for own in draft.members]
     guesses = [draft.first_guess(own, shift) for own, shift in zip(draft.members, draft.shifts, strict=True)]
     places = range(len(draft.members))
-    plan = draft.plan(channel, [draft.terms(place, claims[place], guesses[place]) for place in places])
+    training = replace(draft, evaluation=None)
+    plan = training.plan(channel, [training.terms(place, claims[place], guesses[place]) for place in places])
 
     alike: dict[Member, int] = {}  # silos that differ in name and weight only share one calibration
 
@@ -50,7 +54,9 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         (claim,) = claims[place]
 
         def events(sigma: float) -> list[tuple[Event, int]]:
-            return plan_events(plan, plan.silos[place].model_copy(update={"stages": draft.stage_terms(place, sigma)}))
+            return plan_events(
+                plan, plan.silos[place].model_copy(update={"stages": training.stage_terms(place, sigma)})
+            )
 
         return calibrate.least_noise(events, epsilon=claim.epsilon, delta=claim.delta, start=guesses[place])
 

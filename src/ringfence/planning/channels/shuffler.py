@@ -99,7 +99,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         shift=shift * (1 - 1e-9),
         slack=slack,
         bits=request.bits or BITS * dimension,
-        inflation=max(counts_rounding(member.records, dimension, exact=True) for member in draft.members),
+        inflation=max(counts_rounding(member.all_records, dimension, exact=True) for member in draft.members),
     )
     channel = _channel(noise, request, slack, batches, dimension + 1, keys)
 

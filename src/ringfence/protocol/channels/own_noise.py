@@ -31,7 +31,7 @@ class OwnNoise(BaseChannel):
             raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
         for terms in plan.silos:
             own = terms.stages[number]
-            share = rule.most(records=terms.records, batch=own.batch) / own.batch
+            share = rule.most(records=plan.records_in(stage, terms), batch=own.batch) / own.batch
             largest = stage.question.largest(plan) * share * self._spread(stage.rounds)
             _check_grid(terms.name, own.sigma, largest)
 

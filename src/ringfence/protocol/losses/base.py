@@ -46,6 +46,10 @@ class BaseLoss(Public):
 
     name: str
     target_kind: ClassVar[TargetKind] = "number"
+    has_probabilities: ClassVar[bool] = False
+    """Whether scores stand for probabilities of the classes."""
+    is_curved: ClassVar[bool] = False
+    """Whether it has `curvatures`, so that coefficients have intervals."""
 
     @classmethod
     def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
@@ -84,6 +88,10 @@ class BaseLoss(Public):
     @abstractmethod
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return ∂φ/∂u of every record, in the shape of `scores`."""
+
+    def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return ∂²φ/∂u² of every record, in the shape of `scores`, of a loss that `is_curved`."""
+        raise NotImplementedError
 
     @abstractmethod
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:

@@ -13,6 +13,8 @@ class Logistic(BaseLoss):
     """log(1 + exp(−y·u)) for labels y = ±1."""
 
     target_kind: ClassVar[TargetKind] = "label"
+    has_probabilities: ClassVar[bool] = True
+    is_curved: ClassVar[bool] = True
     name: Literal["logistic"] = "logistic"
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
@@ -28,6 +30,12 @@ class Logistic(BaseLoss):
         result: FloatArray = -0.5 * y * (1.0 - xp.tanh(0.5 * y * scores))
         return result
 
+    def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return p(1 − p), at most ¼."""
+        del targets
+        result: FloatArray = 0.25 * (1.0 - namespace(scores).tanh(0.5 * scores) ** 2)
+        return result
+
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X·sigmoid(ρX), which is X on the whole space; β = X²/4."""
         reach = weight_norm * feature_norm if feature_norm > 0 else 0.0
@@ -39,6 +47,7 @@ class Softmax(BaseLoss):
     """Cross-entropy of the softmax of the scores; a target is the class's index."""
 
     target_kind: ClassVar[TargetKind] = "class"
+    has_probabilities: ClassVar[bool] = True
     name: Literal["softmax"] = "softmax"
     classes: int = Field(ge=2, le=10_000)
 
@@ -79,6 +88,7 @@ class Softmax(BaseLoss):
 class Squared(BaseLoss):
     """½(u − y)²; with per-record clipping at C it becomes a Huber loss of threshold C/‖x‖."""
 
+    is_curved: ClassVar[bool] = True
     name: Literal["squared"] = "squared"
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
@@ -89,6 +99,11 @@ class Squared(BaseLoss):
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return u − y."""
         return scores - beside(scores, targets)
+
+    def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return 1."""
+        del targets
+        return namespace(scores).ones_like(scores)  # type: ignore[no-any-return]
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X(Xρ + Y), infinite on the whole space; β = X²."""

@@ -11,9 +11,25 @@ from pydantic import Field
 
 from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
 from ringfence.protocol.questions.curvature import Curvature
+from ringfence.protocol.questions.evaluation import Evaluation
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
+from ringfence.protocol.questions.second_moments import SecondMoments
+from ringfence.protocol.questions.statistics import Statistics
 
-__all__ = ["BaseQuestion", "Curvature", "Gradient", "Moments", "PersonRule", "Question", "Unit"]
+__all__ = [
+    "BaseQuestion",
+    "Curvature",
+    "Evaluation",
+    "Gradient",
+    "Moments",
+    "PersonRule",
+    "Question",
+    "SecondMoments",
+    "Statistics",
+    "Unit",
+]
 
-Question: TypeAlias = Annotated[Gradient | Curvature | Moments, Field(discriminator="name")]
+Question: TypeAlias = Annotated[
+    Gradient | Curvature | Moments | Evaluation | SecondMoments | Statistics, Field(discriminator="name")
+]

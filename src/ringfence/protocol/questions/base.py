@@ -59,6 +59,10 @@ class BaseQuestion(Public):
 
     trains: ClassVar[bool] = False
 
+    def check(self, facts: Facts) -> None:
+        """Raise ValueError, with a clause that says why, if it cannot be asked of such records."""
+        del facts
+
     def argument_length(self, facts: Facts) -> int:
         """Return how many numbers a request carries. Unless a question needs other ones: the model's weights."""
         return facts.dimension

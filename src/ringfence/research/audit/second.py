@@ -23,6 +23,7 @@ from scipy.special import binom, log_ndtr
 from scipy.stats import binom as binomial
 
 from ringfence.errors import PlanError
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Observer
@@ -61,7 +62,10 @@ _TERMS: dict[str | None, Callable[[int, Any], float]] = {
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda question, plan, batch: 2 * question.clip * _longest_term(plan) / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
+    "evaluation": lambda question, plan, batch: 1.0 / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
+    "second-moments": lambda question, plan, batch: math.sqrt(4.5) / batch,
+    "statistics": lambda question, plan, batch: _cells_moved(question, plan) / batch,
 }
 """How far replacing one of so many records moves the answer to each question, written out again.
 
@@ -85,6 +89,29 @@ def _column(correlation: float, rounds: int) -> FloatArray:
     return np.asarray(binom(correlation + rows - 1, rows), dtype=np.float64) if correlation else np.ones(1)
 
 
+def _cells_moved(question: Any, plan: Plan) -> float:
+    """Return how far one record moves counts of cells, in units of the largest number that it adds to."""
+    moved, largest, cells = 0.0, 0.0, {}
+    for name in question.columns:
+        column = plan.data.used[name]
+        empty = column.missing is not None
+        if isinstance(column, Categorical):
+            cells[name] = len(column.categories) + empty
+            weight = highest = 1 - 1 / cells[name]
+            moved += 2 * weight
+        else:
+            levels = 8 if column.is_unbounded else round(math.log2(question.bins))
+            fine = 0.0 if column.is_unbounded else math.sqrt(0.8 * (levels + 1)) / question.bins
+            cells[name], weight = 4 + empty, levels / 12 + (1 - 4.0**-levels) / 18
+            highest = weight * (levels + 2) if empty else weight
+            moved += weight * (2 * levels + 2 + 5 * fine)
+        largest = max(largest, highest)
+    for a, b in question.cross:
+        weight = (1 - 1 / cells[a]) * (1 - 1 / cells[b])
+        moved, largest = moved + 2 * weight * (1 - 1 / max(cells[a], cells[b])), max(largest, weight**3)
+    return math.sqrt(moved / largest)
+
+
 def _has_classes(plan: Plan) -> bool:
     return isinstance(plan.data.target_column, Categorical)
 
@@ -99,13 +126,23 @@ def releases(plan: Plan) -> list[Release]:
         if channel.is_collected:
             continue
         moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, stage.rounds)
-        rate = own.batch / terms.records if rule.is_secret else 1.0
-        is_fixed = rule.most(records=terms.records, batch=own.batch) == own.batch
+        asked = _held_out(terms.records, plan.held_out)  # the held-out ones come last here
+        asked = {None: terms.records, "held-out": asked, "training": terms.records - asked}[stage.section]
+        rate = own.batch / asked if rule.is_secret else 1.0
+        is_fixed = rule.most(records=asked, batch=own.batch) == own.batch
         found.append(Release(moved / own.sigma, 1, rate, is_fixed))
-        times.append(_times(stage, own.batch, terms.records))
+        taken = np.zeros(terms.records, dtype=np.int64)
+        first = terms.records - asked if stage.section == "held-out" else 0
+        taken[first : first + asked] = _times(stage, own.batch, asked)
+        times.append(taken)
     shown = sum(release.shift**2 * taken for release, taken in zip(found, times, strict=True))
     worst = int(np.argmax(shown))  # which matters where parts of the records take turns
     return [replace(one, count=int(taken[worst])) for one, taken in zip(found, times, strict=True) if taken[worst]]
+
+
+def _held_out(records: int, share: float | None) -> int:
+    """Count the records that the division's public rule holds out."""
+    return len(sections.members("held-out", records, share)) if share else 0
 
 
 def _times(stage: Stage, batch: int, records: int) -> NDArray[np.int64]:

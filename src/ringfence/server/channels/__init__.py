@@ -51,6 +51,9 @@ class ChannelAtServer(Protocol):
     ) -> FloatArray | None:
         """Return the mean of usable answers; None if there is none to be had."""
 
+    def each(self, channel: Any, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
+        """Return every silo's own numbers, as far as the channel shows them."""
+
 
 def receiving(channel: Channel) -> ChannelAtServer:
     """Return the file of the channel."""

@@ -27,9 +27,15 @@ def mean(
     channel: OwnNoise, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
 ) -> FloatArray | None:
     """Return the weighted mean."""
-    del channel, number, totals
-    vectors = {name: unpack(answer.vector) for name, answer in answers.items() if isinstance(answer, NoisyUpdate)}
+    del number, totals
+    vectors = each(channel, answers)
     return mean_update(plan, vectors) if vectors else None
+
+
+def each(channel: OwnNoise, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
+    """Return all of them: the noise is in them."""
+    del channel
+    return {name: unpack(answer.vector) for name, answer in answers.items() if isinstance(answer, NoisyUpdate)}
 
 
 def mean_update(plan: Plan, updates: Mapping[str, FloatArray]) -> FloatArray:

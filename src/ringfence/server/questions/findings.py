@@ -17,5 +17,5 @@ def with_findings(question: Question, learned: Learned, answers: Answers) -> Lea
     terms = [terms for terms in plan.silos if terms.name in answers.silos]
     weight = math.fsum(own.weight for own in terms)
     noise = math.hypot(*(own.weight * own.stages[answers.stage].sigma for own in terms))
-    found = Findings(answers.mean * len(terms) / (len(plan.silos) * weight), noise / weight, weight)
+    found = Findings(answers.mean * len(terms) / (len(plan.silos) * weight), noise / weight, weight, answers.each)
     return replace(learned, findings={**learned.findings, question.name: found})

@@ -19,9 +19,9 @@ def compute(
     question: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
     """Return the eigenvalue, of features cut to their public norm once more."""
-    del question, argument, chosen  # every record takes part
+    del question, argument
     largest = plan.data.feature_norm
-    moments = second_moments(records.spread_features(largest), batch)
+    moments = second_moments(records.spread_features(largest, chosen), batch)
     return np.array([largest**2 * largest_eigenvalue(moments)])
 
 

@@ -14,8 +14,8 @@ def compute(
     question: Moments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
     """Return the moments in public units, of features and targets cut to their public bounds once more."""
-    del question, argument, chosen  # every record takes part
+    del question, argument
     columns, bound = records.bounded_features(plan.data.feature_norm), plan.data.target_bound
     if not isinstance(plan.data.target_column, Categorical):
         columns = np.column_stack([columns, np.clip(records.targets, -bound, bound) / bound])
-    return exact_sums.mean(records.means(np.concatenate([columns, columns**2], axis=1)), batch)
+    return exact_sums.mean(records.means(np.concatenate([columns, columns**2], axis=1)), chosen, batch)

@@ -1,0 +1,184 @@
+"""`ringfence statistics`: who has how many, how much is missing, how silos differ."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ringfence.cli.options import NewBeginning, UnusualBudget, parse_cap, parse_sizes
+from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
+from ringfence.cli.training import Ledgers, SameDataAs
+from ringfence.errors import PlanError
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan
+    from ringfence.protocol.questions import Question
+    from ringfence.protocol.schema import Schema
+    from ringfence.server.statistics import Tables
+
+
+def statistics(
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="[SILO.csv...]", help="One CSV per silo; its stem names it.")
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="What the answers may cost every silo, all together.")] = None,
+    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="A,B,...", help="Which columns; by default all. Fewer get less noise.")
+    ] = None,
+    cross: Annotated[list[str], typer.Option(metavar="A,B", help="A cross table of two columns.")] = [],  # noqa: B006
+    bins: Annotated[int, typer.Option(help="Into how many bins numbers are divided: a power of two.")] = 64,
+    for_schema: Annotated[
+        bool,
+        typer.Option("--for-schema", help='Say what the schema could; bounds may be left open in it, as "?".'),
+    ] = False,
+    silo: Annotated[
+        list[str], typer.Option(metavar="NAME=RECORDS", help="A silo that runs by itself, for --out.")
+    ] = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON), for `server run`; ask nobody.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Show what a finished `server run` of such a plan found.")
+    ] = None,
+    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with figures here (HTML).")] = None,
+    ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
+    new_beginning: NewBeginning = "",
+    cap: Annotated[
+        str | None, typer.Option(metavar="EPS,DELTA", help="Refuse if all runs together exceed this.")
+    ] = None,
+    unusual_budget: UnusualBudget = False,
+    json: AsJson = False,
+) -> None:
+    """Count privately: categories, missing cells, histograms, means, quantiles and cross tables, with intervals.
+
+    One question, charged to each silo's ledger; what other runs on the same records cost adds to it.
+    """
+    require_folder(out)
+    require_folder(page)
+    if [bool(files), out is not None, run is not None].count(True) != 1 or bool(silo) != (out is not None):
+        raise PlanError(
+            "Say of whom: files, one for each silo; or --silo NAME=RECORDS for each, and --out, for a plan; or --run, "
+            "the folder of a run that is over."
+        )
+    if run is not None:
+        _show_run(run, page, for_schema=for_schema, json=json)
+        return
+    if schema is None or epsilon is None:
+        raise PlanError("Statistics need --schema, and --epsilon, what they may cost every silo.")
+    data, question = _question(schema, columns, cross, bins, for_schema=for_schema)
+    if out is not None:
+        _write_plan(out, data, question, parse_sizes(silo), epsilon, delta, json=json)
+        return
+    from ringfence.planning.surveys import make_survey
+    from ringfence.server.questions.statistics import tables
+    from ringfence.workflow import AskRequest, ask_files
+
+    limit = parse_cap(cap)
+    asked = AskRequest(files or [], epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget, limit)
+    result = ask_files(asked, data, lambda members: make_survey(data, members, question))
+    plan = result.model.plan
+    cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
+    found = tables(plan, result.findings)
+    _show(plan, found, result.statement.text(), cost, page, for_schema=for_schema, json=json)
+
+
+def _question(
+    schema: Path, columns: str | None, cross: Sequence[str], bins: int, *, for_schema: bool
+) -> "tuple[Schema, Question]":
+    from ringfence.planning.request import clear_refusals
+    from ringfence.protocol.questions import Statistics
+    from ringfence.protocol.schema import about_any, load_columns, load_draft
+
+    data = about_any((load_draft if for_schema else load_columns)(schema))
+    pairs = [tuple(part.strip() for part in pair.split(",")) for pair in cross]
+    for pair, text in zip(pairs, cross, strict=True):
+        if len(pair) != 2:
+            raise PlanError(f"'{text}' is not of the form A,B, two columns for a cross table.")
+    named = list(data.used) if columns is None else [name.strip() for name in columns.split(",")]
+    named += sorted({name for pair in pairs for name in pair if name not in named} if columns is not None else ())
+    with clear_refusals():
+        question = Statistics.model_validate({"columns": tuple(named), "cross": tuple(pairs), "bins": bins})
+    return data, question
+
+
+def _write_plan(
+    out: Path,
+    data: "Schema",
+    question: "Question",
+    sizes: dict[str, int],
+    epsilon: float,
+    delta: float | None,
+    *,
+    json: bool,
+) -> None:
+    from ringfence.planning.request import Member
+    from ringfence.planning.surveys import make_survey
+
+    plan = make_survey(data, [Member(name, size, epsilon, delta) for name, size in sizes.items()], question)
+    out.write_bytes(plan.content)
+    if json:
+        print_json({"digest": plan.digest(), "plan": plan.model_dump(mode="json")})
+    else:
+        say(f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.\nplan {plan.digest()}")
+
+
+def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> None:
+    from ringfence.server.conduct import replay
+    from ringfence.server.questions.statistics import tables
+    from ringfence.server.transcript import read
+    from ringfence.statement import SiloGuarantee, Statement
+
+    plan, result = read(run)[0].plan, replay(run)
+    found = tables(plan, result.findings)
+    claimed = {
+        terms.name: SiloGuarantee(records=terms.records, rounds=1, this_run=terms.guarantees, all_runs=terms.guarantees)
+        for terms in plan.silos
+        if terms.name in found.silos
+    }
+    cost = {name: own.model_dump(mode="json") for name, own in claimed.items()}
+    _show(plan, found, Statement(plan, claimed).words(), cost, page, for_schema=for_schema, json=json)
+
+
+def _show(
+    plan: "Plan",
+    found: "Tables",
+    guarantees: str,
+    cost: dict[str, Any],
+    page: Path | None,
+    *,
+    for_schema: bool,
+    json: bool,
+) -> None:
+    from ringfence.report import statistics as report
+    from ringfence.storage.toml_files import toml_text
+
+    suggested = _suggested(plan, found) if for_schema else {}
+    if page is not None:
+        report.statistics_report(plan, found, guarantees).write(page)
+    if json:
+        schema = {"schema": suggested} if for_schema else {}
+        print_json({"plan": plan.digest(), **report.as_data(found), **schema, "cost": cost})
+        return
+    for shown in report.shown_tables(plan, found):
+        print_table(shown.header, shown.rows, title=shown.title)
+        say()
+    say(f"{report.INTERVALS}\n{report.ADDS_UP}\n{report.DIFFERENCING}\n\n{guarantees}")
+    if for_schema:
+        lines = toml_text({"columns": suggested}) if suggested else "# Noise hides what could be said: spend more.\n"
+        say(f"\nFor the schema, from these answers and no record:\n\n{lines}")
+    if page is not None:
+        say(f"page {page}")
+
+
+def _suggested(plan: "Plan", found: "Tables") -> dict[str, dict[str, Any]]:
+    """Return lines for a schema: what it says already, and what was found."""
+    from ringfence.server.statistics.suggest import schema_fields
+
+    columns = {name: plan.data.used[name] for name in found.together.columns}
+    unbounded = {name: getattr(column, "is_unbounded", False) for name, column in columns.items()}
+    return {
+        name: {**columns[name].model_dump(exclude_none=True), **fields}
+        for name, fields in schema_fields(found.together, unbounded).items()
+    }

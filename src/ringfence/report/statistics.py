@@ -1,0 +1,244 @@
+"""Statistics as plain data, as tables for people, and as a page with figures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
+from ringfence.html.markup import Html, bullets, outline, section, table, tag
+from ringfence.protocol.plan import Plan
+from ringfence.report.page import ReportPage, facts
+from ringfence.server.statistics import Estimate, Numbers, Shares, Summary, Tables
+from ringfence.server.statistics.summary import QUANTILES
+
+ALL = "all silos"
+
+INTERVALS = (
+    "Behind every number stands its interval: with probability 95 % it holds the exact number of these records, from "
+    "which noise alone parts us. Each interval is by itself: of twenty, one misses on average."
+)
+ADDS_UP = (
+    "All numbers agree: categories, bins and missing cells add up to the records, rows and columns of a cross table to "
+    "those of its columns, silos to all of them. So a count of few records may come out negative."
+)
+DIFFERENCING = (
+    "Who asks again, of other bins, columns or silos, and takes one answer from the other, learns more: that is what "
+    "the budget is for. Each answer is charged to the silo's ledger first; what all of them tell of one record stays "
+    "within the ledger's epsilon, and a silo refuses what would exceed its budget."
+)
+
+
+class Shown(NamedTuple):
+    """One table for people."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
+    """Yield all tables: of numbers by silo, of categories, of pairs of columns, and of how silos differ."""
+    summaries = _summaries(tables)
+    for name, column in tables.together.columns.items():
+        if isinstance(column, Numbers):
+            yield _of_numbers(name, {silo: summary.columns[name] for silo, summary in summaries.items()})
+        else:
+            yield _of_shares(name, plan.unit, summaries)
+    for (a, b), cross in tables.together.cross.items():
+        rows = [
+            [row, *(_count(cell, tables.together.records) for cell in cells)]
+            for row, cells in zip(cross.rows, cross.cells, strict=True)
+        ]
+        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *cross.columns], rows)
+    if tables.differences:
+        found = sorted(tables.differences.items(), key=lambda item: item[1].p)
+        yield Shown(
+            "How silos differ: which one most from the others together, in what, by how much, and the chance of that "
+            "if all were samples of one population",
+            ["column", "silo", "in", "by", "chance"],
+            [[name, d.silo, d.what, _plain(d.by), f"{d.p:.2g}"] for name, d in found],
+        )
+
+
+def _summaries(tables: Tables) -> dict[str, Summary]:
+    alone = len(tables.silos) == 1
+    return dict(tables.silos) if alone else {ALL: tables.together, **tables.silos}
+
+
+def _of_numbers(name: str, columns: Mapping[str, Shares | Numbers]) -> Shown:
+    found = {silo: column for silo, column in columns.items() if isinstance(column, Numbers)}
+    first = next(iter(found.values()))
+    header = ["silo"]
+    header += ["missing"] if first.missing is not None else []
+    header += ["mean", "deviation"] if first.mean is not None else []
+    header += ["median" if p == 0.5 else f"{p:.0%}" for p in QUANTILES]
+    rows = []
+    for silo, column in found.items():
+        missing = [] if column.missing is None else [_percent(column.missing)]
+        moments = [_plain(number) for number in (column.mean, column.deviation) if number is not None]
+        rows.append([silo, *missing, *moments, *(_plain(column.quantiles[p]) for p in QUANTILES)])
+    low, high = first.edges[0], first.edges[-1]
+    bounds = f"numbers from {low:.6g} to {high:.6g}" if first.mean is not None else "numbers without public bounds"
+    return Shown(f"{name}: {bounds}", header, rows)
+
+
+def _of_shares(name: str, unit: str, summaries: Mapping[str, Summary]) -> Shown:
+    columns = {silo: (summary.columns[name], summary.records) for silo, summary in summaries.items()}
+    cells = [
+        (cell, [_count(column.cells[cell], n) for column, n in columns.values() if isinstance(column, Shares)])
+        for cell in _cells(next(iter(summaries.values())).columns[name])
+    ]
+    return Shown(f"{name}: {unit}s", ["category", *columns], [[cell, *counts] for cell, counts in cells])
+
+
+def _cells(column: Shares | Numbers) -> list[str]:
+    return list(column.cells) if isinstance(column, Shares) else []
+
+
+def _plain(number: Estimate) -> str:
+    low, high = number.records
+    return f"{number.value:.4g} [{low:.4g}, {high:.4g}]"
+
+
+def _percent(number: Estimate) -> str:
+    low, high = number.records
+    return f"{number.value:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def _count(number: Estimate, records: int) -> str:
+    return _plain(number.scaled(records))
+
+
+def as_data(tables: Tables) -> dict[str, Any]:
+    """Return everything: of each silo, of all together, and the differences."""
+    return {
+        "level": 0.95,
+        "silos": {name: _summary_data(summary) for name, summary in tables.silos.items()},
+        "together": _summary_data(tables.together),
+        "differences": {
+            name: {"silo": found.silo, "what": found.what, "by": found.by.as_data(), "p": found.p}
+            for name, found in tables.differences.items()
+        },
+    }
+
+
+def _summary_data(summary: Summary) -> dict[str, Any]:
+    def cell(number: Estimate) -> dict[str, Any]:
+        return {
+            "count": number.value * summary.records,
+            "these_records": list(number.records.scaled(summary.records)),
+            "share": number.value,
+            "population": list(number.population),
+        }
+
+    def column(found: Shares | Numbers) -> dict[str, Any]:
+        if isinstance(found, Shares):
+            return {"categories": {name: cell(number) for name, number in found.cells.items()}}
+        moments = {"mean": found.mean, "variance": found.variance, "deviation": found.deviation}
+        return {
+            **({} if found.missing is None else {"missing": cell(found.missing)}),
+            **{name: number.as_data() for name, number in moments.items() if number is not None},
+            "quantiles": {str(p): number.as_data() for p, number in found.quantiles.items()},
+            "edges": found.edges.tolist(),
+            "bins": [cell(number) for number in found.bins],
+        }
+
+    return {
+        "records": summary.records,
+        "columns": {name: column(found) for name, found in summary.columns.items()},
+        "cross": [
+            {
+                "columns": list(pair),
+                "cells": {
+                    row: {name: cell(number) for name, number in zip(found.columns, cells, strict=True)}
+                    for row, cells in zip(found.rows, found.cells, strict=True)
+                },
+            }
+            for pair, found in summary.cross.items()
+        ],
+    }
+
+
+def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage:
+    """Put the page together; `guarantees` is the statement of what the answers cost."""
+    figures: dict[str, Html | None] = {}
+    parts: list[Html] = []
+    shown = list(shown_tables(plan, tables))
+    for name, made in zip(tables.together.columns, shown, strict=False):
+        charts = list(_charts(name, tables))
+        figures |= {f"{name}-{number}": chart for number, (chart, _) in enumerate(charts)}
+        parts.append(section(name, *(figure(*chart) for chart in charts), table(*made)))
+    rest = shown[len(tables.together.columns) :]
+    silos = [(name, summary.records) for name, summary in tables.silos.items()]
+    silent = [terms.name for terms in plan.silos if terms.name not in tables.silos]
+    unheard = f" {', '.join(silent)} did not answer, and are in none of these numbers." if silent else ""
+    page = (
+        tag("p", f"What {len(silos)} silos have, as far as noise lets it be seen.{unheard}", class_="lead"),
+        facts(
+            {
+                "largest epsilon": max(terms.guarantee.epsilon for terms in plan.silos),
+                "silos": len(silos),
+                f"{plan.unit}s in all": f"{tables.together.records:,}",
+                "columns": len(tables.together.columns),
+            }
+        ),
+        section("How to read it", bullets([INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING])),
+        section("Who has how many", table(f"The silos' {plan.unit}s: public", ["silo", f"{plan.unit}s"], silos)),
+        *parts,
+        *([section("Pairs of columns, and silos", *(table(*made) for made in rest))] if rest else []),
+        section("Who is protected, and how well", outline(guarantees)),
+    )
+    return ReportPage(f"Statistics of {len(silos)} silos", f"Statistics · plan {plan.digest()[:12]}", page, figures)
+
+
+_POPULATION = (
+    "Figures show wider intervals, for the population that the records are a sample of: they allow for the chance of "
+    "the sample too, if it is one."
+)
+
+
+def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
+    column = tables.together.columns[name]
+    if isinstance(column, Shares):
+        spans = [Span(cell, number.value, *number.population) for cell, number in column.cells.items()]
+        yield (
+            span_chart(spans[:40], title=name, description="The share of each category, all silos.", x_label="share"),
+            "The share of each category over all silos, with its interval for the population.",
+        )
+        return
+    if column.mean is None:
+        return
+    yield _histogram(name, column)
+    means = {
+        silo: found.mean
+        for silo, summary in _summaries(tables).items()
+        if isinstance(found := summary.columns[name], Numbers) and found.mean is not None
+    }
+    spans = [Span(silo, number.value, *number.population) for silo, number in means.items()]
+    yield (
+        span_chart(
+            spans[:40], title=f"Mean of {name}", description="The mean at each silo.", x_label=f"mean of {name}"
+        ),
+        "The mean, all silos and each, with its interval for the population.",
+    )
+
+
+def _histogram(name: str, column: Numbers) -> tuple[Html, str]:
+    bins = len(column.figure)
+    edges = column.edges[:: len(column.bins) // bins]
+
+    def steps(label: str, shares: Sequence[float]) -> Line:
+        sides = zip(edges, edges[1:], shares, strict=False)
+        return Line(label, [(float(edge), share) for low, high, share in sides for edge in (low, high)], level=True)
+
+    chart = line_chart(
+        [
+            steps("share of the records", [number.value for number in column.figure]),
+            steps("its interval begins", [number.population.low for number in column.figure]),
+            steps("and ends", [number.population.high for number in column.figure]),
+        ],
+        title=name,
+        description=f"The share of the records in each of {bins} bins, all silos, with its interval.",
+        x_label=name,
+        y_label="share",
+    )
+    return chart, f"The share of the records in each of {bins} bins, over all silos; noise may take one below 0."

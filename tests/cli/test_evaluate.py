@@ -1,0 +1,115 @@
+"""How good a model is, asked privately: figures with intervals, charged to records that did not train it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ringfence.model import Model
+from ringfence.protocol.plan import load_plan
+from ringfence.silo.ledger import Ledger
+from tests.cli.conftest import Federation, Json, Ringfence
+
+
+@pytest.fixture
+def trained(federation: Federation, ringfence_json: Json) -> Path:
+    """A model that hardly any noise went into, so that it is a good one."""
+    model = federation.folder / "model.json"
+    ringfence_json(*federation.train("--out", str(model), "--no-report", epsilon="19"))
+    return model
+
+
+def asked(federation: Federation, model: Path, *changes: str, epsilon: str = "19") -> list[str]:
+    return ["evaluate", str(model), *map(str, federation.files), "--epsilon", epsilon, "--delta", "1e-6", *changes]
+
+
+def test_training_ends_with_private_figures_whose_intervals_hold_the_exact_ones(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    report = ringfence_json(*federation.train("--no-report", epsilon="19"))
+    accuracy = next(f for f in report["evaluation"]["together"]["figures"] if f["name"] == "accuracy")
+    assert abs(accuracy["value"] - report["test"]["accuracy"]) < 0.05  # more than ten standard deviations of the noise
+    assert set(report["evaluation"]["silos"]) == {"north", "south", "west"}
+    assert report["evaluation"]["together"]["records"] == 180
+
+
+def test_an_evaluation_costs_the_held_out_records_alone(
+    federation: Federation, trained: Path, ringfence: Ringfence
+) -> None:
+    before = {name: total(federation, name) for name in ("north", "south", "west")}
+    assert ringfence(*asked(federation, trained, epsilon="0.5")).returncode == 0
+    with Ledger.open(federation.folder / "north.ledger") as ledger:
+        sections = [getattr(event, "section", "all") for event, _ in ledger.account().charged()]
+        spent = ledger.account().spent()[0].epsilon
+    assert set(sections) == {"training", "held-out"}
+    assert before["north"] < spent < before["north"] + 0.5  # the first evaluation cost them what training cost others
+
+
+def total(federation: Federation, name: str) -> float:
+    with Ledger.open(federation.folder / f"{name}.ledger") as ledger:
+        return ledger.account().spent()[0].epsilon
+
+
+def test_a_good_model_beats_guessing_and_another_model_on_the_same_records(
+    federation: Federation, trained: Path, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    model = Model.load(trained)
+    bad = federation.folder / "bad.json"
+    Model.of(model.plan, 0 * model.coefficients.reshape(-1), {}).save(bad)
+    found = ringfence_json(*asked(federation, trained, "--against", str(bad)))["evaluation"]["together"]["figures"]
+    figures = {figure["name"]: figure for figure in found}
+    assert figures["accuracy above guessing"]["low"] > 0
+    assert figures["loss below the other model's"]["low"] > 0
+    shown = ringfence(*asked(federation, trained)).stdout
+    assert "  accuracy " in shown
+    assert "guessing the larger class gives" in shown
+    assert "NOT PRIVATE" not in shown
+
+
+def test_the_model_carries_its_evaluation(trained: Path) -> None:
+    evaluation = Model.load(trained).evaluation
+    assert evaluation is not None
+    assert evaluation.together.figure("accuracy").value is not None
+    assert "evaluation" not in json.loads(Model.load(trained).model_copy(update={"evaluation": None}).model_dump_json())
+
+
+def test_numbers_are_evaluated_in_their_own_units(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.train("--no-report", target="cost", epsilon="19"))
+    figures = {figure["name"]: figure for figure in report["evaluation"]["together"]["figures"]}
+    assert figures["RMSE"]["value"] == pytest.approx(report["test"]["rmse"], rel=0.25)
+
+
+def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
+    federation: Federation, trained: Path, ringfence: Ringfence
+) -> None:
+    out = federation.folder / "evaluation.json"
+    sizes = ["--silo", "north=300", "--silo", "south=300", "--silo", "west=300"]
+    assert ringfence("evaluate", str(trained), *sizes, "--out", str(out)).returncode == 0
+    (stage,) = load_plan(out).stages
+    assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--silo", "north=300"], "Give the silos' files; or, for a plan"),
+        (["--epsilon", "0"], "epsilon must be a finite number above 0"),
+        (["--epsilon", "1000"], "protects next to nobody"),
+        (["--against", "nowhere.json"], "could not be read"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_before_anything_is_spent(
+    federation: Federation, trained: Path, ringfence: Ringfence, changes: list[str], says: str
+) -> None:
+    before = federation.ledgers()
+    done = ringfence(*asked(federation, trained, *changes))
+    assert done.returncode != 0
+    assert says in done.stderr
+    assert federation.ledgers() == before
+
+
+def test_a_model_of_another_schema_is_not_compared(federation: Federation, trained: Path, ringfence: Ringfence) -> None:
+    other = federation.folder / "costs.json"
+    assert ringfence(*federation.train("--out", str(other), "--no-report", target="cost")).returncode == 0
+    done = ringfence(*asked(federation, trained, "--against", str(other)))
+    assert "another schema or another loss" in done.stderr

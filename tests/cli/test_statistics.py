@@ -1,0 +1,180 @@
+"""`ringfence statistics`: who has how many, how much is missing, how silos differ, on the ledger's account."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.protocol.plan import load_plan
+from ringfence.protocol.schema import load_schema
+from ringfence.server.conduct import conduct
+from ringfence.silo.budget import Budget
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.records import load_records
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon
+from tests.server.local import Local
+
+Z = 1.96
+
+
+def charged(report: dict[str, Any]) -> dict[str, Any]:
+    """What the report says of its cost, as other commands print it."""
+    return {"plan": report["plan"], "silos": report["cost"]}
+
+
+def test_they_find_counts_means_and_quantiles_up_to_their_noise(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.statistics("--cross", "ward,ill", epsilon="1000"))
+    wards, ill = np.array(federation.column("ward")), np.array(federation.column("ill"))
+    ages = np.array(federation.column("age"), dtype=float)
+    together = report["together"]
+    # Each number has Gaussian noise of the deviation that its interval tells; beyond 7 in any of 30: chance < 1e-10.
+    for ward, found in together["columns"]["ward"]["categories"].items():
+        assert near(found, "count", float(np.sum(wards == ward)))
+    (table,) = together["cross"]
+    for ward, row in table["cells"].items():
+        for label, found in row.items():
+            assert near(found, "count", float(np.sum((wards == ward) & (ill == label))))
+    age = together["columns"]["age"]
+    assert near(age["mean"], "value", float(np.mean(ages)))
+    low, high = age["quantiles"]["0.5"]["these_records"]
+    assert low - 100 / 64 <= np.median(ages) <= high + 100 / 64  # at this noise no edge is in doubt by a whole bin
+    assert high - low < 10
+    assert [silo["records"] for silo in report["silos"].values()] == [300, 300, 300]
+
+
+def near(found: dict[str, Any], what: str, true: float) -> bool:
+    low, high = found["these_records"]
+    return bool(abs(found[what] - true) <= 7 / Z * max(high - found[what], found[what] - low) + 1e-9)
+
+
+def test_silos_add_up_to_all_of_them(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.statistics("--columns", "ward,age"))
+    assert set(report["together"]["columns"]) == {"ward", "age"}
+    for ward, found in report["together"]["columns"]["ward"]["categories"].items():
+        parts = [silo["columns"]["ward"]["categories"][ward]["count"] for silo in report["silos"].values()]
+        assert found["count"] == pytest.approx(sum(parts))
+    assert sum(b["count"] for b in report["together"]["columns"]["age"]["bins"]) == pytest.approx(900)
+
+
+def test_the_ledger_is_charged_what_they_may_cost_and_training_composes_with_them(
+    federation: Federation, ringfence_json: Json, check_ledgers: Callable[[dict[str, Any]], None]
+) -> None:
+    report = ringfence_json(*federation.statistics(epsilon="1"))
+    for silo in report["cost"].values():
+        assert (silo["records"], silo["rounds"]) == (300, 1)  # all records answer; there is nothing to test on
+        assert 0.999 <= epsilon(silo["this_run"]) <= 1.0
+    check_ledgers(charged(report))
+    trained = ringfence_json(*federation.train("--max-rounds", "4", epsilon="1"))
+    for silo in trained["silos"].values():
+        # Two Gaussian mechanisms of equal cost compose to √2 times the shift: more than one, less than both.
+        assert 1.3 < epsilon(silo["all_runs"]) < 1.7
+    check_ledgers(trained)
+
+
+def test_what_needs_more_than_is_left_is_refused_before_anything_is_spent(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    ringfence_json(*federation.statistics("--cap", "1.2,1e-6", epsilon="1"))
+    refused = ringfence(*federation.statistics("--cap", "1.2,1e-6", "--bins", "16", epsilon="1"))
+    check_one_sentence(refused, "more than its budget of 1.2")
+    for name in ("north", "south", "west"):
+        (only,) = ringfence_json("ledger", str(federation.folder / f"{name}.ledger"))["plans"]
+        assert only["charged"] == 1
+
+
+def test_a_silo_of_three_records_and_a_constant_column_get_a_defined_private_answer(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    small = federation.folder / "small.csv"
+    small.write_text("age,dose,ward,ill,cost\n" + "50,5,a,no,10\n" * 3)
+    asked = ["statistics", str(small), "--schema", str(federation.schema), "--epsilon", "1"]
+    report = ringfence_json(*asked)
+    column = report["silos"]["small"]["columns"]["dose"]
+    for found in (column["mean"], column["variance"], column["deviation"], *column["quantiles"].values()):
+        low, high = found["these_records"]
+        assert low <= found["value"] <= high
+    assert column["quantiles"]["0.5"]["these_records"] == [0.0, 10.0]  # noise hides three records, as it must
+    assert "[0, 10]" in ringfence(*asked).stdout
+
+
+def test_missing_cells_are_counted_and_no_value_stands_in_for_them(
+    federation: Federation, ringfence_json: Json
+) -> None:
+    for field in ("dose", "ward"):
+        missing = {"dose": "missing = 0", "ward": 'missing = "a"'}[field]
+        text = federation.schema.read_text()
+        federation.schema.write_text(text.replace(f"[columns.{field}]", f"[columns.{field}]\n{missing}"))
+    for path in federation.files:
+        header, *rows = path.read_text().splitlines()
+        rows = [re.sub(r"^([^,]*),[^,]*,[^,]*", r"\1,,", row) if n % 2 else row for n, row in enumerate(rows)]
+        path.write_text("\n".join([header, *rows]) + "\n")
+    report = ringfence_json(*federation.statistics(epsilon="1000"))["together"]["columns"]
+    doses = [float(cell) for cell in federation.column("dose") if cell]
+    assert near(report["dose"]["missing"], "count", 450.0)
+    assert near(report["dose"]["mean"], "value", float(np.mean(doses)))
+    wards = federation.column("ward")
+    assert near(report["ward"]["categories"]["(missing)"], "count", 450.0)
+    assert near(report["ward"]["categories"]["a"], "count", float(wards.count("a")))
+
+
+def test_bounds_are_found_where_a_draft_has_none(federation: Federation, ringfence_json: Json) -> None:
+    text = federation.schema.read_text()
+    draft = re.sub(r"(?m)^(lower|upper) = .*$", r'\1 = "?"', text).replace('["a", "b", "c"]', '["?"]')
+    federation.schema.write_text(draft)
+    report = ringfence_json(*federation.statistics("--for-schema", epsilon="1000"))
+    assert "ward" not in report["together"]["columns"]
+    for name in ("age", "dose"):
+        found, values = report["schema"][name], np.array(federation.column(name), dtype=float)
+        # Noise of a share is below 0.01 % here; all but a few values are between the bounds, which lie near them.
+        assert np.mean((values >= found["lower"]) & (values <= found["upper"])) > 0.9
+        assert -1 < found["lower"] < found["upper"] < 10 * values.max()
+
+
+def test_centre_and_scale_are_offered_where_there_are_bounds(federation: Federation, ringfence_json: Json) -> None:
+    found = ringfence_json(*federation.statistics("--for-schema", epsilon="1000"))["schema"]["age"]
+    ages = np.array(federation.column("age"), dtype=float)
+    assert found["center"] == pytest.approx(np.mean(ages), abs=1.0)
+    assert found["scale"] == pytest.approx(np.std(ages), abs=1.0)
+    assert (found["lower"], found["upper"]) == (0.0, 100.0)
+
+
+def test_tables_and_page_say_what_intervals_hold_and_what_the_budget_is_for(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    page = federation.folder / "page.html"
+    done = ringfence(*federation.statistics("--cross", "ward,ill", "--page", str(page)))
+    assert done.returncode == 0
+    html = page.read_text()
+    for text in (done.stdout, html):
+        assert "that is what the budget is for" in " ".join(text.split())
+        assert "of twenty, one misses on average" in " ".join(text.split())
+        assert "ward by ill" in text
+    assert html.count("<svg") == 3 * 2 + 2
+    assert "<script" not in html
+
+
+def test_silos_that_run_by_themselves_are_asked_by_a_plan_and_their_run_is_shown(
+    federation: Federation, ringfence_json: Json, tmp_path: Path
+) -> None:
+    plan_file, run = tmp_path / "plan.json", tmp_path / "run"
+    sizes = [option for file in federation.files for option in ("--silo", f"{file.stem}=300")]
+    options = ["--schema", str(federation.schema), "--epsilon", "1", "--cross", "ward,ill"]
+    made = ringfence_json("statistics", *sizes, *options, "--out", str(plan_file))
+    plan = load_plan(plan_file)
+    assert plan.digest() == made["digest"]
+    schema = load_schema(federation.schema, plan.data.target)
+    gates = {}
+    for file in federation.files:
+        budget = Budget.of(plan.silos[0].guarantees)
+        ledger = Ledger.create(tmp_path / f"{file.stem}-own.ledger", silo=file.stem, budget=budget)
+        gates[file.stem] = Gate(load_records(file, schema), ledger)
+        gates[file.stem].approve(plan)
+
+    conduct(plan, Local(lambda request: {name: gate.answer(request).to_bytes() for name, gate in gates.items()}), run)
+    report = ringfence_json("statistics", "--run", str(run))
+    assert set(report["silos"]) == {"north", "south", "west"}
+    assert report["together"]["records"] == 900

@@ -1,0 +1,180 @@
+"""Figures of an evaluation: right without noise, honest with much of it, and never without an interval."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from ringfence.metrics import intervals
+from ringfence.metrics.estimates import Heard, Round, found_by
+from ringfence.metrics.evaluate import evaluated, next_asked, report
+from ringfence.metrics.report import Evaluated, EvaluationReport
+from ringfence.metrics.two_classes import Scores
+from ringfence.protocol.losses import Hinge, Pinball
+from ringfence.protocol.messages import pack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Evaluation
+from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, cut_figures, exact_figures, plan_of
+from ringfence.silo.questions.evaluation import compute
+from ringfence.silo.records import Records
+
+QUIET = 1e-9
+"""Noise that hides nothing."""
+FALSE_ALARM = 1e-6
+
+
+def asked_twice(
+    plan: Plan, silos: dict[str, Data], sigma: float, question: Evaluation | None = None, seed: int = 0
+) -> list[Round]:
+    """Evaluate the model with weights 1, in two rounds, as a server does."""
+    question, random = question or Evaluation(), np.random.default_rng(seed)
+    against = None if question.against is None else np.zeros(plan.dimension)
+    heard: list[Round] = []
+    for last in (False, True):
+        weights = np.eye(plan.loss.outputs).reshape(-1)
+        argument = next_asked(question, plan, weights, against, heard, last=last).packed()
+        assert question.accepts(plan, argument)
+        answers = {}
+        for name, (scores, targets) in silos.items():
+            count = len(targets)
+            exact = compute(question, plan, argument, Records(plan.data, scores, targets), np.ones(count), count)
+            answers[name] = Heard(exact + sigma * random.normal(size=len(exact)), sigma, count)
+        heard.append(Round(argument, answers))
+    return heard
+
+
+def drawn(design: str, count: int, seed: int = 1) -> Data:
+    return DESIGNS[design].draw(np.random.default_rng(seed), count)
+
+
+def figures_of(plan: Plan, data: Data, sigma: float, question: Evaluation | None = None) -> Evaluated:
+    question = question or Evaluation()
+    return evaluated(found_by(question, plan, asked_twice(plan, {"clinic": data}, sigma, question)))
+
+
+@pytest.mark.parametrize("design", ["balanced", "5 % positives", "far out", "five classes", "crowded targets"])
+def test_without_noise_the_figures_are_those_of_the_records(design: str) -> None:
+    """But for what bins hide of an AUC, and what is thought to lie beyond a cut."""
+    plan, data = plan_of(design, 1000), drawn(design, 3000)
+    rounds = asked_twice(plan, {"clinic": data}, QUIET)
+    told = evaluated(found_by(Evaluation(), plan, rounds))
+    ruler = Evaluation().read(plan, rounds[-1].argument).ruler
+    rough = {"AUC": 0.01, "RMSE": 0.02, "MAE": 0.01, "R²": 0.05, "RMSE of guessing the mean": 0.1}
+    rough["expected calibration error"] = 0.1
+    for name, exact in (exact_figures(plan.loss, data) | cut_figures(plan.loss, data, ruler)).items():
+        figure = told.figure(name)
+        if np.isnan(exact):  # a precision where nothing is predicted
+            assert figure.value is None
+            continue
+        assert figure.value == pytest.approx(exact, abs=1e-4, rel=rough.get(name, 1e-4)), name
+        assert figure.low is not None
+        assert figure.high is not None
+        assert figure.low <= exact <= figure.high, name
+
+
+@pytest.mark.parametrize("design", ["balanced", "five classes", "Gaussian errors"])
+def test_three_records_or_one_class_give_no_number_without_an_interval(design: str) -> None:
+    plan = plan_of(design, 1000)
+    scores, targets = drawn(design, 3)
+    for own in (targets, np.full(3, targets[0])):
+        for sigma in (QUIET, 0.1, 10.0):
+            for figure in figures_of(plan, (scores, own), sigma).figures:
+                assert (figure.value is None) == (figure.low is None) == (figure.high is None) == bool(figure.unknown)
+                if figure.value is None:
+                    assert figure.sentence().startswith(f"{figure.name} cannot be told: ")
+                else:
+                    assert figure.low is not None
+                    assert figure.high is not None
+                    assert figure.low <= figure.value <= figure.high
+
+
+def test_one_class_alone_has_no_auc_and_says_why() -> None:
+    plan = plan_of("balanced", 1000)
+    scores, _ = drawn("balanced", 500)
+    told = figures_of(plan, (scores, np.ones(500)), 1e-3)
+    assert told.figure("AUC").value is None
+    assert "too few records of one class" in told.figure("AUC").sentence()
+
+
+def test_the_noise_in_all_cells_is_what_their_intervals_count_on() -> None:
+    """What noise does to the 64 cells, in units of its stated covariance, has 63 squares that add up to a chi-square.
+
+    Of 10 draws, that alarms falsely once in 10⁶. If noise were 1.5 times as large or as small as is stated, the sum
+    would lie beyond the accepted interval but for once in 10⁶ (computed below).
+    """
+    plan, question, random = plan_of("balanced", 1000), Evaluation(), np.random.default_rng(0)
+    rounds = asked_twice(plan, {"clinic": drawn("balanced", 50)}, QUIET)
+    freedom, total = 10 * 63, 0.0
+    for _ in range(10):
+        noisy = []
+        for one in rounds:
+            answer = one.heard["clinic"].vector
+            noise = 0.02 * random.normal(size=len(answer))
+            noisy.append(Round(one.argument, {"clinic": Heard(answer + noise, 0.02, 50)}))
+        cells, exact = (Scores.of(found_by(question, plan, heard)).cells for heard in (noisy, rounds))
+        moved = cells.shares - exact.shares
+        total += float(moved @ np.linalg.pinv(cells.noise, rcond=1e-10) @ moved)
+    low, high = chi2(freedom).ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2])
+    assert low <= total <= high
+    assert chi2(freedom).cdf(high / 1.5**2) <= 1e-6
+    assert chi2(freedom).sf(low * 1.5**2) <= 1e-6
+
+
+def test_silos_are_pooled_by_their_records_and_each_has_its_own_figures() -> None:
+    plan = plan_of("balanced", 1000)
+    silos = {"large": drawn("balanced", 900), "small": drawn("balanced", 100, seed=2)}
+    told = report(Evaluation(), plan, asked_twice(plan, silos, QUIET))
+    right = {name: exact_figures(plan.loss, data)["accuracy"] for name, data in silos.items()}
+    assert told.together.records == 1000
+    assert told.together.figure("accuracy").value == pytest.approx(
+        0.9 * right["large"] + 0.1 * right["small"], abs=1e-5
+    )
+    for name, own in right.items():
+        assert told.silos[name].figure("accuracy").value == pytest.approx(own, abs=1e-5)
+    again = EvaluationReport.model_validate_json(told.canonical())
+    assert again == told
+    assert json.loads(told.canonical())["coverage"] == 0.95
+    assert len(told.together.roc) == 31
+    assert sum(cell.share.value or 0.0 for cell in told.together.confusion) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
+    plan, data = plan_of("balanced", 1000), drawn("balanced", 2000)
+    question = Evaluation(against=pack(np.zeros(1)))
+    rounds = asked_twice(plan, {"clinic": data}, QUIET, question)
+    told, cap = evaluated(found_by(question, plan, rounds)), question.read(plan, rounds[-1].argument).ruler["paired"]
+    other = float(np.mean(data[1] < 0))  # scores of 0 are predicted negative
+    above = told.figure("accuracy above the other model's")
+    assert above.value == pytest.approx(exact_figures(plan.loss, data)["accuracy"] - other, abs=1e-4)
+    losses = np.clip(plan.loss.values(*data) - plan.loss.values(0 * data[0], data[1]), -cap, cap)
+    below = told.figure("loss below the other model's")
+    assert below.value == pytest.approx(-float(np.mean(losses)), abs=1e-4)
+    assert "difference counts" in below.sentence(), "what is taken for granted is said"
+    [sentence] = [line for line in told.sentences() if line.startswith("accuracy 0")]
+    assert "; guessing the larger class gives 0.5" in sentence
+
+
+@pytest.mark.parametrize(("design", "loss"), [("balanced", Hinge()), ("Gaussian errors", Pinball(quantile=0.9))])
+def test_other_losses_have_a_mean_of_their_own_and_a_hinge_has_no_probabilities(design: str, loss: Any) -> None:
+    plan = plan_of(design, 1000)
+    plan = plan.model_copy(update={"training": plan.training.model_copy(update={"loss": loss})})
+    data = drawn(design, 2000)
+    told = figures_of(plan, data, QUIET)
+    name = "hinge loss" if loss.name == "hinge" else "pinball loss of scaled targets"
+    assert told.figure(name).value == pytest.approx(float(np.mean(loss.values(*data))), rel=0.02)
+    assert not {"log loss", "Brier score", "expected calibration error"} & {figure.name for figure in told.figures}
+    assert told.calibration == ()
+
+
+def test_a_ratio_whose_denominator_may_be_nothing_cannot_be_told() -> None:
+    assert intervals.ratio("precision", 0.01, 0.02, (1e-4, 1e-4, 0.0), unknown="too few").value is None
+    found = intervals.ratio("precision", 0.2, 0.4, (1e-6, 1e-6, 0.0), unknown="too few")
+    assert found.value == pytest.approx(0.5)
+    assert found.sentence() == "precision 0.500, between 0.495 and 0.505"
+
+
+def test_a_share_without_noise_has_wilson_s_interval() -> None:
+    figure = intervals.proportion("share", 0.1, 0.0, 100)
+    assert (figure.low, figure.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)

@@ -1,0 +1,124 @@
+"""The evaluation: whatever weights, ruler and shares a request has, no record moves the answer by more than 1/n."""
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import LOSSES
+from ringfence.protocol.messages import pack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Evaluation
+from ringfence.protocol.questions.evaluation import CURVE, MARGIN, node_weights, signs
+from tests.protocol.plan_document import MOMENTS_ONLY, plan_of
+from tests.protocol.questions.neighbours import Setting, candidates, draw_record, worst
+
+CLASSES = [f"class {number}" for number in range(4)]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "softmax": {"classes": 4},
+    "huber": {"threshold": 0.5},
+    "pinball": {"quantile": 0.9},
+    "epsilon-insensitive": {"margin": 0.1},
+}
+
+
+def plan_with(loss: str) -> Plan:
+    """A plan with that loss, and a target that suits it."""
+    kind = LOSSES[loss].target_kind
+    target = {"label": CLASSES[:2], "class": CLASSES}.get(kind)
+    column = {"data.columns.cost": {"type": "categorical", "categories": target}} if target else {}
+    return plan_of(MOMENTS_ONLY, {"training.loss": {"name": loss, **OPTIONS.get(loss, {})}, **column})
+
+
+def drawn_request(question: Evaluation, plan: Plan, random: np.random.Generator) -> FloatArray:
+    """Any weights, a ruler of any size in no order, and shares that are even, random, or all of one block."""
+    weights = plan.domain.project(random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0]))
+    other = plan.domain.project(random.normal(size=plan.dimension))
+    blocks = question.blocks(plan)
+    ruler = random.normal(size=sum(block.ruler for block in blocks)) * 10.0 ** random.integers(-3, 2)
+    alone = np.eye(len(blocks))[random.integers(len(blocks))]
+    shares = [alone, np.full(len(blocks), 1 / len(blocks)), random.dirichlet(np.ones(len(blocks)))][random.integers(3)]
+    models = [weights] if question.against is None else [weights, other]
+    return np.concatenate([*models, ruler, shares * (1 - 1e-12)])
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_no_pair_of_records_moves_it_further_than_claimed_whatever_is_asked(loss: str) -> None:
+    plan, random = plan_with(loss), np.random.default_rng(len(loss))
+    question = Evaluation(against=pack(np.zeros(plan.dimension)))
+    for _ in range(5):
+        argument = drawn_request(question, plan, random)
+        assert len(argument) == question.argument_length(plan)
+        assert question.accepts(plan, argument)
+        setting = Setting(plan, question, argument, [draw_record(plan, random) for _ in range(2)], 3)
+        moved, *_ = worst(setting, candidates(setting, random, drawn=20))
+        assert moved <= setting.limit()
+
+
+@pytest.mark.parametrize(("loss", "block"), [("logistic", "confusion"), ("squared", "below"), ("softmax", "correct")])
+def test_some_pair_moves_it_exactly_as_far_as_claimed(loss: str, block: str) -> None:
+    plan, random, question = plan_with(loss), np.random.default_rng(1), Evaluation()
+    argument = drawn_request(question, plan, random)
+    argument[-len(question.blocks(plan)) :] = [own.name == block for own in question.blocks(plan)]
+    setting = Setting(plan, question, argument, [draw_record(plan, random)], 2)
+    moved, *_ = worst(setting, candidates(setting, random))
+    assert moved == pytest.approx(setting.limit(), rel=1e-8)
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4, 6])
+def test_two_leaves_of_a_tree_differ_most_where_they_part_at_the_root(levels: int) -> None:
+    """The lemma's function itself, over all pairs of leaves, in one group and in two."""
+    paths = signs(levels) * node_weights(levels)
+    apart = np.sum((paths[:, None] - paths[None]) ** 2, axis=-1)
+    bound = 4 + 2 * sum(2 ** (-level / 2) for level in range(1, levels))
+    assert apart.max() == pytest.approx(bound)
+    assert np.max(np.sum(paths**2, axis=1)[:, None] + np.sum(paths**2, axis=1)) <= bound * (1 + 1e-12)
+
+
+def test_a_number_beside_its_square_moves_no_further_than_the_number_alone() -> None:
+    x = np.linspace(-1, 1, 801)
+    moved = (x[:, None] - x) ** 2 + CURVE**2 * (x[:, None] ** 2 - x**2) ** 2
+    assert moved.max() == pytest.approx(4.0)
+    worse = (x[:, None] - x) ** 2 + 2.9 * (x[:, None] ** 2 - x**2) ** 2
+    assert worse.max() > 4.0, "a larger factor would break the bound"
+
+
+def test_of_class_prediction_and_agreement_two_records_differ_in_two_at_most() -> None:
+    points = [np.array([a * b, MARGIN * a, MARGIN * b]) for a, b in itertools.product([-1, 1], repeat=2)]
+    assert max(float(np.sum((p - q) ** 2)) for p in points for q in points) == pytest.approx(6.0)
+
+
+def test_the_terms_of_a_record_keep_the_bound_in_exact_arithmetic() -> None:
+    """As sums add them up: rounded towards zero to multiples of 2⁻³¹, compared as fractions."""
+    plan, random, question = plan_with("logistic"), np.random.default_rng(5), Evaluation()
+    for _ in range(5):
+        setting = Setting(plan, question, drawn_request(question, plan, random), [], 1)
+        _, one, other = worst(setting, candidates(setting, random, drawn=20))
+        moved = [Fraction(a) - Fraction(b) for a, b in zip(setting.answer(one), setting.answer(other), strict=True)]
+        assert sum(d * d for d in moved) <= Fraction(setting.limit()) ** 2
+
+
+def test_a_request_with_shares_above_one_or_below_none_or_with_no_finite_ruler_is_refused() -> None:
+    plan, question = plan_with("logistic"), Evaluation()
+    fine = drawn_request(question, plan, np.random.default_rng(0))
+    blocks = len(question.blocks(plan))
+    for place, value in [(-1, 1.5), (-1, -0.1), (plan.dimension, math.nan), (plan.dimension, math.inf), (0, math.inf)]:
+        spoilt = fine.copy()
+        spoilt[place] = value
+        assert not question.accepts(plan, spoilt)
+    spoilt = fine.copy()
+    spoilt[-blocks:] = 1.01 / blocks
+    assert not question.accepts(plan, spoilt)
+
+
+def test_operators_are_told_what_is_counted_and_that_losses_are_cut() -> None:
+    plan = plan_with("logistic")
+    told = Evaluation().reveals(plan, 2)
+    assert "In each of 2 rounds" in told
+    assert "'cost'" in told
+    assert "two models" in Evaluation(against=pack(np.zeros(1))).reveals(plan, 1)
+    assert "cut" in Evaluation().limits(plan)

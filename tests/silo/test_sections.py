@@ -1,0 +1,201 @@
+"""Sections: which records are held out goes by their numbers alone, and no answer speaks of another section's."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringfence.accounting.charges import cost, plan_events
+from ringfence.errors import ApprovalError, PlanError
+from ringfence.planning.propose import propose_for
+from ringfence.planning.request import PlanRequest
+from ringfence.protocol import sections
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Curvature, Gradient, Moments
+from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import parse_schema
+from ringfence.server import rounds
+from ringfence.silo import sampling
+from ringfence.silo.budget import Budget
+from ringfence.silo.certificate import certify
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.gate import Gate
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.questions import computing
+from ringfence.silo.records import Records
+from ringfence.verification import verify
+from ringfence.workflow import AskRequest, TrainRequest, evaluate_files, train_files
+from tests.generated import examples
+
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+SCHEMA = parse_schema({"columns": {"a": NUMBER, "b": NUMBER, "y": NUMBER}}, target="y")
+SHARES = st.integers(1, 99).map(lambda percent: percent / 100)
+
+
+def plan_of(sizes: dict[str, int] | None = None, **asked: Any) -> Plan:
+    request = PlanRequest(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 3, "loss": "squared", **asked})
+    return propose_for(request, SCHEMA, sizes or {"clinic": 40}).plan
+
+
+def values_of(rows: int, seed: int = 0) -> FloatArray:
+    return np.random.default_rng(seed).uniform(-1, 1, (rows, 4))
+
+
+def records_of(values: FloatArray) -> Records:
+    return Records(SCHEMA, values[:, :3], values[:, 3])
+
+
+@given(records=st.integers(1, 500), share=SHARES)
+@examples(100)
+def test_every_record_is_in_one_section_and_their_sizes_are_public(records: int, share: float) -> None:
+    training, held_out = (sections.members(section, records, share) for section in ("training", "held-out"))
+    assert sorted([*training, *held_out]) == list(range(records))
+    assert len(training) == sections.size("training", records, share)
+    assert len(held_out) == sections.size("held-out", records, share)
+    assert abs(len(held_out) - share * records) <= 20
+
+
+@given(before=st.integers(1, 300), more=st.integers(0, 300), share=SHARES)
+@examples(100)
+def test_records_that_are_added_move_nobody_to_another_section(before: int, more: int, share: float) -> None:
+    after = sections.members("held-out", before + more, share)
+    assert after[after < before].tolist() == sections.members("held-out", before, share).tolist()
+
+
+def test_the_public_rule_never_changes() -> None:
+    """Ledgers count on it for ever."""
+    assert sections.members("held-out", 60, 0.2).tolist() == [2, 4, 6, 18, 31, 32, 33, 37, 41, 42, 43, 53]
+
+
+@pytest.mark.parametrize("rule", ["full", "fixed", "poisson", "one-pass"])
+def test_each_rule_draws_from_its_section_alone(rule: str) -> None:
+    plan = plan_of(sampling=rule)
+    terms, seen = plan.silos[0], np.zeros(40)
+    for round in range(3):
+        work = task(plan, terms, round, round)
+        seen += sampling.participation(work.stage.sampling, plan, terms, work, lambda n: np.arange(n, dtype=np.uint64))
+    assert not seen[sections.members("held-out", 40, 0.2)].any()
+    assert seen.any()
+
+
+@pytest.mark.parametrize("question", [Gradient(clip=0.5), Moments(bound="joint"), Curvature()], ids=lambda q: q.name)
+@pytest.mark.parametrize(("asked", "other"), [("training", "held-out"), ("held-out", "training")])
+def test_no_answer_moves_with_a_record_of_another_section(question: Any, asked: Any, other: Any) -> None:
+    plan, values, others = plan_of(), values_of(40), values_of(40, seed=1)
+    inside, outside = (sections.members(section, 40, 0.2) for section in (asked, other))
+    chosen = np.zeros(40)
+    chosen[inside] = 1.0
+    mixed = values.copy()
+    mixed[outside] = others[outside]
+
+    def answer(rows: FloatArray, taking_part: FloatArray) -> list[float]:
+        weights = np.full(3, 0.1)
+        found = computing(question).compute(question, plan, weights, records_of(rows), taking_part, len(inside))
+        return [float(number) for number in found]
+
+    assert answer(values, chosen) == answer(mixed, chosen) == answer(values[inside], np.ones(len(inside)))
+    assert answer(values, chosen) != answer(others, chosen)
+
+
+def with_noise(plan: Plan, factor: float) -> Plan:
+    """Let the evaluation, the plan's last stage, have so many times its noise."""
+    silos = []
+    for terms in plan.silos:
+        *stages, last = terms.stages
+        changed = (*stages, last.model_copy(update={"sigma": factor * last.sigma}))
+        silos.append(terms.model_copy(update={"stages": changed}))
+    return Plan.parse(plan.model_copy(update={"silos": tuple(silos)}).canonical(), error=PlanError)
+
+
+def test_training_and_evaluation_of_one_plan_cost_what_the_dearer_costs() -> None:
+    plan = plan_of()
+    assert [stage.section for stage in plan.stages] == ["training", "held-out"]
+    (claim,) = plan.silos[0].guarantees
+    both = cost(plan_events(plan, plan.silos[0]), claim)
+    training, evaluation = ([event] for event in plan_events(plan, plan.silos[0]))
+    assert both == max(cost(training, claim), cost(evaluation, claim)) <= claim.epsilon
+    assert min(cost(training, claim), cost(evaluation, claim)) > 0.999 * claim.epsilon  # each gets all there is
+    for factor, compare in ((2.0, both), (0.5, 2 * both)):
+        changed = with_noise(plan, factor)
+        found = cost(plan_events(changed, changed.silos[0]), claim)
+        assert found >= compare if factor < 1 else found <= compare
+
+
+def test_a_silo_whose_budget_training_used_up_still_evaluates_and_proves_it(tmp_path: Path) -> None:
+    (tmp_path / "schema.toml").write_text(
+        "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
+    )
+    lines = "\n".join(",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(40))
+    (tmp_path / "clinic.csv").write_text(f"a,b,y\n{lines}\n")
+    settings = make_settings(
+        name="clinic", data_file=str(tmp_path / "clinic.csv"), schema_file=str(tmp_path / "schema.toml")
+    )
+    folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(1.0, 1e-6))
+    plan, again = plan_of(run="one"), plan_of(run="two")
+    approve_plan(folder, plan)
+    with folder.ledger() as ledger:
+        gate = Gate(folder.records(), ledger)
+        rounds.run(plan, lambda request, _: {"clinic": gate.answer(request)})
+        gate.end(plan)
+        with pytest.raises(ApprovalError, match="budget"):
+            gate.approve(again)
+        sections_asked = {getattr(event, "section", "all") for event, _ in ledger.account().charged()}
+    assert sections_asked == {"training", "held-out"}
+    proved = verify(certify(folder).to_file())
+    assert proved.guarantee[0].epsilon == pytest.approx(1.0)
+
+
+def test_a_ledger_holds_out_the_same_records_for_all_plans(tmp_path: Path) -> None:
+    with Ledger.create(tmp_path / "clinic.ledger", silo="clinic", budget=Budget(9.0, 1e-6)) as ledger:
+        gate = Gate(records_of(values_of(40)), ledger)
+        gate.approve(plan_of())
+        gate.approve(plan_of(held_out=0.0))
+        with pytest.raises(ApprovalError, match=r"holds out 50% .* earlier ones held out 20%"):
+            gate.approve(plan_of(held_out=0.5))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 0.125, float("nan")])
+def test_a_share_that_cannot_be_held_out_is_refused(share: float) -> None:
+    with pytest.raises(PlanError, match="held-out share"):
+        PlanRequest(held_out=share)
+
+
+def test_a_silo_too_small_to_hold_records_out_is_told_what_to_do() -> None:
+    with pytest.raises(PlanError, match=r"1 record, too few .* held-out share of 0"):
+        plan_of({"clinic": 1})
+    assert plan_of({"clinic": 1}, held_out=0.0).held_out is None
+
+
+def test_rows_that_changed_places_between_two_runs_pay_for_both_sections(tmp_path: Path) -> None:
+    """Else a record that trained one model would evaluate the next, and be charged for one of the two."""
+    (tmp_path / "schema.toml").write_text(
+        "".join(f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby")
+    )
+    data = tmp_path / "clinic.csv"
+    rows = [",".join(f"{cell:.3f}" for cell in row[:3]) for row in values_of(60)]
+    data.write_text("\n".join(["a,b,y", *rows]))
+    asked = PlanRequest(epsilon=1.0, delta=1e-6, rounds=3, loss="squared")
+    trained = train_files(TrainRequest([data], tmp_path / "schema.toml", "y", asked)).result.model
+    ask = AskRequest([data], 1.0, 1e-6)
+
+    def spent() -> tuple[int, float]:
+        with Ledger.open(tmp_path / "clinic.ledger") as ledger:
+            return ledger.account().version, ledger.account().spent()[0].epsilon
+
+    evaluate_files(ask, trained)  # composes with the run's own evaluation, and not with its training
+    version, twice = spent()
+    assert version == 1
+    assert 1.3 < twice < 1.5
+    data.write_text("\n".join(["a,b,y", *reversed(rows)]))
+    evaluate_files(ask, trained)
+    version, moved = spent()
+    assert version == 2
+    assert 1.6 < moved < 1.9  # two evaluations before, or the training, and one after
+    data.write_text("\n".join(["a,b,y", *rows]))
+    evaluate_files(ask, trained)
+    assert spent()[0] == 3  # the former order is not the former version
