@@ -47,7 +47,7 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 audit: $(VENV)/.test
-	$(BIN)/pytest -n 2 -q audits
+	$(BIN)/pytest -n 2 --dist load -q audits
 	RINGFENCE_EFFORT=20 $(BIN)/pytest -n 2 -q tests/fuzz tests/silo/test_gate_machine.py
 
 # One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
