@@ -24,8 +24,8 @@ import numpy as np
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_count, require_positive, require_probability
-from ringfence.audit import counted, shuffled_plans
-from ringfence.audit.adversary import Observation, partition, read_difference, read_gradients
+from ringfence.audit import counted, one_canary, shuffled_plans
+from ringfence.audit.adversary import Observation, partition, read_gradients
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
 from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Restart
@@ -34,15 +34,11 @@ from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Box
 from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.losses import Squared
-from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
 from ringfence.protocol.questions import Curvature, Evaluation, Gradient, Moments, SecondMoments
-from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.sampling import Full, SamplingName
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.questions.evaluation import compute as evaluated
-from ringfence.silo.questions.second_moments import compute as second_moments
 from ringfence.silo.records import Records
 
 SILO = "audited silo"
@@ -200,10 +196,11 @@ def _shuffled_plan(question: Question, canaries: int, peers: int = 0, unit: Plan
 
 
 def _survey_plan(
-    question: Question, *, asked: Curvature | Evaluation | Moments | SecondMoments, rounds: int = 1
+    question: Question, *, asked: Curvature | Evaluation | Moments | SecondMoments, repeated: bool = False
 ) -> list[Plan]:
     columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
     schema = parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
+    rounds = question.rounds if repeated else 1
     return [_plan(question, schema, [Stage(question=asked, rounds=rounds, sampling=Full())])]
 
 
@@ -280,101 +277,6 @@ def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0
     return read_gradients(plan, plan.silos[0], answers, canary_rows(plan), clip=CLIP, correlation=correlation)
 
 
-def _curvature_records(plan: Plan, coins: FloatArray) -> Records:
-    """One record of the largest norm, or of none, among zeros: the eigenvalue is X²/n or 0."""
-    records = plan.silos[0].records
-    features = np.zeros((records, 2))
-    features[0, 0] = (coins[0] + 1) / 2
-    return Records(plan.data, features, np.zeros(records))
-
-
-def _read_curvature(plan: Plan, answers: FloatArray) -> Observation:
-    records = plan.silos[0].records
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    return read_difference(answers[0], sigma, np.array([1.0 / records]), np.array([0.0]))
-
-
-_NEAR, _FAR = math.sin(math.pi / 12), math.cos(math.pi / 12)
-_FARTHEST = {1.0: (_FAR, _NEAR, 1.0), -1.0: (-_NEAR, -_FAR, -1.0)}
-"""Two records between which the moments move as far as between any: features and target of the one for each coin."""
-
-
-def _moment_records(plan: Plan, coins: FloatArray) -> Records:
-    """One of the two records, among zeros."""
-    rows = np.zeros((plan.silos[0].records, 3))
-    rows[0] = _FARTHEST[coins[0]]
-    return Records(plan.data, rows[:, :2], rows[:, 2])
-
-
-def _read_moments(plan: Plan, answers: FloatArray) -> Observation:
-    """Means of features and target, and their mean squares, in units of their bounds, which are 1."""
-    records = plan.silos[0].records
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = (np.array([*row, *np.square(row)]) / records for row in _FARTHEST.values())
-    return read_difference(answers[0], sigma, *worlds)
-
-
-def _evaluation_plan(question: Question) -> list[Plan]:
-    return _survey_plan(question, asked=Evaluation(), rounds=question.rounds)
-
-
-def _evaluation_argument(plan: Plan) -> FloatArray:
-    """Ask about all blocks alike, with a ruler by which one pair of records moves each as far as any pair can."""
-    blocks = Evaluation().blocks(plan)
-    ruler = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
-    numbers = [
-        ruler.get(block.name, np.linspace(-0.9, 0.9, block.ruler) + (block.name == "residuals")) for block in blocks
-    ]
-    shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
-    return np.concatenate([[1.0, 0.0], *numbers, shares])
-
-
-def _evaluation_records(plan: Plan, coins: FloatArray) -> Records:
-    """One record with a score just below the bound, and the one bound or the other for a target, among zeros."""
-    rows = np.zeros((plan.silos[0].records, 3))
-    rows[0] = 1 - 2.0**-20, 0.0, coins[0]
-    return Records(plan.data, rows[:, :2], rows[:, 2])
-
-
-def _read_evaluation(plan: Plan, answers: FloatArray) -> Observation:
-    records, argument = plan.silos[0].records, _evaluation_argument(plan)
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [
-        evaluated(Evaluation(), plan, argument, _evaluation_records(plan, np.array([coin])), np.ones(records), records)
-        for coin in (1.0, -1.0)
-    ]
-    seen = [read_difference(answer, sigma, *worlds) for answer in answers]
-    return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))
-
-
-_SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(2)))
-
-
-def _second_moments_plan(question: Question) -> list[Plan]:
-    return _survey_plan(question, asked=_SECOND_MOMENTS, rounds=question.rounds)
-
-
-def _second_moments_argument(plan: Plan) -> FloatArray:
-    """Ask at weights of 0, where the residual is the target, in units of half of its bound."""
-    return Asked(np.zeros(plan.dimension), 0.5, 1.0, np.eye(plan.data.width)).packed()
-
-
-def _second_moments_records(plan: Plan, coins: FloatArray) -> Records:
-    """One record of the largest norm, among zeros: its target just inside of the unit, or far beyond the other way."""
-    rows = np.zeros((plan.silos[0].records, 3))
-    rows[0] = 1.0, 0.0, 0.5 - 2.0**-30 if coins[0] > 0 else -1.0
-    return Records(plan.data, rows[:, :2], rows[:, 2])
-
-
-def _read_second_moments(plan: Plan, answers: FloatArray) -> Observation:
-    records, argument = plan.silos[0].records, _second_moments_argument(plan)
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [_second_moments_records(plan, np.array([coin])) for coin in (1.0, -1.0)]
-    exact = [second_moments(_SECOND_MOMENTS, plan, argument, own, np.ones(records), records) for own in worlds]
-    seen = [read_difference(answer, sigma, *exact) for answer in answers]
-    return Observation(np.concatenate([s.numbers for s in seen]), np.concatenate([s.strength for s in seen]))
-
-
 @dataclass(frozen=True)
 class Mechanism:
     """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
@@ -449,24 +351,24 @@ MECHANISMS: dict[str, Mechanism] = {
     # The private estimates of means and scales, and of the features' curvature.
     "survey": Mechanism(
         partial(_survey_plan, asked=Moments(bound="joint")),
-        _moment_records,
-        _read_moments,
+        one_canary.moment_records,
+        one_canary.read_moments,
         most_canaries=1,
         not_played=_ONE_RELEASE,
     ),
     "curvature": Mechanism(
         partial(_survey_plan, asked=Curvature()),
-        _curvature_records,
-        _read_curvature,
+        one_canary.curvature_records,
+        one_canary.read_curvature,
         most_canaries=1,
         not_played=_ONE_RELEASE,
     ),
     # How well a model predicts, with a ruler of the server's choice.
     "evaluation": Mechanism(
-        _evaluation_plan,
-        _evaluation_records,
-        _read_evaluation,
-        _evaluation_argument,
+        partial(_survey_plan, asked=Evaluation(), repeated=True),
+        one_canary.evaluation_records,
+        one_canary.read_evaluation,
+        one_canary.evaluation_argument,
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"},
     ),
@@ -474,10 +376,10 @@ MECHANISMS: dict[str, Mechanism] = {
     "statistics": Mechanism(_statistics_plan, counted.records, counted.read, most_canaries=1, not_played=_ONE_RELEASE),
     # What intervals for coefficients rest on.
     "second-moments": Mechanism(
-        _second_moments_plan,
-        _second_moments_records,
-        _read_second_moments,
-        _second_moments_argument,
+        partial(_survey_plan, asked=one_canary.SECOND_MOMENTS, repeated=True),
+        one_canary.second_moments_records,
+        one_canary.read_second_moments,
+        one_canary.second_moments_argument,
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"},
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ringfence.planning.draft import EVALUATIONS
-from ringfence.planning.one_question import one_question
+from ringfence.planning.one_question import facts_of, one_question
 from ringfence.planning.request import Member
 from ringfence.protocol.domain import WholeSpace
 from ringfence.protocol.messages import Vector
@@ -28,16 +28,13 @@ def make_evaluation(
     records they have in all. `against` are the weights of a model to compare with.
     """
     held_out = None if all_records else trained.held_out
+    anywhere = trained.training.model_copy(update={"domain": WholeSpace()})  # a second model may lie outside
     question = Evaluation(weights=weights, against=against)
     section: Section | None = None if held_out is None else "held-out"
     return one_question(
         Stage(question=question, rounds=EVALUATIONS, sampling=Full(), section=section),
         members,
         run=run,
-        data=trained.data,
-        training=trained.training.model_copy(update={"domain": WholeSpace()}),  # whatever weights there are
         held_out=held_out,
-        unit=trained.unit,
-        person_rule=trained.person_rule,
-        rows_per_person=trained.rows_per_person,
+        **facts_of(trained) | {"training": anywhere},
     )

@@ -14,6 +14,12 @@ from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
 
 
+def facts_of(trained: Plan) -> dict[str, Any]:
+    """Return the public facts of a plan that a question about its model shares with it."""
+    names = ("data", "training", "unit", "person_rule", "rows_per_person")
+    return {name: getattr(trained, name) for name in names}
+
+
 def one_question(stage: Stage, members: Sequence[Member], *, run: str | None = None, **facts: Any) -> Plan:
     """Return the plan of that stage and of these public facts; `members` say how many records they have in all."""
     total = math.fsum(member.records for member in members)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ringfence.errors import PlanError
-from ringfence.planning.one_question import one_question
+from ringfence.planning.one_question import facts_of, one_question
 from ringfence.planning.request import Member
 from ringfence.protocol.messages import Vector
 from ringfence.protocol.plan import Plan, Stage
@@ -28,11 +28,7 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
         Stage(question=question, rounds=ROUNDS, sampling=Full()),
         members,
         run=run,
-        data=trained.data,
-        training=trained.training,
-        unit=trained.unit,
-        person_rule=trained.person_rule,
-        rows_per_person=trained.rows_per_person,
+        **facts_of(trained),
     )
     axes = len(independent(plan.data))
     noise = math.hypot(*(terms.weight * terms.stages[0].sigma for terms in plan.silos))
