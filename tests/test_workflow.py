@@ -189,7 +189,7 @@ def asked(wanted: TrainRequest, **options: Any) -> TrainingResult:
 
 def test_statistics_find_what_the_cells_are_like_and_their_cost_is_on_the_ledger(wanted: TrainRequest) -> None:
     result = asked(wanted, epsilon=1000.0, delta=1e-6, unusual_budget=True)
-    found = tables(result.model.plan, result.findings)
+    found = tables(result.statement.plan, result.findings)
     ages = [float(line.split(",")[0]) for file in wanted.files for line in file.read_text().splitlines()[1:]]
     age = found.together.columns["age"]
     assert isinstance(age, Numbers)

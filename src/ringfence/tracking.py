@@ -150,7 +150,8 @@ class TensorBoard:
 
     def begin(self, plan: Plan) -> None:
         """Write down which plan it is."""
-        self._writer.add_text("plan", f"{plan.digest()}: {plan.algorithm.name}, {plan.steps} rounds", 0)
+        named = [plan.algorithm.name] if plan.steps else sorted({stage.question.name for stage in plan.stages})
+        self._writer.add_text("plan", f"{plan.digest()}: {', '.join(named)}, {plan.steps or plan.rounds} rounds", 0)
 
     def round(self, progress: Progress) -> None:
         """Write a round's numbers."""

@@ -7,6 +7,7 @@ approving the plan and granting its budget happen here, in the open, and stand i
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
 from ringfence.metrics.report import EvaluationReport
 from ringfence.model import Model
+from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
@@ -52,16 +54,25 @@ class Silo:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """A trained model, what each silo's ledger says, the rounds, and the statistics that were asked for.
+    """The learned weights, what each silo's ledger says, the rounds, and the statistics that were asked for.
 
-    `evaluation` is what the plan's last stage told of the model, if it has one: private like all the rest.
+    `evaluation` is what the silos told of the model, if a stage of the plan asked: private like all the rest.
     """
 
-    model: Model
+    weights: FloatArray
     statement: Statement
     history: tuple[rounds.RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
     evaluation: EvaluationReport | None = None
+
+    @cached_property
+    def model(self) -> Model:
+        """The model; TrainingError if the plan trains none."""
+        plan, guarantees = self.statement.plan, self.statement.silos
+        if not plan.steps:
+            raise TrainingError("This plan trains nothing, so there is no model.")
+        answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
+        return Model.of(plan, self.weights, answered, guarantees, self.evaluation)
 
 
 CHOOSING = (
@@ -123,10 +134,8 @@ def train(
                 if plan.digest() in ledgers[name].account().plans:
                     gate.end(plan)
         guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
-        answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        evaluation = reported(plan, trained.findings)
-        model = Model.of(plan, trained.weights, answered, guarantees, evaluation)
-        return TrainingResult(model, Statement(plan, guarantees), trained.history, trained.findings, evaluation)
+        evaluation, statement = reported(plan, trained.findings), Statement(plan, guarantees)
+        return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
 
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:

@@ -148,10 +148,19 @@ class Federation:
         """Make a plan that asks all silos, approve it everywhere, and write it down."""
         members = [Member(name, RECORDS, 1.0, DELTA) for name in self.silos]
         plan = make_plan(self.schema, members, PlanRequest(rounds=rounds, **{"survey": False, **wishes}))
-        (self.folder / f"{plan.run}.json").write_bytes(plan.content)
-        for silo in self.silos.values() if approved else ():
-            approve_plan(silo.silo_folder, plan)
+        self.write(plan)
+        if approved:
+            self.approve(plan)
         return plan
+
+    def write(self, plan: Plan) -> None:
+        """Write the plan down."""
+        (self.folder / f"{plan.run}.json").write_bytes(plan.content)
+
+    def approve(self, plan: Plan) -> None:
+        """Approve the plan everywhere."""
+        for silo in self.silos.values():
+            approve_plan(silo.silo_folder, plan)
 
 
 @dataclass(frozen=True)

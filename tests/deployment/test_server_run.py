@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 
 from ringfence.model import Model
+from ringfence.planning.request import Member
+from ringfence.planning.surveys import make_survey
 from ringfence.protocol.messages import RoundRequest, parse_answer, unpack
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Statistics
 from ringfence.server.conduct import replay
 from ringfence.server.rounds import Session
 from ringfence.server.transcript import Asked, Closed, read
 from ringfence.silo.decisions import approve_plan
-from tests.deployment.agents import Federation, Seen, Wire, finish, server, until
+from tests.deployment.agents import DELTA, RECORDS, Federation, Seen, Wire, finish, server, until
 
 NAMES = ("north", "south", "west")
 MOMENTS = [  # each in a round of its own: a silo whose answer was written down is not asked again
@@ -128,6 +131,20 @@ def test_a_run_about_persons_gives_the_model_of_the_answers_in_the_ledgers(tmp_p
     assert [set(entry["answered"]) for entry in report["rounds"]] == [{"north", "south"}] * 2
     for silo in federation.silos.values():
         silo.check_that_ledger_covers(plan, silo.released(plan).values())
+
+
+def test_a_plan_that_trains_nothing_leaves_its_answers_and_no_model(federation: Federation, tmp_path: Path) -> None:
+    members = [Member(name, RECORDS, 0.5, DELTA) for name in NAMES]
+    plan, run = make_survey(federation.schema, members, Statistics(columns=("age", "ill"))), tmp_path / "run"
+    federation.write(plan)
+    federation.approve(plan)
+    doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
+    report = json.loads(finish(server(federation, plan, run, doors, "--json")))
+    assert [set(entry["answered"]) for entry in report["rounds"]] == [set(NAMES)]
+    assert len(report["findings"]["statistics"]["statistic"]) == plan.stages[0].question.length(plan)
+    assert report["model"] is None
+    assert not (run / "model.json").exists()
+    assert "asked for statistics, and nothing was trained" in (run / "report.html").read_text()
 
 
 def test_a_server_killed_at_random_moments_gives_the_one_model(

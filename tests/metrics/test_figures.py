@@ -159,7 +159,7 @@ def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
 @pytest.mark.parametrize(("design", "loss"), [("balanced", Hinge()), ("Gaussian errors", Pinball(quantile=0.9))])
 def test_other_losses_have_a_mean_of_their_own_and_a_hinge_has_no_probabilities(design: str, loss: Any) -> None:
     plan = plan_of(design, 1000)
-    plan = plan.model_copy(update={"training": plan.training.model_copy(update={"loss": loss})})
+    plan = plan.model_copy(update={"training": None, "model_loss": loss})
     data = drawn(design, 2000)
     told = figures_of(plan, data, QUIET)
     name = "hinge loss" if loss.name == "hinge" else "pinball loss of scaled targets"

@@ -15,6 +15,9 @@ from ringfence.protocol.plan import Plan
 
 Edits = dict[str, Any]
 
+LEFT_OUT = object()
+"""What an edit puts where a field is to be left out."""
+
 GRADIENT: dict[str, Any] = {
     "question": {"name": "gradient", "clip": 1.5},
     "rounds": 20,
@@ -123,6 +126,11 @@ EVALUATED: Edits = {
     "silos.0.stages": [{"batch": 32, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
     "silos.1.stages": [{"batch": 48, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
 }
+EVALUATED_ONLY: Edits = MOMENTS_ONLY | {
+    "training": LEFT_OUT,
+    "model_loss": {"name": "huber", "threshold": 0.5},
+    "stages": [CURVATURE | {"question": {"name": "evaluation", "weights": pack(np.zeros(5)), "against": None}}],
+}
 SECOND_MOMENTS_ONLY: Edits = MOMENTS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
 FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
 POISSON: Edits = {"stages.0.sampling.name": "poisson"}
@@ -218,7 +226,9 @@ KINDS: dict[str, Edits] = {
     "surveyed for moments": SURVEY_OF_MOMENTS,
     "moments only": MOMENTS_ONLY,
     "counted": COUNTED,
+    "counted, and nothing trained": COUNTED | {"training": LEFT_OUT},
     "evaluated": EVALUATED,
+    "evaluated, and nothing trained": EVALUATED_ONLY,
     "second moments only": SECOND_MOMENTS_ONLY,
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,
@@ -237,7 +247,10 @@ def edited(edits: Edits, document: dict[str, Any] = DOCUMENT) -> dict[str, Any]:
         place: Any = changed
         for step in steps:
             place = place[int(step) if isinstance(place, list) else step]
-        place[int(last) if isinstance(place, list) else last] = copy.deepcopy(value)
+        if value is LEFT_OUT:
+            del place[last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = copy.deepcopy(value)
     return changed
 
 

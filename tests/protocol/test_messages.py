@@ -163,7 +163,8 @@ def test_a_message_longer_than_the_limit_is_not_read(message: AnyMessage, read: 
     ids=repr,
 )
 def test_a_vector_that_is_not_whole_floats_in_base64_is_refused(vector: Any) -> None:
-    assert "weights" in refusal(RoundRequest.from_bytes, fields(REQUEST, weights=vector))
+    if vector != "":  # a question about no model comes without weights
+        assert "weights" in refusal(RoundRequest.from_bytes, fields(REQUEST, weights=vector))
     assert "vector" in refusal(parse_answer, fields(UPDATE, vector=vector))
 
 
@@ -227,7 +228,7 @@ def test_a_silo_that_builds_an_impossible_message_is_stopped_as_well() -> None:
     with pytest.raises(ValidationError):
         NoisyUpdate(plan=PLAN, round=-1, silo="north", vector=pack(np.ones(1)))
     with pytest.raises(ValidationError):
-        RoundRequest.at(PLAN, 0, np.zeros(0))
+        NoisyUpdate(plan=PLAN, round=0, silo="north", vector=pack(np.zeros(0)))
 
 
 @every_reader

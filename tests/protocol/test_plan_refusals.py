@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from ringfence.errors import PlanError
 from tests.protocol.plan_document import (
     ACCELERATED,
+    COUNTED,
     CURVATURE,
     DOCUMENT,
+    EVALUATED_ONLY,
     GRADIENT,
     KINDS,
     LOCALIZED,
@@ -175,6 +177,14 @@ def test_nothing_that_affects_privacy_has_a_default(path: str) -> None:
     assert path.split(".", maxsplit=1)[0] in sentence
 
 
+def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_questions_need_it() -> None:
+    loss = {"name": "huber", "threshold": 0.5}
+    assert "trains none needs to say which loss it has" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
+    for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
+        assert "only a plan that asks about a model and trains none" in refusal(edited(edits | {"model_loss": loss}))
+    assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))
+
+
 def test_a_question_a_sampling_rule_or_a_channel_without_a_name_is_refused() -> None:
     for field in ("question", "sampling", "channel"):
         sentence = refusal(edited({f"stages.0.{field}": {}}))
@@ -323,8 +333,9 @@ def test_any_value_in_any_field_gives_a_plan_or_a_plan_error(kind: str, value: A
     except PlanError:
         return
     assert parse(plan.content) == parse(plan.canonical()) == plan
-    assert plan.dimension >= 1
-    assert not math.isnan(plan.constants.lipschitz)
+    about_model = any(stage.question.about_model for stage in plan.stages) or plan.training is not None
+    assert (plan.dimension >= 1) == about_model
+    assert not about_model or not math.isnan(plan.constants.lipschitz)
 
 
 def test_numbers_of_records_too_large_to_compute_with_are_refused_in_a_sentence() -> None:

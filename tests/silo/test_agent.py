@@ -12,18 +12,26 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import task_event
 from ringfence.errors import DoorError, LedgerDamagedError, SiloError
-from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, parse_answer
-from ringfence.protocol.plan import Plan
+from ringfence.planning.one_question import one_question
+from ringfence.planning.request import Member
+from ringfence.protocol.losses import Logistic
+from ringfence.protocol.messages import Answer, NoisyUpdate, Refusal, RefusalReason, RoundRequest, pack, parse_answer
+from ringfence.protocol.plan import Plan, Stage
+from ringfence.protocol.questions import SecondMoments
+from ringfence.protocol.sampling import Full
 from ringfence.protocol.schedule import task
+from ringfence.protocol.schema import load_schema
+from ringfence.server.rounds import Session
 from ringfence.silo import agent
 from ringfence.silo.budget import Budget
 from ringfence.silo.decisions import end_plan, set_budget
-from ringfence.silo.folder import SiloFolder
+from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.storage import chain
 from tests.nursery import completed
@@ -314,3 +322,23 @@ def test_an_agent_needs_neither_jax_nor_pandas_nor_an_engine(silo_folder: SiloFo
     code = "import sys; import ringfence.silo.agent; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
     assert not {"jax", "pandas", "sklearn", "matplotlib", "nvflare", "flwr", "typer", "rich"} & set(loaded)
+
+
+def test_a_request_may_be_as_long_as_its_question_needs_however_small_the_model_is(tmp_path: Path) -> None:
+    wards, data, schema = [f"w{number}" for number in range(340)], tmp_path / "records.csv", tmp_path / "schema.toml"
+    schema.write_text(
+        f'[columns.ward]\ntype = "categorical"\ncategories = {wards}\n'
+        '[columns.ill]\ntype = "categorical"\ncategories = ["no", "yes"]\n'
+    )
+    data.write_text("ward,ill\n" + "".join(f"{ward},no\n" for ward in wards))
+    settings = make_settings(name="clinic", data_file=str(data), schema_file=str(schema))
+    silo_folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+    columns = load_schema(schema, "ill")
+    stage = Stage(question=SecondMoments(start=pack(np.zeros(columns.width))), rounds=4, sampling=Full())
+    member = Member("clinic", len(wards), 1.0, 1e-6)
+    plan = approved(silo_folder, one_question(stage, [member], data=columns, model_loss=Logistic()))
+    asked = Session(plan, np.random.default_rng(0)).request().to_bytes()
+    assert len(asked) > agent.SMALL_REQUEST > 100 * len(request(plan, 0))
+    with serving(silo_folder) as served:
+        answer = parse_answer(served.door().ask(asked))
+    assert len(vector(answer)) == stage.question.length(plan)

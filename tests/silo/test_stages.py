@@ -12,7 +12,7 @@ from ringfence.accounting.events import DisjointBatchRelease, GaussianRelease
 from ringfence.planning.request import Member
 from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import NoisyUpdate, RefusalReason
+from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.questions import Curvature, Moments
 from ringfence.protocol.sampling import Full
@@ -160,7 +160,10 @@ def test_a_plan_that_is_a_survey_only_has_one_round_which_costs_all_that_it_clai
     gate: Gate, ledger: Ledger, schema: Schema
 ) -> None:
     plan = make_survey(schema, [Member("clinic", 40, 1.0, 1e-6)], Moments(bound="joint"))
+    assert plan.dimension == 0
     gate.approve(plan)
+    request = RoundRequest.at(plan.digest(), 0, np.zeros(1))
+    assert refusal(gate.answer(request)) is RefusalReason.MALFORMED
     assert len(vector(ask(gate, plan, 0))) == 8
     assert refusal(ask(gate, plan, 1)) is RefusalReason.ROUND_OUT_OF_RANGE
     assert 0.999 < spent(ledger) <= 1.0

@@ -64,10 +64,10 @@ def evaluate(
     if json:
         silos = {name: guarantee.model_dump(mode="json") for name, guarantee in result.statement.silos.items()}
         evaluation = result.evaluation.model_dump(mode="json")
-        print_json({"plan": result.model.plan.digest(), "evaluation": evaluation, "silos": silos})
+        print_json({"plan": result.statement.plan.digest(), "evaluation": evaluation, "silos": silos})
         return
     print_evaluation(result.evaluation)
-    say(f"\n{result.statement.text()}\n\nplan {result.model.plan.digest()}")
+    say(f"\n{result.statement.text()}\n\nplan {result.statement.plan.digest()}")
 
 
 def _write_plan(

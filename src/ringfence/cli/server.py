@@ -77,7 +77,7 @@ def run(
     track: Track = None,
     json: AsJson = False,
 ) -> None:
-    """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
+    """Ask the silos round by round, and write the model if the plan trains one; killed, the same command goes on."""
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import conducted_report, report
@@ -124,20 +124,28 @@ def run(
             raise
     evaluation = reported(loaded, trained.findings)
     answered = rounds_answered(loaded, trained.history)
-    model = Model.of(loaded, trained.weights, answered, evaluation=evaluation)
     content = report(folder, trained)
-    _write(out, model.canonical())
+    written = out if loaded.steps else None
+    if written is not None:
+        _write(written, Model.of(loaded, trained.weights, answered, evaluation=evaluation).canonical())
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     page = folder / "report.html"
     recorder.end(content["guarantees"])
     conducted_report(loaded, content, recorder.rounds).write(page, figures=figures)
     if json:
-        print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
+        print_json(
+            {
+                **content,
+                "model": str(written) if written else None,
+                "report": str(folder / "report.json"),
+                "page": str(page),
+            }
+        )
     else:
         if evaluation is not None:
             print_evaluation(evaluation)
             say()
-        _print(content, out, folder / "report.json", page)
+        _print(content, written, folder / "report.json", page)
 
 
 @app.command()
@@ -267,7 +275,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None:
+def _print(content: dict[str, Any], model: Path | None, report: Path, page: Path) -> None:
     print_table(
         ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
         [
@@ -276,4 +284,5 @@ def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None
             for claim in silo["claimed"][:1]
         ],
     )
-    say(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")
+    files = "\n".join(f"{name} {path}" for name, path in (("model", model), ("report", report), ("page", page)) if path)
+    say(f"\n{content['guarantees']}\n\nplan {content['plan']}\n{files}")

@@ -78,7 +78,7 @@ def statistics(
     limit = parse_cap(cap)
     asked = AskRequest(files or [], epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget, limit)
     result = ask_files(asked, data, lambda members: make_survey(data, members, question))
-    plan = result.model.plan
+    plan = result.statement.plan
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
     found = tables(plan, result.findings)
     _show(plan, found, result.statement.text(), cost, page, for_schema=for_schema, json=json)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from ringfence.planning.draft import EVALUATIONS
 from ringfence.planning.one_question import facts_of, one_question
 from ringfence.planning.request import Member
-from ringfence.protocol.domain import WholeSpace
 from ringfence.protocol.messages import Vector
 from ringfence.protocol.plan import Plan, Stage
 from ringfence.protocol.questions import Evaluation
@@ -28,7 +27,6 @@ def make_evaluation(
     records they have in all. `against` are the weights of a model to compare with.
     """
     held_out = None if all_records else trained.held_out
-    anywhere = trained.training.model_copy(update={"domain": WholeSpace()})  # a second model may lie outside
     question = Evaluation(weights=weights, against=against)
     section: Section | None = None if held_out is None else "held-out"
     return one_question(
@@ -36,5 +34,5 @@ def make_evaluation(
         members,
         run=run,
         held_out=held_out,
-        **facts_of(trained) | {"training": anywhere},
+        **facts_of(trained),
     )

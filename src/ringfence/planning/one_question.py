@@ -16,8 +16,8 @@ from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
 
 def facts_of(trained: Plan) -> dict[str, Any]:
     """Return the public facts of a plan that a question about its model shares with it."""
-    names = ("data", "training", "unit", "person_rule", "rows_per_person")
-    return {name: getattr(trained, name) for name in names}
+    names = ("data", "unit", "person_rule", "rows_per_person")
+    return {name: getattr(trained, name) for name in names} | {"model_loss": trained.loss}
 
 
 def one_question(stage: Stage, members: Sequence[Member], *, run: str | None = None, **facts: Any) -> Plan:

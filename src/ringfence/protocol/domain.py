@@ -27,7 +27,7 @@ class _Domain(Public):
     def contains(self, weights: FloatArray) -> bool:
         """Tell whether `weights` is finite and in W, up to rounding."""
         xp = namespace(weights)
-        largest = float(xp.max(xp.abs(weights)))
+        largest = float(xp.max(xp.abs(weights), initial=0.0))
         # The first test also refuses NaN, infinity, and numbers whose squares would overflow in `project`.
         if not largest <= min(self.reach(weights.size), 1e50) * (1.0 + _TOLERANCE):
             return False

@@ -26,9 +26,14 @@ def written_length(content: int) -> int:
     return _FRAME + 4 * -(-content // 3)
 
 
-def _is_a_vector(text: str) -> str:
-    content = base64.b64decode(text)
-    if not content or len(content) % 8:
+def _is_whole(text: str) -> str:
+    if len(base64.b64decode(text)) % 8:
+        raise ValueError("not a whole number of 8-byte floats")
+    return text
+
+
+def _is_not_empty(text: str) -> str:
+    if not text:
         raise ValueError("not a whole number of 8-byte floats")
     return text
 
@@ -36,8 +41,11 @@ def _is_a_vector(text: str) -> str:
 MOST_HEADS = 1000
 """Most heads that a request carries: those of that many silos."""
 
-Vector: TypeAlias = Annotated[Base64, AfterValidator(_is_a_vector)]
-"""Little-endian float64 numbers in base64: exact, compact, and equal bytes for equal numbers."""
+Numbers: TypeAlias = Annotated[Base64, AfterValidator(_is_whole)]
+"""Little-endian float64 numbers in base64, or none: exact, compact, and equal bytes for equal numbers."""
+
+Vector: TypeAlias = Annotated[Numbers, AfterValidator(_is_not_empty)]
+"""Such numbers, at least one."""
 
 
 def pack(array: FloatArray) -> str:
@@ -73,11 +81,13 @@ class _Message(Public):
 class RoundRequest(_Message):
     """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile.
 
+    A question about no model, in a plan that has none, comes without weights.
+
     `heads` are the latest that the server holds of the silos that it asks: a silo looks for its own among them.
     """
 
     kind: Literal["request"] = "request"
-    weights: Vector
+    weights: Numbers
     heads: tuple[SignedHead, ...] | None = Field(default=None, min_length=1, max_length=MOST_HEADS)
 
     @classmethod

@@ -1,9 +1,9 @@
 """The plan: the one public document from which everything that affects privacy is built.
 
-A plan is public facts (the data's schema, the silos and what each is promised, what is trained) and a tuple of stages;
-a stage asks one question, once or many times, over one channel. A silo's operator approves a plan by its digest. Clip,
-sampling, noise and adjacency stand in it together, so that they cannot disagree; no later message can change any of
-them.
+A plan is public facts (the data's schema, the silos and what each is promised, what is trained if anything is) and a
+tuple of stages; a stage asks one question, once or many times, over one channel. A silo's operator approves a plan by
+its digest. Clip, sampling, noise and adjacency stand in it together, so that they cannot disagree; no later message can
+change any of them.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from ringfence.errors import PlanError
 from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel, OwnNoise
-from ringfence.protocol.domain import Domain
+from ringfence.protocol.domain import Domain, WholeSpace
 from ringfence.protocol.guarantee import Guarantee, Observer, against, observers_of
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
@@ -130,6 +130,9 @@ class Place(NamedTuple):
 class Plan(Document):
     """Everything the parties agree on before a run.
 
+    `training` is left out where nothing is trained. Questions about a model that was trained elsewhere then need its
+    loss alone, `model_loss`; others need neither, and no weights go with them.
+
     `run` sets apart two runs that agree in all else. Rounds of messages are counted through all stages, from 0. `sums`
     is how silos add up their records: noise that suffices for exact sums may not cover the errors of others.
 
@@ -143,12 +146,15 @@ class Plan(Document):
     """
 
     newest_format: ClassVar[int] = 2
-    later_fields: ClassVar[frozenset[str]] = frozenset({"person_rule", "rows_per_person", "held_out"})
+    later_fields: ClassVar[frozenset[str]] = frozenset(
+        {"training", "model_loss", "person_rule", "rows_per_person", "held_out"}
+    )
 
     format: Literal[2] = 2
     run: str = Field(min_length=1, max_length=64, pattern=r"^[0-9A-Za-z_.-]+$")
     data: Schema
-    training: Training
+    training: Training | None = None
+    model_loss: Loss | None = None
     stages: tuple[Stage, ...] = Field(min_length=1, max_length=1000)
     adjacency: Literal["replace-one"] = "replace-one"
     unit: Unit = "record"
@@ -169,7 +175,7 @@ class Plan(Document):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        self._check_loss_fits_target()
+        self._check_training()
         self._check_unit()
         if self.held_out is not None and round(self.held_out, 2) != self.held_out:
             raise ValueError("the held-out share must be given in whole percent")
@@ -192,7 +198,8 @@ class Plan(Document):
         require_one_partition(stage.sampling for stage in self.stages)
         for number, stage in enumerate(self.stages):
             self._check_stage(number, stage)
-        self.algorithm.check(self)
+        if self.training is not None:
+            self.training.algorithm.check(self)
         return self
 
     def _check_stage(self, number: int, stage: Stage) -> None:
@@ -222,6 +229,15 @@ class Plan(Document):
         if self.unit == "person" and self.sums != "exact":
             raise ValueError("a plan that protects persons needs exact sums")
 
+    def _check_training(self) -> None:
+        if self.training is None and self.training_numbers:
+            raise ValueError("training: Field required, for a stage of the plan trains")
+        about_model = any(stage.question.about_model for stage in self.stages)
+        if self.model_loss is not None and (self.training is not None or not about_model):
+            raise ValueError("model_loss: only a plan that asks about a model and trains none says which loss it has")
+        if about_model or self.training is not None:
+            self._check_loss_fits_target()
+
     def _check_loss_fits_target(self) -> None:
         column = self.data.target_column
         classes = len(column.categories) if isinstance(column, Categorical) else 0
@@ -235,23 +251,30 @@ class Plan(Document):
 
     @property
     def loss(self) -> Loss:
-        """The loss of one record."""
-        return self.training.loss
+        """The loss of one record; ValueError in a plan that is about no model."""
+        loss = self.model_loss if self.training is None else self.training.loss
+        if loss is None:
+            raise ValueError(
+                "model_loss: a plan that asks about a model and trains none needs to say which loss it has"
+            )
+        return loss
 
     @property
     def domain(self) -> Domain:
-        """The set that the weights stay in."""
-        return self.training.domain
+        """The set that the weights stay in: any that a plan which trains none is asked about will do."""
+        return WholeSpace() if self.training is None else self.training.domain
 
     @property
     def algorithm(self) -> AlgorithmSpec:
-        """What the server does with the answers."""
+        """What the server does with the answers; ValueError in a plan that trains nothing."""
+        if self.training is None:
+            raise ValueError("This plan trains nothing.")
         return self.training.algorithm
 
     @property
     def ridge(self) -> float:
         """The factor of ‖w‖²/2 in the objective."""
-        return self.training.ridge
+        return 0.0 if self.training is None else self.training.ridge
 
     @cached_property
     def _terms(self) -> dict[str, SiloTerms]:
@@ -278,8 +301,9 @@ class Plan(Document):
 
     @property
     def dimension(self) -> int:
-        """Number of weights."""
-        return self.data.width * self.loss.outputs
+        """Number of weights: none in a plan that is about no model."""
+        about_model = self.training is not None or self.model_loss is not None
+        return self.data.width * self.loss.outputs if about_model else 0
 
     @cached_property
     def rounds(self) -> int:

@@ -14,8 +14,10 @@ def noise_in_weights(plan: Plan) -> float | None:
     algorithm makes of it. A weight turns a gradient's error into its own by its curvature; those add up to at most β
     over the features, so on average a weight's is at most β/width, and its noise at least √v·width/β.
     """
+    if not plan.training_numbers:
+        return None
     smoothness = plan.constants.smoothness - plan.ridge
-    if not plan.training_numbers or not 0 < smoothness < math.inf:
+    if not 0 < smoothness < math.inf:
         return None
     variance = math.fsum(
         terms.weight**2

@@ -108,18 +108,23 @@ def rounds_section(plan: Plan, epsilon: Html | None, updates: Html | None) -> Ht
 
 def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
     """Show what was agreed before anything was sent."""
-    training, unit = plan.training_stages, plan.unit.capitalize()
+    asked, unit = plan.training_stages or plan.stages, plan.unit.capitalize()
+    what: list[tuple[str, Value]] = [("Asked for", ", ".join(dict.fromkeys(stage.question.name for stage in asked)))]
+    if plan.steps:
+        what = [
+            ("To predict", plan.data.target),
+            ("From", ", ".join(plan.data.features)),
+            ("Loss", plan.loss.name),
+            ("Algorithm", plan.algorithm.name),
+        ]
     rows: list[tuple[str, Value]] = [
-        ("To predict", plan.data.target),
-        ("From", ", ".join(plan.data.features)),
-        ("Loss", plan.loss.name),
-        ("Algorithm", plan.algorithm.name),
-        ("Rounds", plan.steps),
-        *dict.fromkeys((f"{unit}s in a round", stage.sampling.brief) for stage in training),
+        *what,
+        ("Rounds", sum(stage.rounds for stage in asked)),
+        *dict.fromkeys((f"{unit}s in a round", stage.sampling.brief) for stage in asked),
         *dict.fromkeys(
-            (f"Of a single {plan.unit}", limits) for stage in training if (limits := stage.question.limits(plan))
+            (f"Of a single {plan.unit}", limits) for stage in asked if (limits := stage.question.limits(plan))
         ),
-        ("Numbers in an answer", plan.dimension),
+        ("Numbers in an answer", max(stage.question.length(plan) for stage in asked)),
         ("Silos", ", ".join(silos[:20]) + (f" and {len(silos) - 20} more" if len(silos) > 20 else "")),
         ("Neighbours", f"data sets that differ in one replaced {plan.unit}"),
     ]

@@ -25,7 +25,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class Learned:
-    """The algorithm's settings and state, and the statistics found, by the question's name."""
+    """The algorithm's settings and state, if something is trained, and the statistics found, by the question's name."""
 
     plan: Plan
     settings: Any
@@ -35,11 +35,15 @@ class Learned:
     @classmethod
     def nothing(cls, plan: Plan) -> Self:
         """Return what is known before the first round."""
+        if plan.training is None:
+            return cls(plan, None, None)
         algorithm = algorithm_of(plan)
         return cls(plan, algorithm.settings(plan), algorithm.init(np.zeros(plan.dimension)))
 
     def model(self) -> FloatArray:
-        """Return the model's weights."""
+        """Return the model's weights: 0 where nothing is trained."""
+        if self.plan.training is None:
+            return np.zeros(self.plan.dimension)
         return algorithm_of(self.plan).output(self.settings, self.state)
 
 

@@ -93,11 +93,13 @@ class Agent(Service):
             return Response(told, 200, {"connection": "close"}, "text/plain; version=0.0.4")
 
     def _longest_request(self) -> int:
-        def dimension(account: Account) -> int:
-            return max((p.plan.dimension for p in account.plans.values() if not p.ended), default=0)
+        def longest(account: Account) -> int:
+            running = [approved.plan for approved in account.plans.values() if not approved.ended]
+            lengths = (stage.question.argument_length(plan) for plan in running for stage in plan.stages)
+            return max(lengths, default=0)
 
         try:
-            numbers = self._ledger.look(dimension)
+            numbers = self._ledger.look(longest)
         except LedgerError:
             return SMALL_REQUEST
         return min(SIZE_LIMIT, max(SMALL_REQUEST, _FRAME + 4 * -(-8 * numbers // 3)))

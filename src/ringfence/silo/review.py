@@ -165,8 +165,8 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
 
 def _gain(plan: Plan) -> list[str]:
     """Say what is to be had for it, where anybody can tell."""
-    noise, most = noise_in_weights(plan), weight_of(plan.domain.reach(plan.dimension), plan)
-    if noise is None or most == math.inf:
+    noise = noise_in_weights(plan)
+    if noise is None or (most := weight_of(plan.domain.reach(plan.dimension), plan)) == math.inf:
         return []
     what = "so that it may learn something" if noise < most else "so that it can learn next to nothing"
     return [

@@ -28,7 +28,7 @@ class Facts(Protocol):
 
     @property
     def loss(self) -> Loss:
-        """The loss of one record."""
+        """The loss of one record, which questions about a model may ask for."""
 
     @property
     def domain(self) -> Domain:
@@ -36,7 +36,7 @@ class Facts(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Number of weights."""
+        """Number of weights; 0 where there is no model."""
 
     @property
     def unit(self) -> Unit:
@@ -54,17 +54,19 @@ class Facts(Protocol):
 class BaseQuestion(Public):
     """What gate, accountant, review and server need to know of a question.
 
-    `trains`: its answers move the model's weights, so that whoever has none of them has no model.
+    `trains`: its answers move the model's weights, so that whoever has none of them has no model. `about_model`: they
+    depend on a loss, so that the plan has to say which.
     """
 
     trains: ClassVar[bool] = False
+    about_model: ClassVar[bool] = True
 
     def check(self, facts: Facts) -> None:
         """Raise ValueError, with a clause that says why, if it cannot be asked of such records."""
         del facts
 
     def argument_length(self, facts: Facts) -> int:
-        """Return how many numbers a request carries. Unless a question needs other ones: the model's weights."""
+        """Return how many numbers a request carries. Unless a question needs other ones: the weights, if any."""
         return facts.dimension
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:

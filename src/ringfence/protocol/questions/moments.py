@@ -1,7 +1,7 @@
 """The moments: mean and mean square of every feature, and of a numeric target."""
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 from ringfence.protocol.schema import Categorical
@@ -16,6 +16,7 @@ class Moments(BaseQuestion):
     mean squares can do each by themselves.
     """
 
+    about_model: ClassVar[bool] = False
     name: Literal["moments"] = "moments"
     bound: Literal["separate", "joint"] = "separate"
 

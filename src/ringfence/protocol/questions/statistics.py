@@ -1,7 +1,7 @@
 """The statistics: how many records have which value, of each of some columns and of pairs of them."""
 
 import math
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,7 @@ class Statistics(BaseQuestion):
     squares (`docs/proofs.md`, Lemma Q5); replacing a person moves them no further (Lemma P3).
     """
 
+    about_model: ClassVar[bool] = False
     name: Literal["statistics"] = "statistics"
     columns: tuple[str, ...] = Field(min_length=1, max_length=10_000)
     cross: tuple[tuple[str, str], ...] = Field(default=(), max_length=10_000)

@@ -25,7 +25,7 @@ from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.domain import Ball
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.losses import Logistic
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import Plan, Training
 from ringfence.protocol.sampling import SamplingName
 from ringfence.protocol.schema import Geometry
 from ringfence.research.experiments import mnist
@@ -183,7 +183,7 @@ def _with_messages(problem: PlannedProblem, epsilon: float) -> Plan:
         return plan
     moment = clip**2 + plan.dimension * sigma**2
     step = min(1 / plan.constants.smoothness, proposal.distance / math.sqrt(rounds * moment))
-    training = plan.training.model_copy(update={"algorithm": MinibatchSGD(step=step)})
+    training = Training(loss=plan.loss, domain=plan.domain, algorithm=MinibatchSGD(step=step), ridge=plan.ridge)
     return plan.model_copy(update={"training": training})
 
 
