@@ -12,7 +12,8 @@ from scipy.stats import norm
 from ringfence.audit.bound import epsilon_of_score
 from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
 from ringfence.audit.local import NOISE
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import AuditQuestion
 from ringfence.audit.sabotage import NONE, SABOTAGES
 from tests.audit.power import MOST, exposed, guesses_missed, miss_rate, one_run
 
@@ -37,9 +38,9 @@ MORE_RUNS = {
 """Where the default number of runs would miss more often: once in two thousand and in three hundred times, at most."""
 
 
-def default_question(name: str) -> Question:
+def default_question(name: str) -> AuditQuestion:
     """What `ringfence audit` asks if nothing else is said."""
-    return Question(3.0, 1e-5, 64, default_rounds(name))
+    return AuditQuestion(3.0, 1e-5, 64, default_rounds(name))
 
 
 def honest_audit(name: str, runs: int | None = None) -> AuditReport:
@@ -57,7 +58,7 @@ def test_the_lower_bound_reaches_85_percent_of_the_claim(rounds: int) -> None:
 
     It takes a third more runs than the default, with which that would be 5e-4.
     """
-    question, runs, share = Question(3.0, 1e-5, 64, rounds), 1600, 0.85
+    question, runs, share = AuditQuestion(3.0, 1e-5, 64, rounds), 1600, 0.85
     honest = one_run("full", question)
     claim, [seen] = honest.claim, honest.observations
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features
-from ringfence.protocol.losses import Hinge, Loss
+from ringfence.protocol.losses import Loss
 from ringfence.protocol.schema import Categorical, Numeric, Schema
 
 
@@ -46,11 +46,8 @@ class LinearFunction:
         count = len(units)
         coefficients = weights[:count] / units[:, None]
         intercepts = schema.intercept * weights[count:].sum(axis=0) - offsets @ coefficients
-        column = schema.target_column
-        if isinstance(column, Numeric):
-            coefficients = coefficients * column.unit
-            intercepts = intercepts * column.unit + column.offset
-        return cls(schema, loss, schema.feature_names[:count], coefficients.T, intercepts)
+        unit, offset = schema.target_scaling
+        return cls(schema, loss, schema.feature_names[:count], unit * coefficients.T, unit * intercepts + offset)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -108,7 +105,7 @@ class LinearFunction:
             estimator = LinearRegression()
             estimator.coef_, estimator.intercept_ = self.coefficients[0].copy(), float(self.intercepts[0])
         else:
-            estimator = LinearSVC() if isinstance(self.loss, Hinge) else LogisticRegression()
+            estimator = LogisticRegression() if self.loss.has_probabilities else LinearSVC()
             estimator.coef_, estimator.intercept_ = self.coefficients.copy(), self.intercepts.copy()
             estimator.classes_ = np.asarray(self.classes if classes is None else classes)
         estimator.n_features_in_ = len(self.features)
@@ -118,17 +115,5 @@ class LinearFunction:
 
 def _scaling(schema: Schema) -> tuple[FloatArray, FloatArray]:
     """Return what each scaled feature, the constant left out, calls 0 and 1 in the table's own numbers."""
-    offsets: list[float] = []
-    units: list[float] = []
-    for column in schema.features.values():
-        if isinstance(column, Numeric):
-            offsets.append(column.offset)
-            units.append(column.unit)
-        elif column.ordered:  # place i of k becomes 2·scale·(i/(k − 1) − center)
-            steps = len(column.categories) - 1
-            offsets.append(column.center * steps)
-            units.append(steps / (2.0 * column.scale))
-        else:
-            offsets += [0.0] * len(column.categories)
-            units += [1.0 / column.scale] * len(column.categories)
-    return np.array(offsets), np.array(units)
+    offsets, units = np.array([pair for column in schema.features.values() for pair in column.scaling]).T
+    return offsets, units

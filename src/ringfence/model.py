@@ -12,12 +12,12 @@ from ringfence.export import LinearFunction
 from ringfence.metrics.report import EvaluationReport
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, read_csv
-from ringfence.protocol.losses import Softmax
 from ringfence.protocol.messages import Vector, pack, unpack
 from ringfence.protocol.plan import EmbeddedPlan, Plan
 from ringfence.protocol.public import Public
-from ringfence.protocol.schema import Categorical, Numeric
+from ringfence.protocol.schema import Numeric
 from ringfence.statement import SiloGuarantee, Statement
+from ringfence.storage.files import read_file
 
 
 class Model(Public):
@@ -94,10 +94,10 @@ class Model(Public):
     def predict_encoded(self, features: FloatArray) -> FloatArray:
         """Return predictions in the encoding of the target: scaled number, ±1, or class index."""
         scores = self.scores(features)
-        if isinstance(self.plan.loss, Softmax):
+        if self.plan.loss.target_kind == "class":
             classes: FloatArray = np.argmax(scores, axis=1).astype(np.float64)
             return classes
-        if isinstance(self.plan.data.target_column, Categorical):
+        if self.plan.loss.target_kind == "label":
             scores = np.where(scores > 0, 1.0, -1.0)
         return scores.reshape(-1)
 
@@ -107,7 +107,7 @@ class Model(Public):
         column = self.plan.data.target_column
         if isinstance(column, Numeric):
             return [float(value) for value in self.in_units(predicted)]
-        indices = predicted if isinstance(self.plan.loss, Softmax) else (predicted + 1.0) / 2.0
+        indices = predicted if self.plan.loss.target_kind == "class" else (predicted + 1.0) / 2.0
         return [column.categories[int(index)] for index in indices]
 
     def predict_csv(self, path: Path) -> list[str] | list[float]:
@@ -116,17 +116,15 @@ class Model(Public):
 
     def in_units(self, scaled: FloatArray) -> FloatArray:
         """Return scaled numeric targets in the target's own units."""
-        column = self.plan.data.target_column
-        if not isinstance(column, Numeric):
-            return scaled
-        return scaled * column.unit + column.offset
+        unit, offset = self.plan.data.target_scaling
+        return scaled * unit + offset
 
     def evaluate(self, features: FloatArray, targets: FloatArray) -> dict[str, float]:
         """Return accuracy, or the root mean squared error in the target's units. Not private by itself."""
         predicted = self.predict_encoded(features)
-        column = self.plan.data.target_column
-        if isinstance(column, Numeric):
-            return {"rmse": float(np.sqrt(np.mean((predicted - targets) ** 2)) * column.unit)}
+        if self.plan.loss.target_kind == "number":
+            unit, _ = self.plan.data.target_scaling
+            return {"rmse": float(np.sqrt(np.mean((predicted - targets) ** 2)) * unit)}
         return {"accuracy": float(np.mean(predicted == targets))}
 
     def save(self, path: Path) -> None:
@@ -139,8 +137,4 @@ class Model(Public):
     @classmethod
     def load(cls, path: Path) -> "Model":
         """Read a model from a file."""
-        try:
-            content = path.read_bytes()
-        except OSError as problem:
-            raise MessageError(f"The model file {path} could not be read: {problem.strerror}.") from None
-        return cls.parse(content, error=MessageError, limit=2**30)
+        return cls.parse(read_file(path, "model file", MessageError), error=MessageError, limit=2**30)

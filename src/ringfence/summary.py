@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.errors import PlanError, TrainingError
+from ringfence.errors import PlanError
 from ringfence.export import LinearFunction
 from ringfence.inference.coefficients import Interval, intervals
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import independent
-from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.schema import Schema
 from ringfence.server.learned import Findings
-from ringfence.server.questions.second_moments import Measured
+from ringfence.server.questions.second_moments import measured
 from ringfence.statement import Statement
 
 
@@ -64,9 +63,7 @@ def summarise(
     statement: Statement, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
 ) -> Summary:
     """Make a summary of what a plan of `planning.summaries` found."""
-    plan, found = statement.plan, findings.get(SecondMoments.model_fields["name"].default)
-    if not isinstance(found, Measured) or not found.silos:
-        raise TrainingError("No silo answered the rounds that intervals rest on, so there is no summary.")
+    plan, found = statement.plan, measured(findings)
     require_level(level, len(found.silos) if by_silo else None)
     names, functions, offsets = in_table_units(plan)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
@@ -104,13 +101,12 @@ def _without_first(data: Schema) -> FloatArray:
     """
     matrix, kept, place = np.eye(data.width), independent(data), 0
     constant, size = range(data.width - 1, data.width), data.intercept
-    for column in data.features.values():
-        whole = isinstance(column, Categorical) and not column.ordered
-        others = range(place, place + (len(column.categories) if isinstance(column, Categorical) and whole else 1))
+    for name, column in data.features.items():
+        others = range(place, place + len(column.feature_names(name)))
         if place not in kept:
             matrix[others, place] -= 1.0
             matrix[constant, place] += column.bound / size
-        elif whole:
+        elif len(others) > 1:
             constant, size = others, column.bound
         place = others.stop
     return matrix

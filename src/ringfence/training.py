@@ -181,13 +181,7 @@ def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
         )
     if not silo.ledger.exists():
         return Ledger.create(silo.ledger, silo=name, budget=budget)
-    ledger = Ledger.open(silo.ledger)
-    try:
-        custody.require_owner(ledger, name)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
+    return Ledger.open(silo.ledger, owner=name)
 
 
 def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:

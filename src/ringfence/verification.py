@@ -26,6 +26,7 @@ from ringfence.sealed_sums import sealing
 from ringfence.silo.account import GENESIS
 from ringfence.statement import Statement
 from ringfence.storage.chain import entry_hash
+from ringfence.storage.files import read_file
 
 _SAME_USER = (
     "  - That nothing was read past the gate: by its operator's decision the silo's courier may run as a user who can "
@@ -114,7 +115,7 @@ def _alone(other: Guarantee) -> str:
 
 def verify_file(path: Path, *, key: str | None = None) -> Finding:
     """Check a certificate's file; raise CertificateError with the first thing that does not fit."""
-    return verify(_content(path), key=key)
+    return verify(read_file(path, "certificate", CertificateError), key=key)
 
 
 def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list[str]:
@@ -125,7 +126,7 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
     """
     found: dict[str, Finding] = {}
     for path in certificates:
-        finding, history = _checked(_content(path), None)
+        finding, history = _checked(read_file(path, "certificate", CertificateError), None)
         stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
         if stated is None or followed is None:
             raise CertificateError(f"{path} is of silo '{finding.silo}', which released nothing for this model by it.")
@@ -148,13 +149,6 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
         f"this cost; it is signed by the key {found[name].public_key}, which the silo must confirm by another way."
         for name in statement.silos
     ]
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise CertificateError(f"The certificate {path} could not be read: {problem.strerror}.") from None
 
 
 def verify(content: bytes, *, key: str | None = None) -> Finding:

@@ -19,8 +19,8 @@ from ringfence.planning.summaries import make_summary
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.schema import Schema, load_schema
+from ringfence.server import learned
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
@@ -80,11 +80,7 @@ class WorkflowResult:
             "rounds": model.plan.steps,
             **as_data(self.proposal),
             "silos": {name: guarantee.model_dump(mode="json") for name, guarantee in statement.silos.items()},
-            "findings": {
-                name: {"statistic": found.statistic.tolist(), "noise": found.noise}
-                for name, found in self.result.findings.items()
-                if name != Evaluation().name
-            },
+            "findings": learned.as_data(self.result.findings),
         }
         if self.result.evaluation is not None:
             report["evaluation"] = self.result.evaluation.model_dump(mode="json")

@@ -18,7 +18,8 @@ from scipy.stats import binom
 from ringfence.accounting.correlation import coefficients, inverse_coefficients
 from ringfence.audit.adversary import REPEATS, STEADY, Observation, seen_together
 from ringfence.audit.game import LOCAL_SGD, GameRun
-from ringfence.audit.mechanisms import CLIP, CORRELATION, MECHANISMS, PERSON_ROWS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import CLIP, CORRELATION, PERSON_ROWS, AuditQuestion
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Observer
@@ -120,7 +121,7 @@ class Broken:
     guessed: float | None = None
 
 
-def broken(name: str, question: Question, sabotage: str, honest: GameRun) -> Broken:
+def broken(name: str, question: AuditQuestion, sabotage: str, honest: GameRun) -> Broken:
     """Return what the named mechanism sends under the sabotage, given a run of a silo that is not broken."""
     if name == LOCAL_SGD:
         return _LAWS[sabotage](Simulated(honest.observations[0]))

@@ -28,7 +28,8 @@ from ringfence.audit.bound import STAKES
 from ringfence.audit.fidelity import Squares
 from ringfence.audit.game import FALSE_ALARM, LOCAL_SGD, GameRun, play
 from ringfence.audit.local import play_local
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import AuditQuestion
 from ringfence.audit.sabotage import NONE
 from tests.audit.broken import Lattice, Laws, broken
 
@@ -36,7 +37,7 @@ MOST = 1e-6
 """How often a test may fail by chance, be it by a false alarm or by a miss."""
 
 
-def miss_rate(name: str, question: Question, sabotage: str, runs: int, false_alarm: float = FALSE_ALARM) -> float:
+def miss_rate(name: str, question: AuditQuestion, sabotage: str, runs: int, false_alarm: float = FALSE_ALARM) -> float:
     """Return a bound on the probability that so many runs do not refute a silo that is broken in the named way."""
     honest, bounds = one_run(name, question), [1.0]
     found = broken(name, question, sabotage, honest)
@@ -53,7 +54,7 @@ def miss_rate(name: str, question: Question, sabotage: str, runs: int, false_ala
     return min(bounds)
 
 
-def one_run(name: str, question: Question, sabotage: str = NONE) -> GameRun:
+def one_run(name: str, question: AuditQuestion, sabotage: str = NONE) -> GameRun:
     """Play a run: strengths and claim are the same in all of them."""
     local = name == LOCAL_SGD
     [run] = play_local(question, 1, sabotage) if local else play(MECHANISMS[name], question, 1, sabotage)

@@ -14,7 +14,8 @@ from ringfence.audit.adversary import (
     partition,
 )
 from ringfence.audit.game import play
-from ringfence.audit.mechanisms import MECHANISMS, SILO, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import SILO, AuditQuestion
 from ringfence.errors import MessageError, TrainingError
 from ringfence.protocol.messages import RoundRequest
 from ringfence.silo import sampling
@@ -24,7 +25,7 @@ from ringfence.silo.ledger import Ledger
 from tests.hostile_server import forged_request, hostile_bodies, hostile_weights
 from tests.support import refusal
 
-QUESTION = Question(3.0, 1e-5, 32, 4)
+QUESTION = AuditQuestion(3.0, 1e-5, 32, 4)
 
 
 def test_the_server_computes_the_same_public_partition_as_the_silo() -> None:

@@ -19,7 +19,8 @@ from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.audit import game
 from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs, play
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import AuditQuestion
 from ringfence.audit.sabotage import SABOTAGES, sabotaged
 from ringfence.errors import AccountingError, PlanError
 from ringfence.sealed_sums import shares
@@ -27,12 +28,12 @@ from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.questions import gradient
 from tests.audit.power import MOST, guesses_missed, miss_rate
 
-SMALL = Question(10.0, 1e-5, 32, 2)
+SMALL = AuditQuestion(10.0, 1e-5, 32, 2)
 NOISY = replace(SMALL, epsilon=1.0)
 """So much noise that little else is in the squares."""
 
 
-def found_out(name: str, question: Question, sabotage: str, runs: int) -> AuditReport:
+def found_out(name: str, question: AuditQuestion, sabotage: str, runs: int) -> AuditReport:
     """Audit a broken silo, with runs enough that it is missed with probability 1e-6 at most."""
     assert miss_rate(name, question, sabotage, runs) <= MOST
     return audit(name, question, runs=runs, sabotage=sabotage)
@@ -96,13 +97,13 @@ def test_every_sabotage_is_refuted(name: str, mode: str, runs: int) -> None:
 )
 def test_every_sabotage_of_counts_is_refuted(mode: str, epsilon: float, rounds: int, runs: int) -> None:
     """By squares, of which few runs have enough. The guesses need more runs: see `make audit`."""
-    assert found_out("shuffled-alone", Question(epsilon, 1e-5, 32, rounds), mode, runs).noise_refutes
+    assert found_out("shuffled-alone", AuditQuestion(epsilon, 1e-5, 32, rounds), mode, runs).noise_refutes
 
 
 def test_a_wrong_sensitivity_of_counts_is_charged_too_little() -> None:
     """The attack needs a hundred runs to show it; here it is seen that the ledger is fooled, and the adversary not."""
     mechanism = MECHANISMS["shuffled-alone"]
-    question = Question(3.0, 1e-5, 8, 1)
+    question = AuditQuestion(3.0, 1e-5, 8, 1)
     [honest], [fooled] = play(mechanism, question, 1), play(mechanism, question, 1, "wrong-sensitivity")
     shifts = [2 * float(np.sqrt(run.observations[0].power()[0])) for run in (honest, fooled)]
     assert fooled.claim.epsilon == pytest.approx(honest.claim.epsilon, rel=0.1)
@@ -118,7 +119,7 @@ def test_second_moments_are_played_between_records_as_far_apart_as_any() -> None
 
 def test_a_claim_that_forgets_the_peer_is_charged_too_little() -> None:
     """Likewise: fourteen silos' coins out of sixteen are the peer's, who takes them off; `make audit` refutes it."""
-    mechanism, question = MECHANISMS["shuffled-peer"], Question(3.0, 1e-5, 32, 1)
+    mechanism, question = MECHANISMS["shuffled-peer"], AuditQuestion(3.0, 1e-5, 32, 1)
     [honest], [fooled] = play(mechanism, question, 1), play(mechanism, question, 1, "forget-peer")
     shifts = [2 * float(np.sqrt(run.observations[0].power()[0])) for run in (honest, fooled)]
     assert fooled.claim.epsilon == pytest.approx(honest.claim.epsilon, rel=0.1)
@@ -127,7 +128,7 @@ def test_a_claim_that_forgets_the_peer_is_charged_too_little() -> None:
 
 def test_shares_that_keep_their_order_are_refuted() -> None:
     """The peer takes its own off the pile; whatever comes first in the rest is the audited silo's."""
-    assert found_out("shuffled-peer", Question(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
+    assert found_out("shuffled-peer", AuditQuestion(1.0, 1e-5, 32, 2), "keep-order", 16).noise_refutes
 
 
 def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> None:
@@ -146,7 +147,7 @@ def test_whoever_looks_at_a_shuffled_run_is_told_the_claim_against_them() -> Non
 @pytest.mark.parametrize("mode", ["half-noise", "wrong-sensitivity"])
 def test_too_little_noise_is_refuted_by_the_attack_itself(mode: str) -> None:
     """The shift is twice what is claimed. Misses, by guesses, and false alarms, by squares, come to 1e-6 at most."""
-    question, runs = Question(3.0, 1e-5, 48, 1), 150
+    question, runs = AuditQuestion(3.0, 1e-5, 48, 1), 150
     shift = gaussian_shift(question.epsilon, question.delta)
     assert guesses_missed(norm.cdf(shift), 48, norm.cdf(shift / 2), runs, MOST / 2) <= MOST / 2
     report = audit("full", question, runs=runs, sabotage=mode, false_alarm=MOST / 2)
@@ -204,9 +205,9 @@ def test_the_silos_code_knows_nothing_of_sabotage() -> None:
 
 
 def test_fewer_canaries_play_more_runs() -> None:
-    question = Question(3.0, 1e-5, 1000, 4)
+    question = AuditQuestion(3.0, 1e-5, 1000, 4)
     assert default_runs("full", question) == game.RUNS
-    assert default_runs("full", Question(3.0, 1e-5, 32, 4)) == 2 * game.RUNS
+    assert default_runs("full", AuditQuestion(3.0, 1e-5, 32, 4)) == 2 * game.RUNS
     assert default_runs("survey", question) == 4 * game.RUNS
     assert default_runs("local-sgd", question) == game.RUNS
     assert default_runs("shuffled", question) == MECHANISMS["shuffled"].runs
@@ -214,14 +215,14 @@ def test_fewer_canaries_play_more_runs() -> None:
 
 def test_every_plan_of_a_run_has_two_rounds_by_default_so_that_noise_cannot_be_reused_unseen() -> None:
     for name in MECHANISMS:
-        plans = MECHANISMS[name].plans(Question(3.0, 1e-5, 64, default_rounds(name)))
+        plans = MECHANISMS[name].plans(AuditQuestion(3.0, 1e-5, 64, default_rounds(name)))
         assert all(plan.rounds == 2 for plan in plans) or "reuse-noise" in MECHANISMS[name].not_played
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_silos_of_other_sizes_can_be_audited(name: str) -> None:
     """More records than canaries, rounds that do not divide the records, and single rounds: two audits in one test."""
-    for question in (Question(3.0, 1e-6, 101, 3), Question(1.0, 1e-6, 5, 1)):
+    for question in (AuditQuestion(3.0, 1e-6, 101, 3), AuditQuestion(1.0, 1e-6, 5, 1)):
         assert not audit(name, question, runs=1 if MECHANISMS[name].runs else 3, false_alarm=MOST / 4).refuted
 
 
@@ -235,9 +236,9 @@ def test_what_cannot_be_audited_is_refused_in_words() -> None:
     with pytest.raises(PlanError, match="local-sgd has none"):
         audit("local-sgd", SMALL, runs=1, sabotage="repeat-round")
     with pytest.raises(PlanError, match="needs a record, or person, for each"):
-        audit("one-pass", Question(1.0, 1e-6, 2, 3), runs=1)
+        audit("one-pass", AuditQuestion(1.0, 1e-6, 2, 3), runs=1)
     with pytest.raises(AccountingError, match="runs must be a whole number"):
         audit("full", SMALL, runs=0)
     for bad in ((0.0, 1e-5, 32, 2), (1.0, 1.0, 32, 2), (1.0, 1e-5, 0, 2), (1.0, 1e-5, 32, 0)):
         with pytest.raises(AccountingError):
-            Question(*bad)
+            AuditQuestion(*bad)

@@ -7,7 +7,8 @@ from scipy.stats import binom, ncx2
 from ringfence.audit.bound import lower_mean
 from ringfence.audit.fidelity import Expected, Squares, improbability
 from ringfence.audit.game import default_rounds, play
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import AuditQuestion
 from tests.audit.broken import Drawn, Gaussian, Lattice, broken
 from tests.audit.power import MOST, accepted, exposed, guessed, guesses_missed, one_run, tail
 
@@ -77,7 +78,7 @@ def test_guesses_are_missed_no_more_often_than_is_said(p: float, allowed: float,
 )
 def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int, runs: int) -> None:
     """Fails by chance with probability 1e-6 at most: two sums, with two sides each, by Chernoff's bound on the law."""
-    question = Question(10.0, 1e-5, 32, rounds)
+    question = AuditQuestion(10.0, 1e-5, 32, rounds)
     found = broken(name, question, mode, one_run(name, question))
     size, sums = zip(*(run.squares() for run in play(MECHANISMS[name], question, runs, mode)), strict=True)
     for laws, squares in ((found.size, size), (found.sums, sums)):
@@ -91,7 +92,7 @@ def test_broken_silos_send_what_their_law_says(name: str, mode: str, rounds: int
 )
 def test_coins_are_guessed_as_often_as_is_said(name: str, runs: int) -> None:
     """Fails by chance with probability 1e-6 at most: right guesses are binomial, and there are two sides."""
-    question, runs = Question(10.0, 1e-5, 32, default_rounds(name)), 4 if MECHANISMS[name].runs else 12
+    question, runs = AuditQuestion(10.0, 1e-5, 32, default_rounds(name)), 4 if MECHANISMS[name].runs else 12
     played = list(play(MECHANISMS[name], question, runs, "wrong-sensitivity"))
     total, p = runs * exposed(played[0]), guessed(played[0])
     right = round(sum(run.score() for run in played) / runs * total)

@@ -11,7 +11,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Curvature, Question
 from ringfence.server.channels.own_noise import mean_update
 from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions.findings import with_findings
+from ringfence.server.questions.findings import receive
 from ringfence.server.rounds import Ask
 from tests.server.quadratics import make_plan, quadratics, update
 
@@ -30,7 +30,7 @@ def found(plan: Plan, answers: Mapping[str, FloatArray]) -> Findings:
     """Average the answers as the server does."""
     question = plan.stages[0].question
     answered = Answers(0, 0, 0, tuple(answers), mean_update(plan, answers))
-    return with_findings(question, Learned.nothing(plan), answered).findings[question.name]
+    return receive(question, Learned.nothing(plan), answered).findings[question.name]
 
 
 def answers_at(plan: Plan, exact: Sequence[float], random: np.random.Generator | None = None) -> dict[str, FloatArray]:

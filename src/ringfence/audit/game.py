@@ -22,7 +22,8 @@ from ringfence.accounting.events import require_count, seen_by
 from ringfence.audit.adversary import Observation, interrogate, look_at
 from ringfence.audit.bound import Claim, assumption_free, epsilon_of_score, lower_mean
 from ringfence.audit.fidelity import Squares, improbability
-from ringfence.audit.mechanisms import CANARIES, MECHANISMS, SILO, Mechanism, Question, no_canaries
+from ringfence.audit.mechanisms import MECHANISMS, Mechanism, no_canaries
+from ringfence.audit.plans import CANARIES, SILO, AuditQuestion
 from ringfence.audit.sabotage import NONE, SABOTAGES, sabotaged
 from ringfence.audit.shuffled_plans import collect_openly, private_keys
 from ringfence.errors import PlanError
@@ -82,7 +83,7 @@ class AuditReport:
 
     mechanism: str
     sabotage: str
-    question: Question
+    question: AuditQuestion
     runs: int
     canaries: int
     epsilon_claimed: float
@@ -182,7 +183,7 @@ def default_rounds(mechanism: str) -> int:
     return MECHANISMS[mechanism].rounds if mechanism in MECHANISMS else ROUNDS
 
 
-def default_runs(mechanism: str, question: Question) -> int:
+def default_runs(mechanism: str, question: AuditQuestion) -> int:
     """Return how many runs are played if nobody says: more where fewer canaries play, up to four times as many."""
     if mechanism not in MECHANISMS:
         return min(4 * RUNS, RUNS * CANARIES // question.canaries)
@@ -192,7 +193,7 @@ def default_runs(mechanism: str, question: Question) -> int:
 
 def audit(
     mechanism: str,
-    question: Question,
+    question: AuditQuestion,
     *,
     runs: int | None = None,
     sabotage: str = NONE,
@@ -222,7 +223,7 @@ def audit(
     return _report(mechanism, question, sabotage, played, false_alarm, lambda done: watch(done, total))
 
 
-def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
+def play(mechanism: Mechanism, question: AuditQuestion, runs: int, sabotage: str = NONE) -> Iterator[GameRun]:
     """Play against the gate, each run with a ledger, plans, coins and noise of its own."""
     with sabotaged(sabotage) as gate_type, tempfile.TemporaryDirectory(dir=memory_folder()) as folder:
         plans = mechanism.plans(question)
@@ -231,7 +232,7 @@ def play(mechanism: Mechanism, question: Question, runs: int, sabotage: str = NO
 
 
 def _run(
-    mechanism: Mechanism, question: Question, plans: Sequence[Plan], gate_type: type[Gate], folder: Path
+    mechanism: Mechanism, question: AuditQuestion, plans: Sequence[Plan], gate_type: type[Gate], folder: Path
 ) -> GameRun:
     coins = np.array([secrets.choice((-1.0, 1.0)) for _ in range(mechanism.canaries(question))])
     budget = Budget(_PLENTY, question.delta)
@@ -269,7 +270,7 @@ def memory_folder() -> str | None:
 
 def _report(
     mechanism: str,
-    question: Question,
+    question: AuditQuestion,
     sabotage: str,
     played: Iterator[GameRun],
     false_alarm: float,

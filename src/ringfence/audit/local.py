@@ -15,7 +15,7 @@ from ringfence.accounting.sampling import run_events
 from ringfence.audit.adversary import STEADY, Observation
 from ringfence.audit.bound import Claim
 from ringfence.audit.game import GameRun
-from ringfence.audit.mechanisms import CLIP, Question
+from ringfence.audit.plans import CLIP, AuditQuestion
 from ringfence.audit.sabotage import NONE
 from ringfence.errors import PlanError
 from ringfence.protocol.losses import Squared
@@ -28,7 +28,7 @@ NOISE = {NONE: 1.0, "half-noise": 0.5, "wrong-sensitivity": 0.5, "root-half-nois
 """How much of the noise is left under each sabotage that a simulated silo can suffer."""
 
 
-def local_claim(question: Question) -> tuple[Claim, float]:
+def local_claim(question: AuditQuestion) -> tuple[Claim, float]:
     """Return what the accountant claims for a run and the noise of a local step."""
     try:
         from ringfence.simulation.local import local_sgd_sigma
@@ -49,7 +49,7 @@ def local_claim(question: Question) -> tuple[Claim, float]:
     return Claim(tuple(events), question.delta), sigma
 
 
-def play_local(question: Question, runs: int, sabotage: str) -> Iterator[GameRun]:
+def play_local(question: AuditQuestion, runs: int, sabotage: str) -> Iterator[GameRun]:
     """Simulate runs of one silo of canaries, each with coins, draws and noise of its own."""
     if sabotage not in NOISE:
         raise PlanError(f"Sabotage '{sabotage}' is about a gate, and local-sgd has none; choose {', '.join(NOISE)}.")

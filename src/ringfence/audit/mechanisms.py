@@ -14,234 +14,34 @@ rule `sum`, rounding makes it shorter by 2⁻³¹ of that. Over 1200 runs at eps
 squared shifts, which bounds how far any probability is off, is below 10⁻⁷.)
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
-from ringfence.accounting import accountant, calibrate
-from ringfence.accounting.charges import plan_events
-from ringfence.accounting.events import Event, require_count, require_positive, require_probability
-from ringfence.audit import counted, one_canary, shuffled_plans
+from ringfence.audit import counted, one_canary, plans, shuffled_plans
 from ringfence.audit.adversary import Observation, partition, read_gradients
-from ringfence.planning.propose import make_plan
-from ringfence.planning.request import Member, PlanRequest, clear_refusals
-from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Restart
+from ringfence.audit.plans import (
+    BY_MEAN,
+    BY_ROWS,
+    BY_SUM,
+    CANARIES,
+    CLIP,
+    CORRELATION,
+    OF_RECORDS,
+    PERSON_ROWS,
+    SILO,
+    AuditQuestion,
+)
+from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.domain import Box
-from ringfence.protocol.guarantee import Guarantee, Observer
-from ringfence.protocol.losses import Squared
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Curvature, Evaluation, Gradient, Moments, SecondMoments
-from ringfence.protocol.sampling import Full, SamplingName
+from ringfence.protocol.guarantee import Observer
+from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol.questions import Curvature, Evaluation, Moments, Question
 from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.schema import Schema
 from ringfence.silo.records import Records
-
-SILO = "audited silo"
-CANARIES = 64
-CLIP = 0.25
-"""A quarter of the canaries' gradients, so that a silo that does not clip is found out."""
-
-CORRELATION = 0.5
-"""θ of the correlated noise that is audited."""
-
-SGD = MinibatchSGD(step=1.0)
-DOMAIN = Box(lower=-1.0, upper=1.0)
-
-PEER_SIZE = 14
-"""How many times as large as the audited silo one is that works together with the server."""
-
-PERSON_ROWS = {1.0: 2, -1.0: 4}
-"""How many rows a canary that is a person has, by its coin: by the rule `rows`, the first two count."""
-
-FIRST_SHARE = 0.5
-"""How much of the epsilon the first of several plans gets."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of a mechanism: a guarantee for all rounds together, and the size of the silo."""
-
-    epsilon: float
-    delta: float
-    records: int
-    rounds: int
-
-    def __post_init__(self) -> None:
-        require_positive("epsilon", self.epsilon)
-        require_probability("delta", self.delta)
-        require_count("records", self.records)
-        require_count("rounds", self.rounds)
-
-    @property
-    def canaries(self) -> int:
-        """How many records play."""
-        return min(self.records, CANARIES)
-
-
-_NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
-
-
-_OF_RECORDS = PlanRequest()
-_BY_MEAN, _BY_SUM = PlanRequest(person_rule="mean"), PlanRequest(person_rule="sum")
-_BY_ROWS = PlanRequest(person_rule="rows", rows_per_person=min(PERSON_ROWS.values()))
-
-
-def _canary_schema(canaries: int, unit: PlanRequest) -> Schema:
-    """One column that says which canary a record is, and its coin; and one that tells persons apart, if they play."""
-    which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
-    person = {} if unit.person_rule is None else {"person": "who"}
-    return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0, **person}, target="coin")
-
-
-def _plan(
-    question: Question,
-    data: Schema,
-    stages: Sequence[Stage],
-    *,
-    algorithm: AlgorithmSpec = SGD,
-    batch: int | None = None,
-    already: Sequence[tuple[Event, int]] = (),
-    unit: PlanRequest = _OF_RECORDS,
-) -> Plan:
-    """Make a plan of these stages that, after what was `already` released, comes to the question's epsilon exactly.
-
-    Where a stage's sampling leaves it open, `batch` records take part. `unit` says what a person's rows come to.
-    """
-    member = Member(SILO, question.records, question.epsilon, question.delta, batch)
-    batches = [member.batch_under(stage.sampling, stage.rounds) for stage in stages]
-
-    def terms(sigma: float, epsilon: float) -> SiloTerms:
-        noise = [sigma * algorithm.noise(question.records, number) for number in range(len(stages))]
-        return SiloTerms(
-            name=SILO,
-            records=question.records,
-            weight=1.0,
-            guarantees=(Guarantee(epsilon=epsilon, delta=question.delta),),
-            stages=tuple(StageTerms(batch=size, sigma=own) for size, own in zip(batches, noise, strict=True)),
-        )
-
-    def made(sigma: float, epsilon: float) -> Plan:
-        training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
-        return Plan(
-            run="audit",
-            data=data,
-            training=training,
-            stages=tuple(stages),
-            sums="exact",
-            silos=(terms(sigma, epsilon),),
-            **unit.units(data),
-        )
-
-    def events(sigma: float) -> list[tuple[Event, int]]:
-        return plan_events(draft, terms(sigma, question.epsilon))
-
-    with clear_refusals():
-        draft = made(1.0, question.epsilon)
-        shift = calibrate.gaussian_shift(question.epsilon, question.delta)
-        start = stages[0].question.sensitivity(draft, batches[0]) * math.sqrt(draft.rounds) / shift
-        sigma = calibrate.least_noise(
-            events, epsilon=question.epsilon, delta=question.delta, start=start, already=already
-        )
-        # What this plan claims is its own cost: with others before it, less than all of them together.
-        return made(sigma, accountant.epsilon(events(sigma), question.delta))
-
-
-def _gradient_plan(
-    question: Question,
-    *,
-    sampling: SamplingName = "full",
-    batch: int | None = None,
-    algorithm: AlgorithmSpec = SGD,
-    correlation: float = 0.0,
-    already: Sequence[tuple[Event, int]] = (),
-    unit: PlanRequest = _OF_RECORDS,
-) -> Plan:
-    asked, channel = Gradient(clip=CLIP), OwnNoise(correlation=correlation)
-    stages = [
-        Stage(question=asked, rounds=rounds, sampling=rule, channel=channel)
-        for rounds, rule in algorithm.training_stages(sampling, question.rounds)
-    ]
-    data = _canary_schema(question.canaries, unit)
-    return _plan(question, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
-
-
-def _shuffled_plan(question: Question, canaries: int, peers: int = 0, unit: PlanRequest = _OF_RECORDS) -> list[Plan]:
-    """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one.
-
-    A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that counts on it shows.
-    """
-    sizes = {SILO: 1, shuffled_plans.OTHER: 1, shuffled_plans.PEER: PEER_SIZE}
-    members = [
-        Member(name, size * question.records, question.epsilon, question.delta)
-        for name, size in list(sizes.items())[: 2 + peers]
-    ]
-    request = replace(
-        unit,
-        run="audit",
-        loss=Squared(),
-        clip=CLIP,
-        domain=DOMAIN,
-        algorithm=SGD,
-        rounds=question.rounds,
-        trust="shuffler",
-        colluders=peers,
-        keys=shuffled_plans.private_keys(SILO).public(),
-    )
-    return [make_plan(_canary_schema(min(question.records, canaries), unit), members, request)]
-
-
-def _survey_plan(
-    question: Question, *, asked: Curvature | Evaluation | Moments | SecondMoments, repeated: bool = False
-) -> list[Plan]:
-    columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
-    schema = parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
-    rounds = question.rounds if repeated else 1
-    return [_plan(question, schema, [Stage(question=asked, rounds=rounds, sampling=Full())])]
-
-
-def _statistics_plan(question: Question) -> list[Plan]:
-    return [_plan(question, counted.SCHEMA, [Stage(question=counted.ASKED, rounds=1, sampling=Full())])]
-
-
-def _one_pass(question: Question, *, correlation: float = 0.0, unit: PlanRequest = _OF_RECORDS) -> list[Plan]:
-    return [_gradient_plan(question, sampling="one-pass", correlation=correlation, unit=unit)]
-
-
-def _sampled(question: Question, sampling: SamplingName, unit: PlanRequest = _OF_RECORDS) -> list[Plan]:
-    return [_gradient_plan(question, sampling=sampling, batch=_sampled_batch(question), unit=unit)]
-
-
-def _sampled_batch(question: Question) -> int:
-    """Three quarters of the records: large batches show best whether a record was drawn twice into one."""
-    return max(1, 3 * question.records // 4)
-
-
-def _halves(rounds: int) -> list[int]:
-    """Return two halves of the rounds, of which the first may be longer; a single round is one."""
-    return [half for half in (rounds - rounds // 2, rounds // 2) if half]
-
-
-def _stages(question: Question) -> list[Plan]:
-    stages = tuple(Restart(rounds=half, pace=0.0) for half in _halves(question.rounds))
-    return [_gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
-
-
-def _phases(question: Question) -> list[Plan]:
-    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(question.rounds))
-    return [_gradient_plan(question, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
-
-
-def _several(question: Question) -> list[Plan]:
-    """Return two plans of different kinds that only together come to the question's epsilon, and to its rounds."""
-    share = replace(question, rounds=max(1, question.rounds // 2))
-    first = _gradient_plan(replace(share, epsilon=FIRST_SHARE * question.epsilon))
-    spent = plan_events(first, first.silos[0])
-    return [first, _gradient_plan(share, sampling="poisson", batch=_sampled_batch(question), already=spent)]
 
 
 def canary_rows(plan: Plan) -> list[int]:
@@ -281,7 +81,7 @@ def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0
 class Mechanism:
     """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
 
-    plans: Callable[[Question], Sequence[Plan]]
+    plans: Callable[[AuditQuestion], Sequence[Plan]]
     records: Callable[[Plan, FloatArray], Records] = _gradient_records
     read: Callable[[Plan, FloatArray], Observation] = _read_gradients
     argument: Callable[[Plan], FloatArray] = lambda plan: np.zeros(plan.dimension)
@@ -297,7 +97,7 @@ class Mechanism:
     runs: int | None = None
     """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
 
-    def canaries(self, question: Question) -> int:
+    def canaries(self, question: AuditQuestion) -> int:
         """Return how many records play."""
         return min(question.records, self.most_canaries)
 
@@ -314,10 +114,10 @@ def _counts(
     not_played: set[str],
     peers: int = 0,
     records: Callable[[Plan, FloatArray], Records] = _gradient_records,
-    unit: PlanRequest = _OF_RECORDS,
+    unit: PlanRequest = OF_RECORDS,
 ) -> Mechanism:
     return Mechanism(
-        partial(_shuffled_plan, canaries=canaries, peers=peers, unit=unit),
+        partial(plans.shuffled, canaries=canaries, peers=peers, unit=unit),
         records,
         read=partial(_read_counts, against=against),
         most_canaries=canaries,
@@ -332,56 +132,58 @@ _OF_OTHERS = {"forget-peer", "keep-order"}
 
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignore-persons", *_OF_OTHERS})
 
+
+def _one_canary(
+    asked: Question,
+    records: Callable[[Plan, FloatArray], Records],
+    read: Callable[[Plan, FloatArray], Observation],
+    argument: Callable[[Plan], FloatArray] | None = None,
+    schema: Schema = plans.THREE_NUMBERS,
+) -> Mechanism:
+    """A question that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
+    mechanism = Mechanism(
+        partial(plans.survey, asked=asked, schema=schema, repeated=argument is not None),
+        records,
+        read,
+        most_canaries=1,
+        not_played=_ONE_RELEASE,
+    )
+    if argument is None:
+        return mechanism
+    return replace(mechanism, argument=argument, not_played=_ONE_RELEASE - {"reuse-noise"})
+
+
 MECHANISMS: dict[str, Mechanism] = {
     # All records in every round.
-    "full": Mechanism(lambda question: [_gradient_plan(question)]),
+    "full": Mechanism(lambda question: [plans.gradient_plan(question)]),
     # Three quarters of the records, a fresh set each round; or every record by chance, three quarters on average.
-    "fixed": Mechanism(partial(_sampled, sampling="fixed")),
-    "poisson": Mechanism(partial(_sampled, sampling="poisson")),
+    "fixed": Mechanism(partial(plans.sampled, sampling="fixed")),
+    "poisson": Mechanism(partial(plans.sampled, sampling="poisson")),
     # Every record in one round only; the same with noise that cancels in part.
-    "one-pass": Mechanism(_one_pass),
+    "one-pass": Mechanism(plans.one_pass),
     "correlated": Mechanism(
-        partial(_one_pass, correlation=CORRELATION), read=partial(_read_gradients, correlation=CORRELATION)
+        partial(plans.one_pass, correlation=CORRELATION), read=partial(_read_gradients, correlation=CORRELATION)
     ),
     # Full batches, accelerated in stages; phases on ever fewer records.
-    "multi-stage": Mechanism(_stages),
-    "localized": Mechanism(_phases),
+    "multi-stage": Mechanism(plans.restarted),
+    "localized": Mechanism(plans.phased),
     # Full batches, then Poisson batches, on one ledger.
-    "several-plans": Mechanism(_several, rounds=4),
+    "several-plans": Mechanism(plans.several, rounds=4),
     # The private estimates of means and scales, and of the features' curvature.
-    "survey": Mechanism(
-        partial(_survey_plan, asked=Moments(bound="joint")),
-        one_canary.moment_records,
-        one_canary.read_moments,
-        most_canaries=1,
-        not_played=_ONE_RELEASE,
-    ),
-    "curvature": Mechanism(
-        partial(_survey_plan, asked=Curvature()),
-        one_canary.curvature_records,
-        one_canary.read_curvature,
-        most_canaries=1,
-        not_played=_ONE_RELEASE,
-    ),
+    "survey": _one_canary(Moments(bound="joint"), one_canary.moment_records, one_canary.read_moments),
+    "curvature": _one_canary(Curvature(), one_canary.curvature_records, one_canary.read_curvature),
     # How well a model predicts, with a ruler of the server's choice.
-    "evaluation": Mechanism(
-        partial(_survey_plan, asked=Evaluation(), repeated=True),
-        one_canary.evaluation_records,
-        one_canary.read_evaluation,
-        one_canary.evaluation_argument,
-        most_canaries=1,
-        not_played=_ONE_RELEASE - {"reuse-noise"},
+    "evaluation": _one_canary(
+        Evaluation(), one_canary.evaluation_records, one_canary.read_evaluation, one_canary.evaluation_argument
     ),
     # Counts of cells.
-    "statistics": Mechanism(_statistics_plan, counted.records, counted.read, most_canaries=1, not_played=_ONE_RELEASE),
+    "statistics": _one_canary(counted.ASKED, counted.records, counted.read, schema=counted.SCHEMA),
     # What intervals for coefficients rest on.
-    "second-moments": Mechanism(
-        partial(_survey_plan, asked=one_canary.SECOND_MOMENTS, repeated=True),
+    "second-moments": _one_canary(
+        one_canary.SECOND_MOMENTS,
         one_canary.second_moments_records,
         one_canary.read_second_moments,
         one_canary.second_moments_argument,
-        most_canaries=1,
-        not_played=_ONE_RELEASE - {"reuse-noise"},
     ),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long
@@ -404,13 +206,13 @@ MECHANISMS: dict[str, Mechanism] = {
         runs=120,
         not_played={"with-replacement", *_OF_OTHERS},
         records=_person_records,
-        unit=_BY_MEAN,
+        unit=BY_MEAN,
     ),
     "person-rows": Mechanism(
-        partial(_sampled, sampling="poisson", unit=_BY_ROWS), _person_records, not_played=frozenset(_OF_OTHERS)
+        partial(plans.sampled, sampling="poisson", unit=BY_ROWS), _person_records, not_played=frozenset(_OF_OTHERS)
     ),
     "person-sum": Mechanism(
-        partial(_one_pass, correlation=CORRELATION, unit=_BY_SUM),
+        partial(plans.one_pass, correlation=CORRELATION, unit=BY_SUM),
         _person_records,
         partial(_read_gradients, correlation=CORRELATION),
         not_played=frozenset(_OF_OTHERS),

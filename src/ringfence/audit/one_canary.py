@@ -4,7 +4,7 @@ Each has the records for a coin, how answers are read, and, where a server may c
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -75,11 +75,10 @@ def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
 
 def read_evaluation(plan: Plan, answers: FloatArray) -> Observation:
     """Tell the two records apart by all numbers of all rounds."""
-    records, argument = plan.silos[0].records, evaluation_argument(plan)
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [evaluation_records(plan, np.array([coin])) for coin in (1.0, -1.0)]
-    exact = [evaluated(Evaluation(), plan, argument, own, np.ones(records), records) for own in worlds]
-    return _read_rounds(answers, sigma, exact)
+    argument = evaluation_argument(plan)
+    return _read_rounds(
+        plan, answers, evaluation_records, lambda *given: evaluated(Evaluation(), plan, argument, *given)
+    )
 
 
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(2)))
@@ -99,14 +98,20 @@ def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
 
 def read_second_moments(plan: Plan, answers: FloatArray) -> Observation:
     """Tell the two records apart by all numbers of all rounds."""
-    records, argument = plan.silos[0].records, second_moments_argument(plan)
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [second_moments_records(plan, np.array([coin])) for coin in (1.0, -1.0)]
-    exact = [second_moments(SECOND_MOMENTS, plan, argument, own, np.ones(records), records) for own in worlds]
-    return _read_rounds(answers, sigma, exact)
+    argument = second_moments_argument(plan)
+    return _read_rounds(
+        plan, answers, second_moments_records, lambda *given: second_moments(SECOND_MOMENTS, plan, argument, *given)
+    )
 
 
-def _read_rounds(answers: FloatArray, sigma: float, worlds: Sequence[FloatArray]) -> Observation:
-    """Read rounds that all ask the same."""
+def _read_rounds(
+    plan: Plan,
+    answers: FloatArray,
+    records: Callable[[Plan, FloatArray], Records],
+    compute: Callable[[Records, FloatArray, int], FloatArray],
+) -> Observation:
+    """Read rounds that all ask the same, by what each of the two records would have them answer without noise."""
+    size, sigma = plan.silos[0].records, task(plan, plan.silos[0], 0, 0).sigma
+    worlds = [compute(records(plan, np.array([coin])), np.ones(size), size) for coin in (1.0, -1.0)]
     seen = [read_difference(answer, sigma, *worlds) for answer in answers]
     return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))

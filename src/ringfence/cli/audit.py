@@ -45,11 +45,11 @@ def audit(
     """
     from ringfence.audit.game import audit as play
     from ringfence.audit.game import default_rounds
-    from ringfence.audit.mechanisms import Question
+    from ringfence.audit.plans import AuditQuestion
 
     if not no_report:
         require_folder(report)
-    question = Question(epsilon, delta, records, default_rounds(mechanism) if rounds is None else rounds)
+    question = AuditQuestion(epsilon, delta, records, default_rounds(mechanism) if rounds is None else rounds)
     with progress() as bar:
         task = bar.add_task("runs")
         found = play(

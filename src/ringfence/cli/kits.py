@@ -52,9 +52,8 @@ def join(
 
     if same_user:
         from ringfence.silo.decisions import allow_same_user
-        from ringfence.silo.folder import SiloFolder
 
-        allow_same_user(SiloFolder.open(folder))
+        allow_same_user(silo.opened(folder))
     policy.join(folder, kit, kits.Response.read(response) if response else None, same_user=same_user)
     say(f"{kit} now belongs to the silo in {folder}: jobs may use our courier there, and nothing else.")
     say(f"Its authority, which the organiser can tell you by another way, is {kits.authority_of(kit)}.")

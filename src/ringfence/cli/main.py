@@ -7,12 +7,13 @@ import typer
 import typer.core
 
 from ringfence import __version__
-from ringfence.cli import (
+from ringfence.cli import (  # noqa: F401 (they add commands to those of silo and server)
     accounting,
     audit,
     doctor,
     evaluation,
     federation,
+    kits,
     ledger,
     model,
     reproduce,
@@ -21,13 +22,12 @@ from ringfence.cli import (
     service,
     shuffler,
     silo,
-    silo_backup,  # noqa: F401 (adds to the commands of `silo`)
+    silo_backup,
     silo_data,
     statistics,
     training,
     trying,
 )
-from ringfence.cli import kits as _kits  # noqa: F401 (it adds its commands to those of silo and server)
 from ringfence.cli.output import say, warn
 from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave
@@ -65,7 +65,6 @@ app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.add_typer(shuffler.app, name="shuffler")
 app.add_typer(silo.app, name="silo")
-silo_data.add_to(silo.app)
 app.add_typer(federation.app, name="federation")
 
 

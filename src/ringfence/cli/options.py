@@ -26,6 +26,9 @@ NewBeginning = Annotated[
         "stand in it and in every certificate.",
     ),
 ]
+Which = Annotated[
+    str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
+]
 NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
 
 Note = Annotated[

@@ -28,9 +28,8 @@ def of_silo(
 ) -> None:
     """Write hardened systemd units of the silo's agent, courier and page, each as its folder's owner."""
     from ringfence.deployment.services import Network, Service, require_apart
-    from ringfence.silo.folder import SiloFolder
 
-    own = SiloFolder.open(folder)
+    own = silo.opened(folder)
     data = [Path(own.settings.data_file), Path(own.settings.schema_file)]
     behind_socket = own.settings.port is None
     agent = Service(
@@ -71,12 +70,10 @@ def of_silo(
 
 def of_shuffler(
     folder: shuffler.Folder,
-    port: Annotated[int, typer.Option(help="Serve on this port.")] = 8790,
-    host: Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")] = (
-        "127.0.0.1"
-    ),
-    certificate: Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")] = None,
-    private_key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
+    port: shuffler.Port = 8790,
+    host: shuffler.Host = "127.0.0.1",
+    certificate: shuffler.Certificate = None,
+    private_key: shuffler.PrivateKey = None,
     out: Out = _UNITS,
     json: AsJson = False,
 ) -> None:

@@ -5,12 +5,16 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.options import NewFolder, PlanFile
+from ringfence.cli.options import NewFolder, PlanFile, Which
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
 
 app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ringfence shuffler init`.")]
+Port = Annotated[int, typer.Option(help="Serve on this port; 0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")]
+Certificate = Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")]
+PrivateKey = Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")]
 
 
 @app.command()
@@ -44,13 +48,7 @@ def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
 
 
 @app.command()
-def end(
-    folder: Folder,
-    which: Annotated[
-        str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
-    ],
-    json: AsJson = False,
-) -> None:
+def end(folder: Folder, which: Which, json: AsJson = False) -> None:
     """Finish a plan: its messages and batches are deleted, and nothing of it is taken or let out any more."""
     from ringfence.protocol.plan import load_plan
     from ringfence.shuffler.shuffler import Shuffler
@@ -77,12 +75,10 @@ def restore(folder: Folder, json: AsJson = False) -> None:
 @app.command()
 def serve(
     folder: Folder,
-    port: Annotated[int, typer.Option(help="Serve on this port; 0 takes a free one.")] = 8790,
-    host: Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")] = (
-        "127.0.0.1"
-    ),
-    certificate: Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")] = None,
-    private_key: Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")] = None,
+    port: Port = 8790,
+    host: Host = "127.0.0.1",
+    certificate: Certificate = None,
+    private_key: PrivateKey = None,
     seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a round waits for silos beyond the quorum, after the first.")
     ] = 10.0,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringfence.cli.ledger import print_summary
-from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget
+from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget, Which
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say, warn
 from ringfence.foreign_text import visible
 
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
 
 Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
-Which = Annotated[
-    str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
-]
 Epsilon = Annotated[float, typer.Option(help="The most that all releases from the data may cost together: epsilon.")]
 Delta = Annotated[float, typer.Option(help="The delta at which all releases are counted.")]
 Alone = Annotated[
@@ -85,7 +82,7 @@ def serve(folder: Folder, port: Port = None) -> None:
     """Answer the rounds of approved plans, until stopped; decisions made meanwhile take effect at once."""
     from ringfence.silo import agent
 
-    silo_folder = _open(folder)
+    silo_folder = opened(folder)
     agent.serve(silo_folder, port=port, ready=lambda where: say(f"silo '{silo_folder.name}' is served at {where}"))
 
 
@@ -97,7 +94,7 @@ def page(
     """Serve the operator's page to a browser on this machine: budget, waiting plans, ledger, and a stop button."""
     from ringfence.silo import operator
 
-    silo_folder = _open(folder)
+    silo_folder = opened(folder)
     token = operator.token_path(silo_folder)
     operator.serve(
         silo_folder,
@@ -114,7 +111,7 @@ def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     from ringfence.protocol.plan import load_plan
     from ringfence.silo.decisions import review_plan
 
-    result = review_plan(_open(folder), load_plan(plan))
+    result = review_plan(opened(folder), load_plan(plan))
     text, command = result.text(), ["ringfence", "silo", "approve", str(folder), str(plan)]
     if not result.objection:
         text += f"\n\n  {visible(shlex.join([*command, '--digest', result.plan.digest()]))}"
@@ -138,7 +135,7 @@ def approve(
 
     loaded = load_plan(plan)
     require_reviewed(loaded, digest)
-    result = approve_plan(_open(folder), loaded, note=note)
+    result = approve_plan(opened(folder), loaded, note=note)
     print_result(
         f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} for each {result.plan.unit} is "
         f"reserved for it. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of the "
@@ -163,7 +160,7 @@ def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> 
 def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> None:
     from ringfence.silo.decisions import end_plan
 
-    digest = end_plan(_open(folder), which, revoke=revoke, note=note)
+    digest = end_plan(opened(folder), which, revoke=revoke, note=note)
     word = "revoked" if revoke else "ended"
     sentence = f"{word.capitalize()} plan {digest}: no further round of it is answered."
     print_result(sentence, {word: digest}, json=json)
@@ -184,7 +181,7 @@ def budget(
     from ringfence.silo.decisions import set_budget
 
     granted = Budget(epsilon, delta, anyone=alone)
-    set_budget(_open(folder), granted, note=note, unusual_budget=unusual_budget)
+    set_budget(opened(folder), granted, note=note, unusual_budget=unusual_budget)
     print_result(f"The budget is now {granted}.", {"budget": granted.as_data()}, json=json)
 
 
@@ -193,7 +190,7 @@ def status(folder: Folder, json: AsJson = False) -> None:
     """Show the budget, what is guaranteed, used and left, every plan, and whether an agent serves the folder."""
     from ringfence.silo.decisions import status as read_status
 
-    silo_folder = _open(folder)
+    silo_folder = opened(folder)
     found = read_status(silo_folder)
     if json:
         print_json(found)
@@ -211,7 +208,7 @@ def ledger(folder: Folder, json: AsJson = False) -> None:
     from ringfence.silo.decisions import list_entries
     from ringfence.silo.summary import describe_entry
 
-    entries = list_entries(_open(folder))
+    entries = list_entries(opened(folder))
     if json:
         print_json({"entries": entries})
         return
@@ -230,7 +227,7 @@ def certificate(
     from ringfence.silo.certificate import export
 
     require_folder(out)
-    made = export(_open(folder), out)
+    made = export(opened(folder), out)
     print_result(
         f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers, by another "
         f"way, that your key is {made.public_key}.",
@@ -239,7 +236,8 @@ def certificate(
     )
 
 
-def _open(folder: Path) -> "SiloFolder":
+def opened(folder: Path) -> "SiloFolder":
+    """Open the folder that a command is about."""
     from ringfence.silo.folder import SiloFolder
 
     return SiloFolder.open(folder)

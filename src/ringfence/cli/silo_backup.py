@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ringfence.cli.output import AsJson, print_result, require_folder
-from ringfence.cli.silo import Folder, app
+from ringfence.cli.silo import Folder, app, opened
 
 
 @app.command()
@@ -17,10 +17,9 @@ def backup(
 ) -> None:
     """Copy the ledger, also while an agent serves, and verify the copy from its first entry to its last."""
     from ringfence.silo.backup import back_up
-    from ringfence.silo.folder import SiloFolder
 
     require_folder(out)
-    made = back_up(SiloFolder.open(folder), out)
+    made = back_up(opened(folder), out)
     print_result(
         f"{out} is a whole copy of the ledger of silo '{made.silo}': {made.number} entries, and the last one's hash is "
         f"{made.hash}.",
@@ -37,9 +36,8 @@ def restore(
 ) -> None:
     """Put a copy back in the ledger's place, if it lacks nothing that is known to have been released."""
     from ringfence.silo.backup import restore as put_back
-    from ringfence.silo.folder import SiloFolder
 
-    made = put_back(SiloFolder.open(folder), copy)
+    made = put_back(opened(folder), copy)
     kept = f" The file that was in its place is now {made.replaced}." if made.replaced else ""
     print_result(
         f"The ledger of silo '{made.silo}' has {made.number} entries again, and the last one's hash is {made.hash}."

@@ -90,15 +90,22 @@ class Setting:
 
     def variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
-        sampled = (
-            len(self.records)
-            / self.available
-            * math.fsum(
-                p**2 * self.clip**2 * (1 - self.batch_share) / (self.batch_share * max(1, n - 1))
-                for p, n in zip(self.weights, self.records, strict=True)
-            )
+        return self.unit_noise * rounds / spared + self._sampled + self.absence
+
+    @cached_property
+    def _sampled(self) -> float:
+        """Variance that batches of some of the records cause."""
+        total = math.fsum(
+            p**2 * self.clip**2 * (1 - self.batch_share) / (self.batch_share * max(1, n - 1))
+            for p, n in zip(self.weights, self.records, strict=True)
         )
-        return self.unit_noise * rounds / spared + sampled + self.absence
+        return len(self.records) / self.available * total
+
+    @cached_property
+    def survey_noise(self) -> float:
+        """Noise of the server's average of eigenvalues, in units of X², if a survey has the whole budget."""
+        terms = zip(self.weights, self.records, self.shifts, strict=True)
+        return math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms))
 
     def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round that has its own ⌊n_i/R⌋ records and the whole budget; against the population's gradient."""
@@ -289,8 +296,7 @@ def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) ->
     The bound holds for every pace between what the survey may lead to and 2β, since a smaller pace than 2β is
     taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
     """
-    terms = zip(setting.weights, setting.records, setting.shifts, strict=True)
-    noise = math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms) / share)
+    noise = setting.survey_noise / math.sqrt(share)
     expected = setting.smoothness * min(1.0, 1 / math.sqrt(setting.width) + 4 * noise)
     variance = setting.variance_of(sampling, R, 1 - share)
     spec, bound = _run(setting, R, setting.smoothness, variance)

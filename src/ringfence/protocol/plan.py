@@ -28,6 +28,7 @@ from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Sampling, require_one_partition
 from ringfence.protocol.schema import Categorical, Schema
 from ringfence.protocol.sections import Section
+from ringfence.storage.files import read_file
 
 
 class StageTerms(Public):
@@ -357,6 +358,12 @@ class Plan(Document):
         return min((number for number in known if number is not None), default=None)
 
     @property
+    def aim(self) -> str:
+        """What it is for: to predict something, or to know what its questions tell."""
+        asked = dict.fromkeys(stage.question.name for stage in self.stages)
+        return f"to predict “{self.data.target}”" if self.steps else f"to ask for {', '.join(asked)}"
+
+    @property
     def trust(self) -> str:
         """Whom the guarantees rely on beside the silo itself."""
         return self.leading_channel.trust
@@ -407,7 +414,4 @@ def protected_by(plans: Iterable[Plan]) -> Unit:
 
 def load_plan(path: Path) -> Plan:
     """Read a plan from a JSON file."""
-    try:
-        return Plan.parse(path.read_bytes(), error=PlanError)
-    except OSError as problem:
-        raise PlanError(f"The plan {path} could not be read: {problem.strerror}.") from None
+    return Plan.parse(read_file(path, "plan", PlanError), error=PlanError)

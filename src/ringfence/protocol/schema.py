@@ -65,6 +65,15 @@ class Numeric(Public):
         """The largest absolute value after scaling."""
         return max(self.upper - self.offset, self.offset - self.lower) / self.unit
 
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of the features that a column of that name becomes: its own."""
+        return (name,)
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
+        return ((self.offset, self.unit),)
+
     @property
     def is_unbounded(self) -> bool:
         """Whether no bound is known: statistics are then of magnitudes, and nothing else should be asked."""
@@ -103,6 +112,18 @@ class Categorical(Public):
         if self.missing is not None and self.missing not in self.categories:
             raise ValueError("missing must be one of the categories")
         return self
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of the features that a column of that name becomes: one per category, unless ordered."""
+        return (name,) if self.ordered else tuple(f"{name}={category}" for category in self.categories)
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """What each feature calls 0, and how much 1 is more, of a category's place, from 0, or of 1 for being it."""
+        if not self.ordered:
+            return ((0.0, 1.0 / self.scale),) * len(self.categories)
+        steps = len(self.categories) - 1  # place i of k becomes 2·scale·(i/(k − 1) − center)
+        return ((self.center * steps, steps / (2.0 * self.scale)),)
 
     @property
     def bound(self) -> float:
@@ -210,12 +231,7 @@ class Schema(TableColumns):
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """A name for every entry of the feature vector."""
-        names: list[str] = []
-        for name, column in self.features.items():
-            if isinstance(column, Numeric) or column.ordered:
-                names.append(name)
-            else:
-                names += [f"{name}={category}" for category in column.categories]
+        names = [feature for name, column in self.features.items() for feature in column.feature_names(name)]
         return (*names, "intercept") if self.intercept else tuple(names)
 
     @property
@@ -238,6 +254,12 @@ class Schema(TableColumns):
     def geometry(self) -> Geometry:
         """The numbers that planning needs."""
         return Geometry(self.width, self.feature_norm, self.target_bound)
+
+    @property
+    def target_scaling(self) -> tuple[float, float]:
+        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        column = self.target_column
+        return (column.unit, column.offset) if isinstance(column, Numeric) else (1.0, 0.0)
 
     @property
     def target_bound(self) -> float:

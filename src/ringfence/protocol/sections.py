@@ -23,6 +23,7 @@ def members(section: Section | None, records: int, share: float | None) -> NDArr
     return np.flatnonzero(_held_out(records, round(100 * share)) == (section == "held-out"))
 
 
+@lru_cache(maxsize=2**16)  # a plan asks it of each silo several times
 def size(section: Section | None, records: int, share: float | None) -> int:
     """Return how many records the section has."""
     if section is None or share is None:

@@ -13,6 +13,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.report import sections
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.page import ReportPage, facts
+from ringfence.server import learned
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.questions.evaluation import reported
 from ringfence.server.rounds import RoundOutcome, RunResult
@@ -51,10 +52,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
             for terms in plan.silos
         },
         "rounds": rounds,
-        "findings": {
-            name: {"statistic": found.statistic.tolist(), "noise": found.noise}
-            for name, found in trained.findings.items()
-        },
+        "findings": learned.as_data(trained.findings),
         "evaluation": None if evaluation is None else evaluation.model_dump(mode="json"),
     }
 

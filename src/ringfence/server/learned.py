@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,18 @@ class Findings:
     noise: float
     weight: float = 1.0
     each: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    is_plain: ClassVar[bool] = True
+    """Whether the average itself is worth telling, and not only what is made of it."""
+
+
+def as_data(findings: Mapping[str, Findings]) -> dict[str, Any]:
+    """Return statistics as plain data, by the question's name."""
+    return {
+        name: {"statistic": found.statistic.tolist(), "noise": found.noise}
+        for name, found in findings.items()
+        if found.is_plain
+    }
 
 
 @dataclass(frozen=True)

@@ -153,8 +153,7 @@ class Transcript(Closing):
     @classmethod
     def open(cls, folder: Path, plan: Plan) -> Self:
         """Open the folder's transcript of this plan, or begin one; drop what a crash left torn at its end."""
-        lines = Lines(folder / NAME, _KIND)
-        try:
+        with Lines(folder / NAME, _KIND).closed_on_error() as lines:
             header, end = _survey(lines.path)
             if header is None:
                 header = RunHeader(plan=plan, seed=secrets.randbelow(2**53))
@@ -164,9 +163,6 @@ class Transcript(Closing):
                     "folder, or give that plan."
                 )
             lines.recover(end, to_line(header))
-        except BaseException:
-            lines.close()
-            raise
         return cls(lines, header)
 
     def entries(self) -> Iterator[Entry]:

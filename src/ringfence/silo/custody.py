@@ -6,7 +6,9 @@ ledger. The same data is what has the same rows, in any order and any file, or m
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,18 +39,12 @@ def open_ledger(
     """
     if not path.exists():
         return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
-    ledger = Ledger.open(path)
-    try:
-        require_owner(ledger, silo)
-        with Registry() as registry:
-            found = registry.fingerprint(marks)
-            if not _is_settled_matter(registry, ledger, found) or reason or named:
-                with registry.deciding():
-                    _admit(registry, ledger, found, reason=reason, named=named)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
+    with Ledger.open(path, owner=silo).closed_on_error() as ledger, Registry() as registry:
+        case = _Case(registry, ledger, registry.fingerprint(marks))
+        if not case.is_settled() or reason or named:
+            with registry.deciding():
+                case.admit(reason=reason, named=named)
+        return ledger
 
 
 def create_ledger(
@@ -71,40 +67,28 @@ def create_ledger(
             former = [*registry.holders(found), *_unknown_beside(registry, marks.source)]
             beginning = _new_beginning(former, reason) if former else None
             ledger = Ledger.create(path, silo=silo, budget=budget, note=note, registered=True, beginning=beginning)
-            try:
-                _hold(registry, ledger, found, former, settled=settled)
-            except BaseException:
-                ledger.close()
-                raise
+            with ledger.closed_on_error():
+                _Case(registry, ledger, found).hold(former, settled=settled)
         return ledger
 
 
 def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
     """Open a ledger that its operator names as that of a silo's data."""
-    ledger = Ledger.open(path)
-    try:
-        require_owner(ledger, silo)
-        with Registry() as registry:
-            found = registry.fingerprint(marks)
-            with registry.deciding():
-                known = registry.ledgers.get(ledger.account().identity)
-                if known is not None and known.settled is not None and known.settled.ordered != found.ordered:
-                    raise RegistryError(
-                        f"The ledger {path} is that of a silo whose records are not these, or are in another order. "
-                        "Update that silo (`ringfence silo update`), or give this one the same records."
-                    )
-                _admit(registry, ledger, found, named=True, settled=True)
-    except BaseException:
-        ledger.close()
-        raise
-    return ledger
+    with Ledger.open(path, owner=silo).closed_on_error() as ledger, _deciding(ledger, marks) as case:
+        known = case.known
+        if known is not None and known.settled is not None and known.settled.ordered != case.found.ordered:
+            raise RegistryError(
+                f"The ledger {path} is that of a silo whose records are not these, or are in another order. "
+                "Update that silo (`ringfence silo update`), or give this one the same records."
+            )
+        case.admit(named=True, settled=True)
+        return ledger
 
 
 def require_current(ledger: Ledger, marks: RowMarks) -> None:
     """Refuse data if another process has just opened the ledger for another version of it: places may differ."""
-    with Registry() as registry, registry.deciding():
-        found = registry.fingerprint(marks)
-        if not _is_settled_matter(registry, ledger, found):
+    with _deciding(ledger, marks) as case:
+        if not case.is_settled():
             raise RegistryError(
                 f"The ledger {ledger.path} was opened just now for other rows, or another order of them. Nothing was "
                 "released: do this again, one run at a time."
@@ -118,74 +102,46 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
     of a version that had no registry is registered.
     """
     with Registry() as registry:
-        found = registry.fingerprint(marks)
-        known = registry.ledgers.get(ledger.account().identity)
-        if known is None or known.settled is None or not _is_settled_matter(registry, ledger, found):
+        case = _Case(registry, ledger, registry.fingerprint(marks))
+        if case.known is None or case.known.settled is None or not case.is_settled():
             with registry.deciding():
-                known = registry.ledgers.get(ledger.account().identity)
-                if known is None or known.settled is None:
-                    _admit(registry, ledger, found, settled=True)
-                    return False
-                _require_own_place(registry, ledger, known)
-                _require_free(_others(registry, ledger, found), "")
-                if known.settled.ordered == found.ordered != known.versions[-1].ordered:
-                    _note_change(ledger, known.versions[-1], found, "it is again what the silo was set up for")
-                    _hold(registry, ledger, found, [], settled=True)
-        if known.settled.rows != found.rows:
+                case.be_chargeable()
+                case.return_to_settled()
+        found, settled = case.found, case.settled
+        if settled.rows != found.rows:
             raise RegistryError(
-                f"The rows of silo '{known.silo}' are not those that it was set up with: there were "
-                f"{known.settled.records}, there are {found.records} now, and not only their order has changed. "
+                f"The rows of silo '{ledger.account().silo}' are not those that it was set up with: there were "
+                f"{settled.records}, there are {found.records} now, and not only their order has changed. "
                 'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
                 "these are another data set's rows, correct `data_file` in silo.toml instead."
             )
-        return known.settled.ordered != found.ordered
+        return settled.ordered != found.ordered
 
 
 def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
     """Let the ledger go on for what the data set is now; an entry in it says since when and why."""
-    with Registry() as registry:
-        found = registry.fingerprint(marks)
-        with registry.deciding():
-            known = registry.ledgers.get(ledger.account().identity)
-            if known is None or known.settled is None:
-                _admit(registry, ledger, found, settled=True)
-                known = registry.ledgers[ledger.account().identity]
-            _require_own_place(registry, ledger, known)
-            _require_free(_others(registry, ledger, found), "")
-            assert known.settled is not None  # noqa: S101 (admitted above)
-            if known.settled.ordered == found.ordered:
-                raise RegistryError(
-                    f"The rows of silo '{known.silo}' are those that are registered, in the same order: there is "
-                    "nothing to update."
-                )
-            change = _change(known.settled, found, reason)
-            ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
-            _hold(registry, ledger, found, [], settled=True)
-            return change
+    with _deciding(ledger, marks) as case:
+        case.be_chargeable()
+        if case.settled.ordered == case.found.ordered:
+            raise RegistryError(
+                f"The rows of silo '{ledger.account().silo}' are those that are registered, in the same order: there "
+                "is nothing to update."
+            )
+        change = _change(case.settled, case.found, reason)
+        ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
+        case.hold([], settled=True)
+        return change
 
 
 def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
     """Enter a silo's ledger into the registry, by its operator's word; an entry in the ledger says so."""
-    with Registry() as registry:
-        found = registry.fingerprint(marks)
-        with registry.deciding():
-            known = registry.ledgers.get(ledger.account().identity)
-            others = _others(registry, ledger, found)
-            if known is not None and known.settled is not None and not others:
-                _require_own_place(registry, ledger, known)
-                raise RegistryError(
-                    f"The ledger {ledger.path} is registered already. If its data has changed: `ringfence silo update`."
-                )
-            return _admit(registry, ledger, found, reason=reason, named=True, settled=True)
-
-
-def require_owner(ledger: Ledger, silo: str) -> None:
-    """Refuse another silo's ledger."""
-    owner = ledger.account().silo
-    if owner != silo:
-        raise RegistryError(
-            f"The ledger {ledger.path} belongs to silo '{owner}', not to '{silo}': a silo keeps its name."
-        )
+    with _deciding(ledger, marks) as case:
+        if case.known is not None and case.known.settled is not None and not case.others():
+            case.require_own_place()
+            raise RegistryError(
+                f"The ledger {ledger.path} is registered already. If its data has changed: `ringfence silo update`."
+            )
+        return case.admit(reason=reason, named=True, settled=True)
 
 
 def objection(ledger: Ledger) -> str:
@@ -195,88 +151,133 @@ def objection(ledger: Ledger) -> str:
             known = registry.ledgers.get(ledger.account().identity)
             if known is not None:
                 _is_in_place(ledger, known)
-                _require_free([registry.in_force(known)] if known.successor else [], "")
+                _require_free(_successors(registry, known), "")
     except RegistryError as problem:
         return str(problem)
     return ""
 
 
-def _is_settled_matter(registry: Registry, ledger: Ledger, found: Fingerprint) -> bool:
-    """Tell whether ledger and data are as they were before, so that nothing is to be decided or written."""
-    known = registry.ledgers.get(ledger.account().identity)
-    return (
-        known is not None
-        and not known.successor
-        and known.path == _place(ledger.path)
-        and known.versions[-1].ordered == found.ordered
-        and not _others(registry, ledger, found)
-    )
+@dataclass(frozen=True)
+class _Case:
+    """A ledger, the data that it may be charged for, and what the registry knows of both.
 
+    What is written is written inside of `registry.deciding`.
+    """
 
-def _admit(
-    registry: Registry,
-    ledger: Ledger,
-    found: Fingerprint,
-    *,
-    reason: str = "",
-    named: bool = False,
-    settled: bool = False,
-) -> Registration:
-    """Let an existing ledger be charged for the data, and note what is new about them, or refuse."""
-    account = ledger.account()
-    known = registry.ledgers.get(account.identity)
-    _place(ledger.path)
-    if known is not None:
-        _require_own_place(registry, ledger, known)
-    others = _others(registry, ledger, found)
-    _require_free(others, reason)
-    if known is None and account.registered and account.plans and not named:
-        raise RegistryError(
-            f"The ledger {ledger.path} was registered once, and this user's registry does not know it: the registry "
-            "was lost, or the ledger comes from another user or machine. Nothing was released. Make sure that it is "
-            "the latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), or name it: "
-            f"`--same-data-as {ledger.path}`."
+    registry: Registry
+    ledger: Ledger
+    found: Fingerprint
+
+    @property
+    def known(self) -> Known | None:
+        """What the registry knows of the ledger."""
+        return self.registry.ledgers.get(self.ledger.account().identity)
+
+    @property
+    def settled(self) -> Sketch:
+        """The version of the data that the silo's operator stands for, of a ledger that is chargeable."""
+        known = self.known
+        if known is None or known.settled is None:
+            raise LookupError("nobody stands for this ledger's data yet")
+        return known.settled
+
+    def is_settled(self) -> bool:
+        """Tell whether ledger and data are as they were before, so that nothing is to be decided or written."""
+        known = self.known
+        return (
+            known is not None
+            and not known.successor
+            and known.path == _place(self.ledger.path)
+            and known.versions[-1].ordered == self.found.ordered
+            and not self.others()
         )
-    said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
-    drafts = [Draft("registered", said.model_dump(exclude_none=True))] if others or (known is None and named) else []
-    versions = known.versions if known is not None else []
-    changed = not versions or versions[-1].ordered != found.ordered
-    if settled and any(version.ordered != found.ordered for version in versions):
-        change = _change(versions[-1], found, "a silo was set up for it")
-        drafts.append(Draft("data", change.model_dump()))
-    elif changed:
-        _note_change(ledger, versions[-1] if versions else found, found, "a run was begun with it")
-    if drafts:
-        ledger.update(lambda _: (None, drafts))
-    if others or settled or changed:
-        _hold(registry, ledger, found, others, settled=settled)
-    return said
+
+    def others(self) -> list[Known]:
+        """Return the ledgers in force, besides this one, for the data, or for what this one was kept for before it."""
+        identity, known = self.ledger.account().identity, self.known
+        former = [] if known is None else _successors(self.registry, known)
+        others = {other.identity: other for other in (*former, *self.registry.holders(self.found))}
+        return [other for other in others.values() if other.identity != identity]
+
+    def require_own_place(self) -> None:
+        """Refuse a copy, and take note of a ledger that was moved."""
+        known = self.known
+        if known is not None and not _is_in_place(self.ledger, known):
+            self.registry.move(known.identity, _place(self.ledger.path))
+
+    def be_chargeable(self) -> None:
+        """See to it that an operator stands for some version of the data, and that no other ledger has it."""
+        if self.known is None or self.known.settled is None:
+            self.admit(settled=True)
+        self.require_own_place()
+        _require_free(self.others(), "")
+
+    def return_to_settled(self) -> None:
+        """Take note of data that is again what the operator stands for."""
+        known, found = self.known, self.found
+        if known is not None and self.settled.ordered == found.ordered != known.versions[-1].ordered:
+            self._note_change(known.versions[-1], "it is again what the silo was set up for")
+            self.hold([], settled=True)
+
+    def admit(self, *, reason: str = "", named: bool = False, settled: bool = False) -> Registration:
+        """Let an existing ledger be charged for the data, and note what is new about them, or refuse."""
+        ledger, found, known, account = self.ledger, self.found, self.known, self.ledger.account()
+        _place(ledger.path)
+        self.require_own_place()
+        others = self.others()
+        _require_free(others, reason)
+        if known is None and account.registered and account.plans and not named:
+            raise RegistryError(
+                f"The ledger {ledger.path} was registered once, and this user's registry does not know it: the "
+                "registry was lost, or the ledger comes from another user or machine. Nothing was released. Make sure "
+                "that it is the latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), "
+                f"or name it: `--same-data-as {ledger.path}`."
+            )
+        said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
+        registered = Draft("registered", said.model_dump(exclude_none=True))
+        drafts = [registered] if others or (known is None and named) else []
+        versions = known.versions if known is not None else []
+        changed = not versions or versions[-1].ordered != found.ordered
+        if settled and any(version.ordered != found.ordered for version in versions):
+            change = _change(versions[-1], found, "a silo was set up for it")
+            drafts.append(Draft("data", change.model_dump()))
+        elif changed:
+            self._note_change(versions[-1] if versions else found, "a run was begun with it")
+        if drafts:
+            ledger.update(lambda _: (None, drafts))
+        if others or settled or changed:
+            self.hold(others, settled=settled)
+        return said
+
+    def hold(self, former: Sequence[Known], *, settled: bool) -> None:
+        """Note in the registry that the data has this ledger, and no more the former ones."""
+        account = self.ledger.account()
+        self.registry.hold(account.identity, _place(self.ledger.path), account.silo, self.found, settled=settled)
+        self.registry.succeed([known for known in former if known.identity in self.registry.ledgers], account.identity)
+
+    def _note_change(self, before: Sketch | Fingerprint, reason: str) -> None:
+        """Let the ledger tell versions of the data apart, if plans divided records by their places."""
+        change = _change(before, self.found, reason)
+
+        def decide(account: Account) -> tuple[None, list[Draft]]:
+            divided = any(plan.held_out is not None for plan in account.approved_plans)
+            return None, [Draft("data", change.model_dump())] if divided else []
+
+        self.ledger.update(decide)
 
 
-def _note_change(ledger: Ledger, before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> None:
-    """Let the ledger tell versions of the data apart, if plans divided records by their places."""
-    change = _change(before, after, reason)
-
-    def decide(account: Account) -> tuple[None, list[Draft]]:
-        divided = any(plan.held_out is not None for plan in account.approved_plans)
-        return None, [Draft("data", change.model_dump())] if divided else []
-
-    ledger.update(decide)
+@contextmanager
+def _deciding(ledger: Ledger, marks: RowMarks) -> Iterator[_Case]:
+    """Let nobody else decide until the block ends."""
+    with Registry() as registry:
+        case = _Case(registry, ledger, registry.fingerprint(marks))
+        with registry.deciding():
+            yield case
 
 
-def _hold(registry: Registry, ledger: Ledger, found: Fingerprint, former: Sequence[Known], *, settled: bool) -> None:
-    account = ledger.account()
-    registry.hold(account.identity, _place(ledger.path), account.silo, found, settled=settled)
-    registry.succeed([known for known in former if known.identity in registry.ledgers], account.identity)
-
-
-def _others(registry: Registry, ledger: Ledger, found: Fingerprint) -> list[Known]:
-    """Return the ledgers in force, besides this one, for the data, or for what this one was kept for before them."""
-    identity = ledger.account().identity
-    known = registry.ledgers.get(identity)
-    former = [registry.in_force(known)] if known is not None and known.successor else []
-    others = {other.identity: other for other in (*former, *registry.holders(found)) if other.identity != identity}
-    return list(others.values())
+def _successors(registry: Registry, known: Known) -> list[Known]:
+    """Return the ledger that took this one's place, if one did."""
+    return [registry.in_force(known)] if known.successor else []
 
 
 def _place(path: Path) -> Path:
@@ -292,12 +293,6 @@ def _place(path: Path) -> Path:
             "may be undone under another. Nothing was released: remove all names but one."
         )
     return place
-
-
-def _require_own_place(registry: Registry, ledger: Ledger, known: Known) -> None:
-    """Refuse a copy, and take note of a ledger that was moved."""
-    if not _is_in_place(ledger, known):
-        registry.move(known.identity, _place(ledger.path))
 
 
 def _is_in_place(ledger: Ledger, known: Known) -> bool:

@@ -41,6 +41,7 @@ from ringfence.errors import (
     LedgerError,
     LedgerWriteError,
     PlanError,
+    RegistryError,
 )
 from ringfence.protocol.custody import NewBeginning
 from ringfence.silo.account import GENESIS, Account, StoredAnswer
@@ -118,23 +119,25 @@ class Ledger(Closing):
         return ledger
 
     @classmethod
-    def open(cls, path: Path, *, marked: bool = True) -> Self:
+    def open(cls, path: Path, *, owner: str | None = None, marked: bool = True) -> Self:
         """Open a ledger and verify it from its first entry to its last, and that it reaches its watermark.
 
-        Not `marked`, it may be an older copy: to be looked at, and never to release anything.
+        It must be that of the silo `owner`, if one is named. Not `marked`, it may be an older copy: to be looked at,
+        and never to release anything.
         """
-        ledger = cls(Chain(path, _KIND))
-        try:
-            if not ledger.account().silo:
+        with cls(Chain(path, _KIND)).closed_on_error() as ledger:
+            silo = ledger.account().silo
+            if not silo:
                 raise LedgerDamagedError(
                     f"The ledger {path} is empty: not even its opening entry is left. If nothing was ever released "
                     "from this data set, delete the file; otherwise restore it."
                 )
             if marked:
                 ledger._watch()
-        except BaseException:
-            ledger.close()
-            raise
+            if owner not in (None, silo):
+                raise RegistryError(
+                    f"The ledger {path} belongs to silo '{silo}', not to '{owner}': a silo keeps its name."
+                )
         return ledger
 
     def _watch(self) -> None:

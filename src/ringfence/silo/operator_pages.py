@@ -61,7 +61,7 @@ def plan(key: str, review: Review) -> Html:
     return together(
         _head(key, review.silo),
         section(
-            f"A plan to predict “{review.plan.data.target}”",
+            f"A plan {review.plan.aim}",
             tag("p", "Run ", tag("code", review.plan.run), ", plan ", tag("code", digest)),
             outline(words),
             tag(
@@ -143,7 +143,7 @@ def _waiting(key: str, waiting: Pending) -> Html:
     rows: list[tuple[Value, ...]] = [
         (
             found.run,
-            found.data.target,
+            found.aim,
             found.rounds,
             tag("code", digest[:12]),
             _button(key, "plan", "Review", plan=digest),
@@ -152,7 +152,7 @@ def _waiting(key: str, waiting: Pending) -> Html:
     ]
     return section(
         "Plans that wait for your decision",
-        table("Nothing of these is answered until you approve", ["run", "to predict", "rounds", "plan", ""], rows)
+        table("Nothing of these is answered until you approve", ["run", "what for", "rounds", "plan", ""], rows)
         if rows
         else tag("p", "None."),
         together(

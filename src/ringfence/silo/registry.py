@@ -71,11 +71,8 @@ class Registry(Closing):
         self._chain = Chain(path, _KIND)
         self.ledgers: dict[str, Known] = {}
         self._number, self._head = 0, hmac.new(self._key, b"ringfence registry 1", hashlib.sha256).hexdigest()
-        try:
+        with self.closed_on_error():
             self._read()
-        except BaseException:
-            self.close()
-            raise
 
     def _begin(self, path: Path) -> None:
         """Make key and registry, where there is neither; one without the other has been lost."""

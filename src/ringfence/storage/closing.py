@@ -1,6 +1,8 @@
 """What is open until its `with` block ends."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 
@@ -16,3 +18,12 @@ class Closing(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @contextmanager
+    def closed_on_error(self) -> Iterator[Self]:
+        """Close it if the block fails, and leave it open otherwise."""
+        try:
+            yield self
+        except BaseException:
+            self.close()
+            raise

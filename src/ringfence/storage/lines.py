@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ringfence.errors import RingfenceError
 from ringfence.storage.closing import Closing
+from ringfence.storage.files import sync_folder
 from ringfence.storage.kind import Kind
 from ringfence.storage.private_files import lock_alone
 
@@ -37,11 +38,7 @@ class Lines(Closing):
             if end:
                 return
             self.append(header)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)  # or a loss of power might take the file's name
-            finally:
-                os.close(folder)
+            sync_folder(self.path.parent)
         except OSError as problem:
             raise self._unwritable(problem) from None
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringfence.errors import RingfenceError
+from ringfence.storage.files import read_file, sync_folder
 
 _TOKEN_LENGTH = 32
 
@@ -32,11 +33,7 @@ def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
         return
     write_private(unfinished, content, end=b"")
     unfinished.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def write_token(path: Path) -> None:
@@ -46,7 +43,7 @@ def write_token(path: Path) -> None:
 
 def read_token(path: Path, error: type[RingfenceError]) -> str:
     """Return the secret that stands in a file."""
-    token = _read(path, "token", error).decode("ascii", errors="replace").strip()
+    token = read_file(path, "token", error).decode("ascii", errors="replace").strip()
     if len(token) < _TOKEN_LENGTH:
         raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")
     return token
@@ -55,19 +52,12 @@ def read_token(path: Path, error: type[RingfenceError]) -> str:
 def read_key(path: Path, error: type[RingfenceError]) -> bytes:
     """Return the 32 bytes of a private key that stands in a file in hexadecimal."""
     try:
-        key = bytes.fromhex(_read(path, "key", error).decode("ascii", errors="replace").strip())
+        key = bytes.fromhex(read_file(path, "key", error).decode("ascii", errors="replace").strip())
     except ValueError:
         key = b""
     if len(key) != 32:
         raise error(f"{path} is not a key of 32 bytes in hexadecimal; restore it.")
     return key
-
-
-def _read(path: Path, what: str, error: type[RingfenceError]) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as problem:
-        raise error(f"The {what} {path} could not be read: {problem.strerror}.") from None
 
 
 @contextmanager

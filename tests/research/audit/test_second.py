@@ -8,7 +8,7 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import seen_by
-from ringfence.audit.mechanisms import SILO
+from ringfence.audit.plans import SILO
 from ringfence.audit.shuffled_plans import OTHER, private_keys
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest

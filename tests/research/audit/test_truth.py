@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binom
 
 from ringfence.audit.game import LOCAL_SGD, audit
-from ringfence.audit.mechanisms import MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import AuditQuestion
 from ringfence.errors import AccountingError
 from ringfence.research.audit import truth
 from ringfence.research.audit.second import (
@@ -23,12 +24,12 @@ from ringfence.research.audit.second import (
 )
 from ringfence.research.audit.truth import Truth, reproduce_truth, truth_of
 
-QUESTIONS = [Question(0.5, 1e-6, 1000, 30), Question(3.0, 1e-5, 64, 4), Question(8.0, 1e-4, 200, 1)]
+QUESTIONS = [AuditQuestion(0.5, 1e-6, 1000, 30), AuditQuestion(3.0, 1e-5, 64, 4), AuditQuestion(8.0, 1e-4, 200, 1)]
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: f"epsilon {question.epsilon}")
 @pytest.mark.parametrize("name", [*MECHANISMS, LOCAL_SGD])
-def test_two_accountants_agree_on_every_kind_of_plan(name: str, question: Question) -> None:
+def test_two_accountants_agree_on_every_kind_of_plan(name: str, question: AuditQuestion) -> None:
     found = truth_of(name, question)
     found.require_agreement()
     if found.is_bound:  # on the safe side, and not by much

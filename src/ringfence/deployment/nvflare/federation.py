@@ -21,6 +21,7 @@ from ringfence.deployment.nvflare import kit as kits
 from ringfence.deployment.nvflare.authority import Authority, common_name, fingerprint
 from ringfence.deployment.nvflare.names import RELAY
 from ringfence.errors import DeploymentError
+from ringfence.storage.files import read_file
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.toml_files import read_toml, toml_text
 
@@ -91,10 +92,7 @@ def sign(folder: Path, request: Path, *, days: float = DAYS, new_key: bool = Fal
     until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=days)
     before = Authority.read(_authority(folder))
     authority = before.covering(until)
-    try:
-        asked = kits.read_requests(request.read_bytes())
-    except OSError as problem:
-        raise DeploymentError(f"The request {request} cannot be read: {problem.strerror}.") from None
+    asked = kits.read_requests(read_file(request, "request", DeploymentError))
     if not asked:
         raise DeploymentError(f"{request} holds no certificate request, as `ringfence silo request` writes it.")
     made = [_sign(folder, federation, authority, each, until, new_key=new_key) for each in asked]

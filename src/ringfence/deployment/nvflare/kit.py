@@ -26,6 +26,7 @@ from cryptography.x509.oid import NameOID
 from ringfence.deployment.nvflare.authority import common_name, fingerprint, make_key
 from ringfence.deployment.nvflare.names import ORGANISATION
 from ringfence.errors import DeploymentError
+from ringfence.storage.files import read_file
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.private_files import write_private
 
@@ -76,12 +77,10 @@ class Response:
     def read(cls, file: Path) -> Self:
         """Read a response's file."""
         try:
-            content = json.loads(file.read_bytes())
+            content = json.loads(read_file(file, "response", DeploymentError))
             require_known_format(f"response ({file})", content.get("format"), 1, DeploymentError)
             certificates = tuple(_certificate(text) for text in content["certificates"])
             return cls(str(content["server"]), _certificate(content["root"]), certificates)
-        except OSError as problem:
-            raise DeploymentError(f"The response {file} cannot be read: {problem.strerror}.") from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DeploymentError(
                 f"{file} is not a response of `ringfence federation sign`; ask the organiser for it again."

@@ -29,11 +29,11 @@ class OwnNoise(BaseChannel):
         rule = stage.sampling
         if self.correlation and rule.times(stage.rounds) > 1:
             raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
+        largest = stage.question.largest(plan) * self._spread(stage.rounds)
         for terms in plan.silos:
             own = terms.stages[number]
             share = rule.most(records=plan.records_in(stage, terms), batch=own.batch) / own.batch
-            largest = stage.question.largest(plan) * share * self._spread(stage.rounds)
-            _check_grid(terms.name, own.sigma, largest)
+            _check_grid(terms.name, own.sigma, largest * share)
 
     def _spread(self, rounds: int) -> float:
         """How much larger than one mean the sum may get that correlated noise is added to: Σ c_k ≤ 1 + R^θ/θ."""

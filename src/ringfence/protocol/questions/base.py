@@ -51,6 +51,11 @@ class Facts(Protocol):
         """How many rows of a person count at most, by the rule `rows`."""
 
 
+def often(rounds: int) -> str:
+    """Say how often, as the beginning of a sentence."""
+    return "Once" if rounds == 1 else f"In each of {rounds} rounds"
+
+
 class BaseQuestion(Public):
     """What gate, accountant, review and server need to know of a question.
 

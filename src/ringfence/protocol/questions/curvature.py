@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
-from ringfence.protocol.questions.base import BaseQuestion, Facts
+from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 
 
 class Curvature(BaseQuestion):
@@ -43,8 +43,7 @@ class Curvature(BaseQuestion):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""
-        often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
-        return f"{often}, one number: the largest eigenvalue of the features' second-moment matrix"
+        return f"{often(rounds)}, one number: the largest eigenvalue of the features' second-moment matrix"
 
     def purpose(self) -> str:
         """Say that steps rely on it."""

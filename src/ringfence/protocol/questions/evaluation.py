@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import Vector
-from ringfence.protocol.questions.base import BaseQuestion, Facts
+from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 
 SCORE_LEVELS, RESIDUAL_LEVELS, TARGET_LEVELS = 4, 5, 6
 """Halvings of a tree: of scores on each side of 0 or of confidences, of errors, and of targets."""
@@ -74,6 +75,7 @@ def node_weights(levels: int) -> FloatArray:
     return np.repeat(level_weights(levels), 2 ** np.arange(levels))
 
 
+@cache
 def _tree(name: str, groups: int, levels: int, edges: int = 1) -> Block:
     """Two leaves that part at the root differ by 2 there, and by one node each on every level below."""
     spread = 4.0 + 2.0 * float(np.sum(level_weights(levels)[1:] ** 2))
@@ -169,7 +171,6 @@ class Evaluation(BaseQuestion):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say of which predictions, and by what they are counted."""
-        often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
         by = {
             "label": "right and wrong predictions by score",
             "class": "right and wrong predictions by class and confidence",
@@ -181,8 +182,8 @@ class Evaluation(BaseQuestion):
             else "two models that the server names predict"
         )
         return (
-            f"{often}, {self.length(facts)} numbers: how well {models} '{facts.data.target}', as shares of {by} and "
-            "means of losses that are cut"
+            f"{often(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target}', as shares of "
+            f"{by} and means of losses that are cut"
         )
 
     def purpose(self) -> str:

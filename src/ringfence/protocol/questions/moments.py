@@ -3,7 +3,7 @@
 import math
 from typing import ClassVar, Literal
 
-from ringfence.protocol.questions.base import BaseQuestion, Facts
+from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 from ringfence.protocol.schema import Categorical
 
 
@@ -37,8 +37,7 @@ class Moments(BaseQuestion):
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say of which columns."""
         target = " and of the target" if _counts_target(facts) else ""
-        often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
-        return f"{often}, {self.length(facts)} numbers: mean and mean square of every feature{target}"
+        return f"{often(rounds)}, {self.length(facts)} numbers: mean and mean square of every feature{target}"
 
     def purpose(self) -> str:
         """Say that a schema can rely on them."""

@@ -11,7 +11,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.effort import NUMBER, PASS, Effort
 from ringfence.protocol.messages import Vector
 from ringfence.protocol.questions.base import BaseQuestion, Facts
-from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.schema import Schema
 
 _LARGEST = 2.0**100
 
@@ -114,9 +114,9 @@ def independent(data: Schema) -> NDArray[np.int64]:
     """
     places: list[int] = []
     place, constant = 0, data.intercept > 0
-    for column in data.features.values():
-        whole = isinstance(column, Categorical) and not column.ordered
-        width = len(column.categories) if isinstance(column, Categorical) and whole else 1
+    for name, column in data.features.items():
+        width = len(column.feature_names(name))
+        whole = width > 1
         places += range(place + (whole and constant), place + width)
         place, constant = place + width, constant or whole
     return np.array([*places, *range(place, data.width)])

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from ringfence.protocol.effort import NUMBER, PASS, Effort
-from ringfence.protocol.questions.base import BaseQuestion, Facts
+from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 from ringfence.protocol.questions.statistics_layout import Layout
 
 
@@ -71,11 +71,10 @@ class Statistics(BaseQuestion):
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the columns and the pairs."""
-        often = "Once" if rounds == 1 else f"In each of {rounds} rounds"
         pairs = [f"{a} by {b}" for a, b in self.cross]
         tables = f", and the cross tables of {', '.join(pairs)}" if pairs else ""
         return (
-            f"{often}, {self.length(facts)} numbers: how many records have which value, or none, of "
+            f"{often(rounds)}, {self.length(facts)} numbers: how many records have which value, or none, of "
             f"{', '.join(self.columns)}{tables}"
         )
 

@@ -10,7 +10,8 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_positive, seen_by
 from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs
 from ringfence.audit.local import LOCAL_STEPS, local_claim
-from ringfence.audit.mechanisms import CLIP, MECHANISMS, Question
+from ringfence.audit.mechanisms import MECHANISMS
+from ringfence.audit.plans import CLIP, AuditQuestion
 from ringfence.errors import AccountingError
 from ringfence.research.audit.second import Release, counts, releases, second_epsilon, second_epsilon_of_counts
 from ringfence.research.markdown import command
@@ -31,7 +32,7 @@ class Truth:
     """
 
     mechanism: str
-    question: Question
+    question: AuditQuestion
     claimed: float
     second: float
     is_bound: bool = False
@@ -54,7 +55,7 @@ class Truth:
             )
 
 
-def truth_of(mechanism: str, question: Question) -> Truth:
+def truth_of(mechanism: str, question: AuditQuestion) -> Truth:
     """Account for a mechanism's plans twice."""
     if mechanism == LOCAL_SGD:
         claim, sigma = local_claim(question)
@@ -72,11 +73,11 @@ def truth_of(mechanism: str, question: Question) -> Truth:
     return Truth(mechanism, question, claimed, second_epsilon(found, question.delta))
 
 
-def grid() -> Iterator[tuple[str, Question]]:
+def grid() -> Iterator[tuple[str, AuditQuestion]]:
     """Yield every mechanism at every epsilon of the page."""
     for mechanism in (*MECHANISMS, LOCAL_SGD):
         for epsilon in EPSILONS:
-            yield mechanism, Question(epsilon, DELTA, RECORDS, default_rounds(mechanism))
+            yield mechanism, AuditQuestion(epsilon, DELTA, RECORDS, default_rounds(mechanism))
 
 
 def reproduce_truth(

@@ -2,25 +2,19 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Curvature
 from ringfence.server.algorithms import algorithm_of
 from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions.findings import with_findings
+from ringfence.server.questions import findings
+from ringfence.server.questions.findings import argument
 
-
-def argument(question: Curvature, learned: Learned, step: int) -> FloatArray:
-    """Return the start: the answer does not depend on it."""
-    del question, step
-    return np.zeros(learned.plan.dimension)
+__all__ = ["argument", "receive", "smoothness"]
 
 
 def receive(question: Curvature, learned: Learned, answers: Answers) -> Learned:
     """Keep what was found, and let the algorithm's steps rely on it."""
-    learned = with_findings(question, learned, answers)
+    learned = findings.receive(question, learned, answers)
     beta = smoothness(question, learned.plan, learned.findings[question.name])
     return replace(learned, settings=algorithm_of(learned.plan).settings(learned.plan, beta))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from ringfence.metrics.estimates import Heard, Round, pooled
 from ringfence.metrics.evaluate import next_asked, report
@@ -17,6 +18,7 @@ from ringfence.server.learned import Answers, Findings, Learned
 class Evaluations(Findings):
     """What was asked and answered in the rounds of the last stage that asked; `metrics.evaluate.report` reads it."""
 
+    is_plain: ClassVar[bool] = False
     stage: int = 0
     rounds: tuple[Round, ...] = ()
 

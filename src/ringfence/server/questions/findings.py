@@ -1,13 +1,22 @@
-"""Statistics that silos were asked for, put beside the noise in them."""
+"""Statistics that silos are asked for at no weights in particular, kept beside the noise in them."""
 
 import math
 from dataclasses import replace
 
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions import Question
 from ringfence.server.learned import Answers, Findings, Learned
 
 
-def with_findings(question: Question, learned: Learned, answers: Answers) -> Learned:
+def argument(question: Question, learned: Learned, step: int) -> FloatArray:
+    """Return the start, if the plan has a model: the answer does not depend on it."""
+    del question, step
+    return np.zeros(learned.plan.dimension)
+
+
+def receive(question: Question, learned: Learned, answers: Answers) -> Learned:
     """Return what is known with the answers' mean as the question's statistic, beside its noise.
 
     The mean is the server's usual (N/M)·Σ p_i·s_i over the M that answered. That is unbiased for a sum, but its weights

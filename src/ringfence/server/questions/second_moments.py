@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ringfence.errors import TrainingError
 from ringfence.inference.asking import first, following
 from ringfence.inference.coefficients import Silo, pooled
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions.findings import with_findings
+from ringfence.server.questions import findings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +51,11 @@ def argument(question: SecondMoments, learned: Learned, step: int) -> FloatArray
 def receive(question: SecondMoments, learned: Learned, answers: Answers) -> Learned:
     """Choose the next place after a pilot round, and once more after half of the others, which are kept."""
     before, plan = _before(question, learned), learned.plan
-    found = with_findings(question, learned, answers).findings[question.name]
-    measured = Measured(found.statistic, found.noise, found.weight, asked=before.asked)
+    found = findings.receive(question, learned, answers).findings[question.name]
+    after = Measured(found.statistic, found.noise, found.weight, asked=before.asked)
     if answers.round < question.pilots:
         asked = following(plan, before.asked, found.statistic, found.noise)
-        measured = replace(measured, asked=asked)
+        after = replace(after, asked=asked)
     else:
         own = {terms.name: terms for terms in plan.silos}
         heard = {
@@ -64,11 +65,19 @@ def receive(question: SecondMoments, learned: Learned, answers: Answers) -> Lear
             for name, answer in answers.each.items()
         }
         places = (*before.places, before.asked.weights)
-        measured = replace(measured, places=places, answered={**before.answered, **heard})
+        after = replace(after, places=places, answered={**before.answered, **heard})
         if answers.round + 1 == (question.pilots + plan.stages[answers.stage].rounds) // 2:
-            asked = following(plan, before.asked, *pooled(measured.silos)[:2])
-            measured = replace(measured, asked=before.asked._replace(weights=asked.weights))
-    return replace(learned, findings={**learned.findings, question.name: measured})
+            asked = following(plan, before.asked, *pooled(after.silos)[:2])
+            after = replace(after, asked=before.asked._replace(weights=asked.weights))
+    return replace(learned, findings={**learned.findings, question.name: after})
+
+
+def measured(found: Mapping[str, Findings]) -> Measured:
+    """Return what a run found, of silos that answered all that intervals rest on; TrainingError if there is none."""
+    for one in found.values():
+        if isinstance(one, Measured) and one.silos:
+            return one
+    raise TrainingError("No silo answered the rounds that intervals rest on, so there is no summary.")
 
 
 def _before(question: SecondMoments, learned: Learned) -> Measured:

@@ -2,26 +2,14 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics
-from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions.findings import with_findings
+from ringfence.server.learned import Findings
+from ringfence.server.questions.findings import argument, receive
 from ringfence.server.statistics import Tables, tabulate
 
-
-def argument(question: Statistics, learned: Learned, step: int) -> FloatArray:
-    """Return the start: the answer does not depend on it."""
-    del question, step
-    return np.zeros(learned.plan.dimension)
-
-
-def receive(question: Statistics, learned: Learned, answers: Answers) -> Learned:
-    """Keep what was found."""
-    return with_findings(question, learned, answers)
+__all__ = ["argument", "receive", "tables"]
 
 
 def tables(plan: Plan, findings: Mapping[str, Findings]) -> Tables:
