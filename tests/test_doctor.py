@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from ringfence import doctor
 from ringfence.deployment.nvflare import policy
-from ringfence.doctor import Finding, examine
+from ringfence.doctor import Diagnosis, examine
 from ringfence.errors import RingfenceError
 from ringfence.shuffler.store import Store
 from ringfence.silo.budget import Budget
@@ -54,7 +54,7 @@ def kit(silo: Path, tmp_path: Path) -> Path:
     return made.silos["north"]
 
 
-def wrong(*paths: Path) -> list[Finding]:
+def wrong(*paths: Path) -> list[Diagnosis]:
     """Return what is wrong, but for the owner: who runs the tests may be root."""
     return [finding for finding in examine(list(paths)) if not finding.well and finding.check != "user"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ringfence.errors import PlanError
-from ringfence.inference.coefficients import Interval
+from ringfence.inference.coefficients import CoefficientInterval
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.encoding import encode_features
@@ -43,8 +43,10 @@ def test_the_functions_predict_what_the_weights_do(intercept: float) -> None:
 
 def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
     plan = make_plan(parse_schema({"columns": COLUMNS}, target="cost"), [Member("one", 9, 1.0)], PlanRequest(rounds=2))
-    lost = Interval(3.0, math.inf, -math.inf, math.inf, 1.0)
-    summary = Summary({"age": Interval(2.0, 0.5, 1.0, 3.0, 1e-4), "town=q": lost}, 0.95, False, Statement(plan, {}))
+    lost = CoefficientInterval(3.0, math.inf, -math.inf, math.inf, 1.0)
+    summary = Summary(
+        {"age": CoefficientInterval(2.0, 0.5, 1.0, 3.0, 1e-4), "town=q": lost}, 0.95, False, Statement(plan, {})
+    )
     assert summary.rows()[1] == ["town=q", "cannot be told", "", "", "", ""]
     assert "cannot be told" in str(summary)
     assert summary.report()["coefficients"]["age"]["interval"] == [1.0, 3.0]

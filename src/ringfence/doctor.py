@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 from ringfence.errors import RingfenceError
 
-Kind: TypeAlias = Literal["machine", "silo", "shuffler", "kit"]
+PlaceKind: TypeAlias = Literal["machine", "silo", "shuffler", "kit"]
 
 _ROOM = 256 * 2**20
 _FILES = 1000
@@ -30,15 +30,15 @@ _SPECIFIER = re.compile(r"(>=|<|==)([0-9.]+)")
 
 
 @dataclass(frozen=True)
-class Place:
+class Examined:
     """What is looked at: the machine, or a folder of one of our kinds."""
 
-    kind: Kind
+    kind: PlaceKind
     path: Path
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """What a check saw: that all is well, or what is wrong, with what to do."""
 
     check: str
@@ -51,14 +51,14 @@ class FaultError(RingfenceError):
     """Something is wrong; the text says what, and what to do."""
 
 
-def examine(paths: list[Path]) -> list[Finding]:
+def examine(paths: list[Path]) -> list[Diagnosis]:
     """Check the machine, and every folder given."""
-    places = [Place("machine", Path("/")), *(Place(_kind(path), path.absolute()) for path in paths)]
+    places = [Examined("machine", Path("/")), *(Examined(_kind(path), path.absolute()) for path in paths)]
     return [_look(name, check, place) for place in places for name, kinds, check in CHECKS if place.kind in kinds]
 
 
-def _kind(path: Path) -> Kind:
-    signs: dict[Kind, str] = {"silo": "silo.toml", "shuffler": "shuffler.key", "kit": "startup"}
+def _kind(path: Path) -> PlaceKind:
+    signs: dict[PlaceKind, str] = {"silo": "silo.toml", "shuffler": "shuffler.key", "kit": "startup"}
     try:
         return next(kind for kind, sign in signs.items() if os.path.lexists(path / sign))
     except (StopIteration, OSError):
@@ -67,16 +67,16 @@ def _kind(path: Path) -> Kind:
         ) from None
 
 
-def _look(name: str, check: "Check", place: Place) -> Finding:
+def _look(name: str, check: "Check", place: Examined) -> Diagnosis:
     where = "this machine" if place.kind == "machine" else str(place.path)
     try:
-        return Finding(name, where, True, check(place.path))
+        return Diagnosis(name, where, True, check(place.path))
     except RingfenceError as wrong:
-        return Finding(name, where, False, str(wrong))
+        return Diagnosis(name, where, False, str(wrong))
     except ImportError as missing:
-        return Finding(name, where, False, f"{missing.name} is not installed: pip install 'ringfence[deployment]'.")
+        return Diagnosis(name, where, False, f"{missing.name} is not installed: pip install 'ringfence[deployment]'.")
     except OSError as problem:
-        return Finding(name, where, False, f"{problem.filename} cannot be looked at: {problem.strerror}.")
+        return Diagnosis(name, where, False, f"{problem.filename} cannot be looked at: {problem.strerror}.")
 
 
 # -- the machine --
@@ -312,8 +312,8 @@ def _require_closed(path: Path, most: int) -> None:
 
 Check: TypeAlias = Callable[[Path], str]
 
-_FOLDERS: tuple[Kind, ...] = ("silo", "shuffler", "kit")
-CHECKS: tuple[tuple[str, tuple[Kind, ...], Check], ...] = (
+_FOLDERS: tuple[PlaceKind, ...] = ("silo", "shuffler", "kit")
+CHECKS: tuple[tuple[str, tuple[PlaceKind, ...], Check], ...] = (
     ("python", ("machine",), _python),
     ("dependencies", ("machine",), _dependencies),
     ("state", ("machine",), _state),

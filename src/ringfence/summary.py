@@ -8,7 +8,7 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.export import LinearFunction
-from ringfence.inference.coefficients import Interval, intervals
+from ringfence.inference.coefficients import CoefficientInterval, intervals
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions.second_moments import independent
@@ -26,7 +26,7 @@ class Summary:
     category's coefficient is the difference from its column's first one, which has none.
     """
 
-    coefficients: Mapping[str, Interval]
+    coefficients: Mapping[str, CoefficientInterval]
     level: float
     by_silo: bool
     statement: Statement
@@ -112,7 +112,7 @@ def _without_first(data: Schema) -> FloatArray:
     return matrix
 
 
-def _cells(name: str, found: Interval) -> list[object]:
+def _cells(name: str, found: CoefficientInterval) -> list[object]:
     """Return a line of a table."""
     if not found.is_told:
         return [name, "cannot be told", "", "", "", ""]

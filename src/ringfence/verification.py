@@ -35,7 +35,7 @@ _SAME_USER = (
 
 
 @dataclass(frozen=True)
-class Finding:
+class Verified:
     """What a certificate that passed every check says and proves."""
 
     silo: str
@@ -113,7 +113,7 @@ def _alone(other: Guarantee) -> str:
     )
 
 
-def verify_file(path: Path, *, key: str | None = None) -> Finding:
+def verify_file(path: Path, *, key: str | None = None) -> Verified:
     """Check a certificate's file; raise CertificateError with the first thing that does not fit."""
     return verify(read_file(path, "certificate", CertificateError), key=key)
 
@@ -124,7 +124,7 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
     Raises CertificateError if a certificate is not valid, is of no silo in the statement, or shows more rounds or
     another cost than the statement.
     """
-    found: dict[str, Finding] = {}
+    found: dict[str, Verified] = {}
     for path in certificates:
         finding, history = _checked(read_file(path, "certificate", CertificateError), None)
         stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
@@ -151,12 +151,12 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
     ]
 
 
-def verify(content: bytes, *, key: str | None = None) -> Finding:
+def verify(content: bytes, *, key: str | None = None) -> Verified:
     """Check a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
     return _checked(content, key)[0]
 
 
-def _checked(content: bytes, key: str | None) -> "tuple[Finding, History]":
+def _checked(content: bytes, key: str | None) -> "tuple[Verified, History]":
     signed = read_certificate(content)
     certificate = signed.certificate
     _check_chain(certificate)
@@ -168,7 +168,7 @@ def _checked(content: bytes, key: str | None) -> "tuple[Finding, History]":
         raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
     _check_totals(certificate, history)
     _check_signature(signed, key)
-    finding = Finding(
+    finding = Verified(
         silo=certificate.silo,
         issued=certificate.issued,
         entries=len(certificate.entries),

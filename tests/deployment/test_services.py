@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ringfence.deployment.services import Network, Service, write
+from ringfence.deployment.services import Network, SystemdService, write
 from ringfence.errors import DeploymentError
 from tests.deployment.agents import RINGFENCE, Federation
 from tests.deployment.kits import make_kits
@@ -122,9 +122,9 @@ def test_engine_and_run_share_the_folder_of_the_wire_between_them(units: dict[st
     assert len(set(alone)) == 3
 
 
-def service(folder: Path, **changes: object) -> Service:
-    return Service(**{"name": "ringfence-x", "purpose": "x", "command": ["silo", "serve", folder], "folder": folder,
-                      "network": Network.NONE, **changes})  # type: ignore[arg-type]  # fmt: skip
+def service(folder: Path, **changes: object) -> SystemdService:
+    settings = {"name": "ringfence-x", "purpose": "x", "command": ["silo", "serve", folder], "folder": folder}
+    return SystemdService(**{**settings, "network": Network.NONE, **changes})  # type: ignore[arg-type]
 
 
 def test_what_a_path_holds_never_becomes_a_setting_or_a_variable(folder: Path, tmp_path: Path) -> None:
@@ -180,5 +180,5 @@ def test_a_user_with_a_home_has_its_state_there_so_that_its_commands_share_it(fo
     assert f"{owned.pw_dir}/.local/state/ringfence" in settings_text(made, "BindPaths")
 
 
-def settings_text(made: Service, name: str) -> str:
+def settings_text(made: SystemdService, name: str) -> str:
     return next(line for line in made.unit().splitlines() if line.startswith(f"{name}="))

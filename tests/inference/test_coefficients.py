@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ringfence.inference.asking import Blocks, first, following
-from ringfence.inference.coefficients import Silo, intervals, pooled
+from ringfence.inference.coefficients import SiloAnswer, intervals, pooled
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import SecondMoments
@@ -22,9 +22,9 @@ EVERYTHING = Asked(np.zeros(6), 10.0, 1.0, np.eye(6) / 10.0)
 JUST_THE_WEIGHTS = np.eye(6), np.zeros(6)
 
 
-def told(plan: Plan, asked: Asked, features: FloatArray, targets: FloatArray, sigma: float) -> dict[str, Silo]:
+def told(plan: Plan, asked: Asked, features: FloatArray, targets: FloatArray, sigma: float) -> dict[str, SiloAnswer]:
     answers = exact_answers(plan, asked, features, targets)
-    return {str(place): Silo(0.2, sigma, answer) for place, answer in enumerate(answers)}
+    return {str(place): SiloAnswer(0.2, sigma, answer) for place, answer in enumerate(answers)}
 
 
 def test_without_noise_they_are_least_squares_with_the_usual_sandwich() -> None:
@@ -117,7 +117,7 @@ def test_answers_from_two_places_averaged_forget_the_bend_between_them() -> None
         name: silo._replace(answer=(silo.answer + answers[1][name].answer) / 2) for name, silo in answers[0].items()
     }
 
-    def off(at: FloatArray, silos: dict[str, Silo]) -> float:
+    def off(at: FloatArray, silos: dict[str, SiloAnswer]) -> float:
         found = intervals(ask._replace(weights=at), silos, 10**4, *JUST_THE_WEIGHTS, level=0.95)
         return float(np.linalg.norm([one.estimate for one in found] - root))
 

@@ -9,7 +9,7 @@ from ringfence.errors import AccountingError
 from ringfence.protocol.questions import Unit
 from ringfence.protocol.sampling import SAMPLING_NAMES, sampling_named
 
-Answer = dict[str, float | int | str | None]
+AccountAnswer = dict[str, float | int | str | None]
 
 
 def answer_question(
@@ -25,7 +25,7 @@ def answer_question(
     unit: str = "record",
     rows_per_person: int = 1,
     silos_per_person: int = 1,
-) -> Answer:
+) -> AccountAnswer:
     """Return epsilon for the given sigma, or sigma for the given epsilon, with the question beside it.
 
     Exactly one of `sigma` and `epsilon` is given. `unit` is what `records` and `batch` count and epsilon protects: if
@@ -47,7 +47,7 @@ def answer_question(
             sampling, records=records, batch=batch, rounds=rounds, clip=clip, epsilon=epsilon, delta=delta
         )
     events = run_events(sampling, rounds, records=records, batch=batch, clip=clip, sigma=sigma, partition="run")
-    answer: Answer = {
+    answer: AccountAnswer = {
         "epsilon": accountant.epsilon(events, delta),
         "sigma": sigma,
         "noise": "exact",

@@ -306,7 +306,7 @@ def in_version(version: int, events: Events) -> list[tuple[Event, int]]:
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordPlace:
     """Where a record may lie: in which section of each division that tells sections apart."""
 
     sections: Mapping[str, str]
@@ -322,7 +322,7 @@ class Place:
         return found
 
 
-def places(events: Iterable[Event]) -> list[Place]:
+def places(events: Iterable[Event]) -> list[RecordPlace]:
     """Return every place that the releases tell apart; there is always one."""
     divisions: dict[str, set[str]] = {}
     for event in events:
@@ -330,7 +330,7 @@ def places(events: Iterable[Event]) -> list[Place]:
             divisions.setdefault(event.division, set()).add(event.section)
     newest = list(divisions)[-_MOST_DIVISIONS:]
     chosen = product(*(sorted(divisions[division]) for division in newest))
-    return [Place(dict(zip(newest, sections, strict=True))) for sections in chosen]
+    return [RecordPlace(dict(zip(newest, sections, strict=True))) for sections in chosen]
 
 
 _KINDS: dict[str, type[Event]] = {kind.kind: kind for kind in get_args(Event)}

@@ -23,7 +23,7 @@ from itertools import count
 
 from ringfence.accounting import accountant
 from ringfence.accounting.calibrate import gaussian_shift
-from ringfence.accounting.events import BinomialRelease, Event, Events, Place, places, seen_by
+from ringfence.accounting.events import BinomialRelease, Event, Events, RecordPlace, places, seen_by
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.protocol.guarantee import Guarantee, Observer
 
@@ -54,7 +54,7 @@ class Commitment:
         charged = None if self.charged is None else tuple(seen_by(observer, self.charged))
         return replace(self, planned=tuple(seen_by(observer, self.planned)), charged=charged)
 
-    def at(self, place: Place) -> "Commitment":
+    def at(self, place: RecordPlace) -> "Commitment":
         """Return what the commitment is to a record of that place."""
         charged = None if self.charged is None else tuple(place.pays_for(self.charged))
         return replace(self, planned=tuple(place.pays_for(self.planned)), charged=charged)

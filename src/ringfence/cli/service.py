@@ -11,7 +11,7 @@ from ringfence.cli import server, shuffler, silo
 from ringfence.cli.output import AsJson, print_result
 
 if TYPE_CHECKING:
-    from ringfence.deployment.services import Service
+    from ringfence.deployment.services import SystemdService
 
 Out = Annotated[Path, typer.Option(help="Write the units into this folder.")]
 _UNITS = Path("/etc/systemd/system")
@@ -27,12 +27,12 @@ def of_silo(
     json: AsJson = False,
 ) -> None:
     """Write hardened systemd units of the silo's agent, courier and page, each as its folder's owner."""
-    from ringfence.deployment.services import Network, Service, require_apart
+    from ringfence.deployment.services import Network, SystemdService, require_apart
 
     own = silo.opened(folder)
     data = [Path(own.settings.data_file), Path(own.settings.schema_file)]
     behind_socket = own.settings.port is None
-    agent = Service(
+    agent = SystemdService(
         f"ringfence-agent-{own.name}",
         f"agent of silo {own.name}",
         ["silo", "serve", own.path],
@@ -44,7 +44,7 @@ def of_silo(
     services = [agent]
     if kit is not None:
         kit = kit.absolute()
-        courier = Service(
+        courier = SystemdService(
             f"ringfence-courier-{own.name}",
             f"courier of silo {own.name}",
             ["silo", "courier", own.path, kit],
@@ -56,7 +56,7 @@ def of_silo(
         services.append(courier)
     if page is not None:
         services.append(
-            Service(
+            SystemdService(
                 f"ringfence-page-{own.name}",
                 f"page of silo {own.name}'s operator",
                 ["silo", "page", own.path, "--port", str(page)],
@@ -78,14 +78,14 @@ def of_shuffler(
     json: AsJson = False,
 ) -> None:
     """Write a hardened systemd unit of the shuffler, as its folder's owner."""
-    from ringfence.deployment.services import Network, Service
+    from ringfence.deployment.services import Network, SystemdService
 
     tls = {"--certificate": certificate, "--private-key": private_key}
     given = {option: path.absolute() for option, path in tls.items() if path is not None}
     folder = folder.absolute()
     command: list[str | Path] = ["shuffler", "serve", folder, "--host", host, "--port", str(port)]
     options: list[str | Path] = [word for option, path in given.items() for word in (option, path)]
-    one = Service(
+    one = SystemdService(
         "ringfence-shuffler",
         "shuffler",
         [*command, *options],
@@ -108,20 +108,20 @@ def of_server(
     json: AsJson = False,
 ) -> None:
     """Write hardened systemd units of the engine's server and of a run, as the kit's owner."""
-    from ringfence.deployment.services import Network, Service
+    from ringfence.deployment.services import Network, SystemdService
 
     kit = kit.absolute()
-    engine = Service(
+    engine = SystemdService(
         "ringfence-engine", "engine's server", ["server", "start", kit], kit, Network.ALL, together="ringfence-server"
     )
     _write([engine, *([_conducted(run)] if run else [])], out, json)
 
 
-def _conducted(run: Sequence[str]) -> "Service":
+def _conducted(run: Sequence[str]) -> "SystemdService":
     """Return the service of a run; its options are read as `server run` will, so a mistake is found now."""
     from typer.main import get_command
 
-    from ringfence.deployment.services import Network, Service
+    from ringfence.deployment.services import Network, SystemdService
 
     command = get_command(server.app).commands["run"]  # type: ignore[attr-defined]
     with command.make_context("run", list(run)) as context:
@@ -129,7 +129,7 @@ def _conducted(run: Sequence[str]) -> "Service":
     files = [given[option.name] for option in command.params if isinstance(option.type, click.Path)]
     paths = {file: Path(file).absolute() for file in files if file is not None}
     folder = paths[given["folder"]]
-    return Service(
+    return SystemdService(
         f"ringfence-run-{folder.name}",
         f"run in {folder}",
         ["server", "run", *(str(paths.get(word, word)) for word in run)],
@@ -140,7 +140,7 @@ def _conducted(run: Sequence[str]) -> "Service":
     )
 
 
-def _write(services: "Sequence[Service]", out: Path, json: bool) -> None:
+def _write(services: "Sequence[SystemdService]", out: Path, json: bool) -> None:
     from ringfence.deployment.services import next_steps, write
 
     files = write(services, out.absolute())

@@ -30,7 +30,7 @@ class Network(Enum):
 
 
 @dataclass(frozen=True)
-class Service:
+class SystemdService:
     """One of our processes: `ringfence COMMAND` as the owner of `folder`, writing there and in `writes` only.
 
     `group` is one that it is in beside its user's. `together` names services that exchange temporary files; others have
@@ -147,7 +147,7 @@ class Service:
         ])  # fmt: skip
 
 
-def write(services: Sequence[Service], folder: Path) -> list[Path]:
+def write(services: Sequence[SystemdService], folder: Path) -> list[Path]:
     """Write the units into a folder, replacing older ones, and return their files."""
     texts = {folder / service.file: service.unit() for service in services}
     for service in services:
@@ -163,7 +163,7 @@ def write(services: Sequence[Service], folder: Path) -> list[Path]:
     return list(texts)
 
 
-def _make_state(service: Service) -> None:
+def _make_state(service: SystemdService) -> None:
     """Make the state folder in the user's home, as that user: systemd can bind what is there only."""
     state = service.state() / "ringfence"
     if state.is_relative_to("/var/lib") or state.is_dir():
@@ -176,7 +176,7 @@ def _make_state(service: Service) -> None:
         raise OutputError(f"'{service.user}' cannot have a state folder: {done.stderr.strip()}.")
 
 
-def require_apart(silo: Service, courier: Service) -> None:
+def require_apart(silo: SystemdService, courier: SystemdService) -> None:
     """Refuse a courier that runs as the silo's own user: code that an engine runs there could read the records."""
     if silo.user == courier.user:
         raise DeploymentError(
@@ -185,7 +185,7 @@ def require_apart(silo: Service, courier: Service) -> None:
         )
 
 
-def next_steps(services: Sequence[Service], out: Path) -> list[str]:
+def next_steps(services: Sequence[SystemdService], out: Path) -> list[str]:
     """Return the commands that have systemd start the services, now and with the machine."""
     names = " ".join(service.file for service in services)
     installed = [] if out == UNITS else [f"install -m 644 {shlex.join(str(out / s.file) for s in services)} {UNITS}"]

@@ -24,7 +24,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions.second_moments import Asked
 
 
-class Silo(NamedTuple):
+class SiloAnswer(NamedTuple):
     """A silo's share of all records, its own answer, averaged over so many rounds, and the noise of one of them."""
 
     weight: float
@@ -37,13 +37,13 @@ class Silo(NamedTuple):
         """The noise in the average."""
         return self.sigma / math.sqrt(self.rounds)
 
-    def joined(self, answer: FloatArray) -> "Silo":
+    def joined(self, answer: FloatArray) -> "SiloAnswer":
         """Return the silo with one more round's answer."""
         rounds = self.rounds + 1
         return self._replace(answer=self.answer + (answer - self.answer) / rounds, rounds=rounds)
 
 
-def pooled(silos: Mapping[str, Silo]) -> tuple[FloatArray, float, FloatArray]:
+def pooled(silos: Mapping[str, SiloAnswer]) -> tuple[FloatArray, float, FloatArray]:
     """Return the silos' average answer, the noise in it, and their shares of it."""
     weights = np.array([silo.weight for silo in silos.values()])
     shares = weights / weights.sum()
@@ -52,7 +52,7 @@ def pooled(silos: Mapping[str, Silo]) -> tuple[FloatArray, float, FloatArray]:
 
 
 @dataclass(frozen=True)
-class Interval:
+class CoefficientInterval:
     """An estimate, its standard error, an interval and a p-value against 0; infinite where nothing can be told."""
 
     estimate: float
@@ -69,14 +69,14 @@ class Interval:
 
 def intervals(
     asked: Asked,
-    silos: Mapping[str, Silo],
+    silos: Mapping[str, SiloAnswer],
     records: int,
     functions: FloatArray,
     offsets: FloatArray,
     *,
     level: float,
     by_silo: bool = False,
-) -> list[Interval]:
+) -> list[CoefficientInterval]:
     """Return an interval for each of the linear functions (rows) of the right weights, plus its offset.
 
     `records` is how many there are in all: they count as independent draws. `by_silo` takes silos for draws instead:
@@ -95,7 +95,7 @@ def intervals(
     scatter = (vectors * np.maximum(values, 0.0)) @ vectors.T / records
     spread = scatter + (flat + bend_noise**2 * step @ step) * np.eye(len(step)) + bend_noise**2 * np.outer(step, step)
 
-    def interval(function: FloatArray, at: float) -> Interval:
+    def interval(function: FloatArray, at: float) -> CoefficientInterval:
         a = inverse @ function
         along = inverse @ spread @ a / (a @ spread @ a)
         if by_silo:
@@ -123,7 +123,7 @@ def _in_units(asked: Asked, answer: FloatArray) -> Blocks:
     return Blocks(told.curvature * asked.curvature, told.gradient * asked.residual, told.scatter * asked.residual**2)
 
 
-def _fieller(estimate: float, variance: Sequence[float], level: float, freedom: float) -> Interval:
+def _fieller(estimate: float, variance: Sequence[float], level: float, freedom: float) -> CoefficientInterval:
     """Return the values at distances x from the estimate that a test passes, of variance v₀ + v₁x + v₂x²."""
     law = norm if math.isinf(freedom) else t(freedom)
     square = float(law.ppf((1 + level) / 2)) ** 2
@@ -134,8 +134,8 @@ def _fieller(estimate: float, variance: Sequence[float], level: float, freedom: 
     low, high = ((linear + sign * root) / (2 * (1 - quadratic)) for sign in (-1.0, 1.0))
     at_zero = variance[0] - variance[1] * estimate + variance[2] * estimate**2
     p_value = 2 * float(law.sf(abs(estimate) / math.sqrt(at_zero))) if at_zero > 0 else 0.0
-    return Interval(estimate, math.sqrt(variance[0]), estimate + low, estimate + high, p_value)
+    return CoefficientInterval(estimate, math.sqrt(variance[0]), estimate + low, estimate + high, p_value)
 
 
-def _nothing(estimate: float) -> Interval:
-    return Interval(estimate, math.inf, -math.inf, math.inf, 1.0)
+def _nothing(estimate: float) -> CoefficientInterval:
+    return CoefficientInterval(estimate, math.inf, -math.inf, math.inf, 1.0)

@@ -41,10 +41,10 @@ def _is_not_empty(text: str) -> str:
 MOST_HEADS = 1000
 """Most heads that a request carries: those of that many silos."""
 
-Numbers: TypeAlias = Annotated[Base64, AfterValidator(_is_whole)]
+Argument: TypeAlias = Annotated[Base64, AfterValidator(_is_whole)]
 """Little-endian float64 numbers in base64, or none: exact, compact, and equal bytes for equal numbers."""
 
-Vector: TypeAlias = Annotated[Numbers, AfterValidator(_is_not_empty)]
+Vector: TypeAlias = Annotated[Argument, AfterValidator(_is_not_empty)]
 """Such numbers, at least one."""
 
 
@@ -87,7 +87,7 @@ class RoundRequest(_Message):
     """
 
     kind: Literal["request"] = "request"
-    weights: Numbers
+    weights: Argument
     heads: tuple[SignedHead, ...] | None = Field(default=None, min_length=1, max_length=MOST_HEADS)
 
     @classmethod

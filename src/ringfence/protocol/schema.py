@@ -138,7 +138,7 @@ class Ignored(Public):
 
 
 Column: TypeAlias = Annotated[Numeric | Categorical | Ignored, Field(discriminator="type")]
-Table = TypeVar("Table", bound="TableColumns")
+AnyColumns = TypeVar("AnyColumns", bound="TableColumns")
 
 
 class Geometry(NamedTuple):
@@ -323,7 +323,7 @@ def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the 
     return _validated(Schema, {**content, "target": target}, source=source)
 
 
-def _validated(kind: type[Table], content: Mapping[str, Any], *, source: str) -> Table:
+def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: str) -> AnyColumns:
     columns = content.get("columns")
     if isinstance(columns, Mapping):
         for name, column in columns.items():

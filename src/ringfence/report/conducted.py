@@ -17,7 +17,7 @@ from ringfence.server import learned
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.questions.evaluation import reported
 from ringfence.server.rounds import RoundOutcome, RunResult
-from ringfence.server.transcript import Answered, Asked, Closed, Entry, read
+from ringfence.server.transcript import Answered, Asked, Closed, TranscriptEntry, read
 from ringfence.statement import SiloGuarantee, Statement
 from ringfence.tracking import Progress
 
@@ -57,7 +57,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
     }
 
 
-def _rounds(entries: Iterable[Entry], history: Iterable[RoundOutcome]) -> list[dict[str, Any]]:
+def _rounds(entries: Iterable[TranscriptEntry], history: Iterable[RoundOutcome]) -> list[dict[str, Any]]:
     outcomes = iter(history)
     rounds: list[dict[str, Any]] = []
     asked: Asked | None = None

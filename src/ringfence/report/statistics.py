@@ -7,7 +7,7 @@ from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
 from ringfence.html.markup import Html, bullets, outline, section, table, tag
 from ringfence.protocol.plan import Plan
 from ringfence.report.page import ReportPage, facts
-from ringfence.server.statistics import Estimate, Numbers, Shares, Summary, Tables
+from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares, Tables
 from ringfence.server.statistics.summary import QUANTILES
 
 ALL = "all silos"
@@ -59,7 +59,7 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
         )
 
 
-def _summaries(tables: Tables) -> dict[str, Summary]:
+def _summaries(tables: Tables) -> dict[str, DataSummary]:
     alone = len(tables.silos) == 1
     return dict(tables.silos) if alone else {ALL: tables.together, **tables.silos}
 
@@ -81,7 +81,7 @@ def _of_numbers(name: str, columns: Mapping[str, Shares | Numbers]) -> Shown:
     return Shown(f"{name}: {bounds}", header, rows)
 
 
-def _of_shares(name: str, unit: str, summaries: Mapping[str, Summary]) -> Shown:
+def _of_shares(name: str, unit: str, summaries: Mapping[str, DataSummary]) -> Shown:
     columns = {silo: (summary.columns[name], summary.records) for silo, summary in summaries.items()}
     cells = [
         (cell, [_count(column.cells[cell], n) for column, n in columns.values() if isinstance(column, Shares)])
@@ -121,7 +121,7 @@ def as_data(tables: Tables) -> dict[str, Any]:
     }
 
 
-def _summary_data(summary: Summary) -> dict[str, Any]:
+def _summary_data(summary: DataSummary) -> dict[str, Any]:
     def cell(number: Estimate) -> dict[str, Any]:
         return {
             "count": number.value * summary.records,

@@ -25,7 +25,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.rounds import RoundOutcome, RunResult, Session, collected
-from ringfence.server.transcript import Answered, Asked, Closed, Entry, Mixed, RunHeader, Transcript, read
+from ringfence.server.transcript import Answered, Asked, Closed, Mixed, RunHeader, Transcript, TranscriptEntry, read
 
 Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
 """What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
@@ -78,7 +78,7 @@ class ConductedRun:
         self.heads: dict[str, SignedHead] = {}
         """The latest head of every silo's ledger that it sent, to be shown to it again."""
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: TranscriptEntry) -> None:
         """Take one more entry into account; TranscriptError if it cannot follow those before."""
         session = self.session
         if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
@@ -326,7 +326,7 @@ class _Conductor:
         if self._problem is not None:
             raise self._problem
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: TranscriptEntry) -> None:
         self.transcript.append(entry)
         self.run.apply(entry)
 

@@ -109,9 +109,11 @@ class Closed(_OfRound):
     answered: tuple[SiloName, ...]
 
 
-Entry: TypeAlias = Asked | Answered | Mixed | Closed
+TranscriptEntry: TypeAlias = Asked | Answered | Mixed | Closed
 
-_ENTRY: TypeAdapter[RunHeader | Entry] = TypeAdapter(Annotated[RunHeader | Entry, Field(discriminator="kind")])
+_ENTRY: TypeAdapter[RunHeader | TranscriptEntry] = TypeAdapter(
+    Annotated[RunHeader | TranscriptEntry, Field(discriminator="kind")]
+)
 
 _BEFORE, _BETWEEN, _AFTER = b'{"check":"', b'","entry":', b"}\n"
 _CHECK = 32
@@ -121,13 +123,13 @@ def _check(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest()[:_CHECK].encode()
 
 
-def to_line(entry: RunHeader | Entry) -> bytes:
+def to_line(entry: RunHeader | TranscriptEntry) -> bytes:
     """Write an entry as a line."""
     content = entry.canonical()
     return _BEFORE + _check(content) + _BETWEEN + content + _AFTER
 
 
-def from_line(line: bytes) -> RunHeader | Entry | None:
+def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
     """Read a line, or return None if it is torn; TranscriptError if it is whole and yet means nothing to us."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
@@ -165,11 +167,11 @@ class Transcript(Closing):
             lines.recover(end, to_line(header))
         return cls(lines, header)
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TranscriptEntry]:
         """Read what stands in it, after the header."""
         return _entries(self.path)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: TranscriptEntry) -> None:
         """Write an entry; a closed round is on the disk, with all before it, when this returns."""
         self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
 
@@ -178,7 +180,7 @@ class Transcript(Closing):
         self._lines.close()
 
 
-def read(folder: Path) -> tuple[RunHeader, Iterator[Entry]]:
+def read(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:
     """Read a folder's transcript without the right to write to it; a torn end is left out."""
     path = folder / NAME
     if not path.is_file():
@@ -231,7 +233,7 @@ def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
             )
 
 
-def _entries(path: Path) -> Iterator[Entry]:
+def _entries(path: Path) -> Iterator[TranscriptEntry]:
     with path.open("rb") as file:
         for line in file:
             entry = from_line(line)

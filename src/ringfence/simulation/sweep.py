@@ -43,7 +43,7 @@ MOST_BLOCKS_PER_WORKER = 8
 """How many blocks per worker may be under way or wait to be written."""
 
 
-Task: TypeAlias = Callable[[list[Cell]], Sequence[Mapping[str, Any]]]
+SweepTask: TypeAlias = Callable[[list[Cell]], Sequence[Mapping[str, Any]]]
 """One mapping of results per cell, in the cells' order, all with the same names.
 
 Results are numbers, strings and truth values, also NumPy's and JAX's scalars. In workers, the task is sent
@@ -52,7 +52,7 @@ along with every block: let it load large data itself, once per process.
 
 
 def sweep(
-    task: Task,
+    task: SweepTask,
     cells: Iterable[Cell],
     *,
     out: Path,
@@ -98,7 +98,7 @@ class _Wave:
     So a wave ends when too many results wait: blocking instead would hold the lock that handing them over needs.
     """
 
-    def __init__(self, task: Task, blocks: Iterator[list[Cell]], most: int) -> None:
+    def __init__(self, task: SweepTask, blocks: Iterator[list[Cell]], most: int) -> None:
         self._task, self._blocks, self._most = task, blocks, most
         self.waiting = 0
         self.is_last = False
@@ -115,7 +115,7 @@ class _Wave:
 
 
 def _run_all(
-    task: Task, blocks: Iterator[list[Cell]], workers: int | None, log: Log, report: Callable[[], None]
+    task: SweepTask, blocks: Iterator[list[Cell]], workers: int | None, log: Log, report: Callable[[], None]
 ) -> None:
     """Run the blocks and log what they return; after a failure start no more, and raise it when all are in."""
     with _parallel(workers) as parallel:
@@ -154,7 +154,7 @@ def _taken(results: Any) -> Iterator[Iterable[Finished | SweepError]]:
                 results.close()
 
 
-def _run(task: Task, cells: list[Cell]) -> Finished | SweepError:
+def _run(task: SweepTask, cells: list[Cell]) -> Finished | SweepError:
     """Run one block. A failure is returned, not raised: raised, joblib would drop the blocks beside it."""
     try:
         rows = _rows(task, cells)
@@ -169,7 +169,7 @@ def _run(task: Task, cells: list[Cell]) -> Finished | SweepError:
         return failure
 
 
-def _rows(task: Task, cells: list[Cell]) -> list[Row]:
+def _rows(task: SweepTask, cells: list[Cell]) -> list[Row]:
     results = list(task(list(cells)))
     if len(results) != len(cells):
         raise ValueError(f"it returned {len(results)} rows for {len(cells)} cells")

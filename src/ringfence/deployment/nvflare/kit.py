@@ -30,12 +30,12 @@ from ringfence.storage.files import read_file
 from ringfence.storage.formats import require_known_format
 from ringfence.storage.private_files import write_private
 
-Part = Literal["client", "server", "admin"]
+KitPart = Literal["client", "server", "admin"]
 
 WARNING = datetime.timedelta(days=30)
 """A certificate that ends sooner is warned about."""
 
-_RENEWAL: dict[Part, str] = {
+_RENEWAL: dict[KitPart, str] = {
     "client": "To renew it: `ringfence silo request KIT --name NAME`, let the organiser sign that (`ringfence "
     "federation sign`), and give the response to `ringfence silo join FOLDER KIT RESPONSE`.",
     "server": "To renew it: `ringfence server request FOLDER --host HOST`, let the organiser sign that (`ringfence "
@@ -102,7 +102,7 @@ class Response:
         return cls(server, root, (certificate,))
 
 
-def request(kit: Path, name: str, part: Part = "client") -> tuple[bytes, str]:
+def request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]:
     """Make the kit's key, unless it has one, and return a certificate request for it and its fingerprint."""
     file = key_file(kit, part)
     try:
@@ -122,7 +122,7 @@ def request(kit: Path, name: str, part: Part = "client") -> tuple[bytes, str]:
     return asked.public_bytes(Encoding.PEM), fingerprint(key.public_key())
 
 
-def install(kit: Path, response: Response, part: Part = "client") -> str:
+def install(kit: Path, response: Response, part: KitPart = "client") -> str:
     """Complete the kit with the certificate for its key, and return its owner's name.
 
     A kit stays with its authority: another one's certificate is refused.
@@ -151,7 +151,7 @@ def install(kit: Path, response: Response, part: Part = "client") -> str:
     return name
 
 
-def check_dates(kit: Path, part: Part, warn: Callable[[str], None]) -> datetime.datetime:
+def check_dates(kit: Path, part: KitPart, warn: Callable[[str], None]) -> datetime.datetime:
     """Return when the first of a kit's certificates, its own and its authority's, ends; warn for the last 30 days.
 
     A kit is refused if one of them has ended, or has not begun.
@@ -179,12 +179,12 @@ def authority_of(kit: Path) -> str:
     return fingerprint(_certificate_in(kit / "startup" / "rootCA.pem").public_key())
 
 
-def key_file(kit: Path, part: Part) -> Path:
+def key_file(kit: Path, part: KitPart) -> Path:
     """Return where a kit's private key is."""
     return certificate_file(kit, part).with_suffix(".key")
 
 
-def certificate_file(kit: Path, part: Part) -> Path:
+def certificate_file(kit: Path, part: KitPart) -> Path:
     """Return where a kit's certificate is."""
     return kit / "startup" / ("server.crt" if part == "server" else "client.crt")
 
@@ -197,7 +197,7 @@ def address(server: str) -> tuple[str, int]:
     return host, int(port) if port else PORT
 
 
-def _build(kit: Path, server: str, name: str, part: Part) -> None:
+def _build(kit: Path, server: str, name: str, part: KitPart) -> None:
     """Write the kit's settings by the steps of `nvflare provision`, without its key, scripts and other side effects."""
     from nvflare.lighter.provision import prepare_builders, prepare_packager, prepare_project
     from nvflare.lighter.provisioner import Provisioner

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ringfence.inference.asking import first, following
-from ringfence.inference.coefficients import Interval, Silo, intervals, pooled
+from ringfence.inference.coefficients import CoefficientInterval, SiloAnswer, intervals, pooled
 from ringfence.planning.defaults import loss as usual_loss
 from ringfence.planning.request import Member
 from ringfence.planning.summaries import make_summary
@@ -173,18 +173,18 @@ def draw(design: Design, labels: bool, records: int, random: np.random.Generator
 
 def private_intervals(
     plan: Plan, features: FloatArray, targets: FloatArray, random: np.random.Generator, *, by_silo: bool = False
-) -> list[Interval]:
+) -> list[CoefficientInterval]:
     """Return what a summary of that table finds."""
     (stage,), question = plan.stages, plan.stages[0].question
     if not isinstance(question, SecondMoments):
         raise TypeError("not the plan of a summary")
     sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
 
-    def answers(asked: Asked, rounds: int) -> Mapping[str, Silo]:
+    def answers(asked: Asked, rounds: int) -> Mapping[str, SiloAnswer]:
         exact = exact_answers(plan, asked, features, targets)
         noise = random.standard_normal(exact.shape) / np.sqrt(rounds)
         return {
-            terms.name: Silo(terms.weight, sigma[terms.name], row + sigma[terms.name] * own, rounds)
+            terms.name: SiloAnswer(terms.weight, sigma[terms.name], row + sigma[terms.name] * own, rounds)
             for terms, row, own in zip(plan.silos, exact, noise, strict=True)
         }
 

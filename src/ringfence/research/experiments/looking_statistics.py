@@ -22,7 +22,7 @@ from ringfence.protocol.schema import parse_schema
 from ringfence.research.markdown import table
 from ringfence.server.learned import Findings
 from ringfence.server.questions.statistics import tables
-from ringfence.server.statistics import Estimate, Numbers, Shares, Summary
+from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares
 from ringfence.silo.questions.statistics import compute
 from ringfence.silo.records import Records
 
@@ -167,7 +167,7 @@ def _truths(cells: Silo) -> Iterator[tuple[tuple[str, str], float]]:
             yield ("missing share", name), float(np.mean(empty))
 
 
-def _estimates(summary: Summary) -> Iterator[tuple[tuple[str, str], Estimate]]:
+def _estimates(summary: DataSummary) -> Iterator[tuple[tuple[str, str], Estimate]]:
     for name, column in summary.columns.items():
         if isinstance(column, Shares):
             for category, estimate in column.cells.items():

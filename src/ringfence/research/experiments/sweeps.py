@@ -14,7 +14,7 @@ import numpy as np
 
 from ringfence.errors import SweepError
 from ringfence.simulation.cells import Cell, Row, Value, quoted
-from ringfence.simulation.sweep import Task, sweep
+from ringfence.simulation.sweep import SweepTask, sweep
 from ringfence.simulation.table import read_rows
 
 Watch = Callable[[int, int], None]
@@ -25,7 +25,7 @@ Watch = Callable[[int, int], None]
 class SweepPart:
     """One sweep of an experiment; where there is but one, it needs no name."""
 
-    task: Task
+    task: SweepTask
     cells: Sequence[Cell]
     group: tuple[str, ...]
     name: str = ""

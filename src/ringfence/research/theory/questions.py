@@ -2,7 +2,7 @@
 
 import math
 
-from ringfence.accounting.account import Answer, batch_of
+from ringfence.accounting.account import AccountAnswer, batch_of
 from ringfence.errors import AccountingError
 from ringfence.research.theory import paper
 from ringfence.research.theory.amplification import shuffled_gaussian_noise
@@ -18,7 +18,7 @@ def answer_question(
     delta: float,
     epsilon: float | None,
     noise: str,
-) -> Answer:
+) -> AccountAnswer:
     """Return the noise that a closed form of the paper has for `epsilon`, and the epsilon that it truly gives.
 
     Or `noise` is "shuffled": each of `records`, of all silos that do not work together with the server, sends its own
@@ -47,7 +47,9 @@ def answer_question(
     }
 
 
-def _shuffled(messages: int, rounds: int, sampling: str, clip: float, delta: float, epsilon: float | None) -> Answer:
+def _shuffled(
+    messages: int, rounds: int, sampling: str, clip: float, delta: float, epsilon: float | None
+) -> AccountAnswer:
     if epsilon is None or sampling != "full":
         raise AccountingError("Shuffled messages turn --epsilon into noise, with every record in every round.")
     sigma = shuffled_gaussian_noise(messages=messages, rounds=rounds, epsilon=epsilon, delta=delta, clip=clip)

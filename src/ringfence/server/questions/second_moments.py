@@ -12,7 +12,7 @@ import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.inference.asking import first, following
-from ringfence.inference.coefficients import Silo, pooled
+from ringfence.inference.coefficients import SiloAnswer, pooled
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import Asked
@@ -29,10 +29,10 @@ class Measured(Findings):
 
     asked: Asked
     places: tuple[FloatArray, ...] = ()
-    answered: Mapping[str, Silo] = field(default_factory=dict)
+    answered: Mapping[str, SiloAnswer] = field(default_factory=dict)
 
     @property
-    def silos(self) -> dict[str, Silo]:
+    def silos(self) -> dict[str, SiloAnswer]:
         """The silos that answered all of those rounds: other averages would be of other places."""
         return {name: silo for name, silo in self.answered.items() if silo.rounds == len(self.places)}
 
@@ -61,7 +61,7 @@ def receive(question: SecondMoments, learned: Learned, answers: Answers) -> Lear
         heard = {
             name: before.answered[name].joined(answer)
             if name in before.answered
-            else Silo(own[name].weight, own[name].stages[answers.stage].sigma, answer)
+            else SiloAnswer(own[name].weight, own[name].stages[answers.stage].sigma, answer)
             for name, answer in answers.each.items()
         }
         places = (*before.places, before.asked.weights)

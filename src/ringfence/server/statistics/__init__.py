@@ -5,6 +5,6 @@ numbers of which none is redundant: whatever is added up, per silo or over silos
 """
 
 from ringfence.server.statistics.intervals import Estimate
-from ringfence.server.statistics.summary import CrossTable, Difference, Numbers, Shares, Summary, Tables, tabulate
+from ringfence.server.statistics.summary import CrossTable, DataSummary, Difference, Numbers, Shares, Tables, tabulate
 
-__all__ = ["CrossTable", "Difference", "Estimate", "Numbers", "Shares", "Summary", "Tables", "tabulate"]
+__all__ = ["CrossTable", "DataSummary", "Difference", "Estimate", "Numbers", "Shares", "Tables", "tabulate"]

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.server.statistics.summary import Numbers, Summary
+from ringfence.server.statistics.summary import DataSummary, Numbers
 
 TAIL = 0.01
 """Which share of the values bounds may cut off at either end, if noise lets so little be seen."""
 
 
-def schema_fields(found: Summary, unbounded: Mapping[str, bool]) -> dict[str, dict[str, Any]]:
+def schema_fields(found: DataSummary, unbounded: Mapping[str, bool]) -> dict[str, dict[str, Any]]:
     """Return, by column, bounds where there were none, else centre and scale; nothing of what noise hides."""
     fields = {
         name: _bounds(column) if unbounded[name] else _scale(column)

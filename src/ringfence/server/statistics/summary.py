@@ -65,7 +65,7 @@ class CrossTable:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DataSummary:
     """What one silo, or all of them together, have."""
 
     records: int
@@ -91,8 +91,8 @@ class Difference:
 class Tables:
     """Every silo's summary, all silos' together, and in what they differ, by column."""
 
-    silos: Mapping[str, Summary]
-    together: Summary
+    silos: Mapping[str, DataSummary]
+    together: DataSummary
     differences: Mapping[str, Difference]
 
 
@@ -126,13 +126,13 @@ def tabulate(question: Statistics, plan: Plan, stage: int, found: Findings) -> T
     return Tables(silos, together, dict(_differences(layout, sights)) if len(silos) > 1 else {})
 
 
-def _summary(layout: Layout, sight: _Sight) -> Summary:
+def _summary(layout: Layout, sight: _Sight) -> DataSummary:
     places = layout.slices()
     columns: dict[str, Shares | Numbers] = {}
     for name, part in layout.columns.items():
         own = _Sight(sight.numbers[places[name]], sight.noise, sight.records)
         columns[name] = _shares(part, own) if isinstance(part, Categories) else _numbers(part, own)
-    return Summary(sight.records, columns, {pair: _cross(layout, pair, sight) for pair in layout.cross})
+    return DataSummary(sight.records, columns, {pair: _cross(layout, pair, sight) for pair in layout.cross})
 
 
 def _each(found: linear.Linear, sight: _Sight) -> list[Estimate]:
