@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from ringfence.protocol import channels, questions, sampling
+from ringfence.protocol import algorithms, channels, losses, questions, sampling
 
 SOURCE = Path(__file__).parent.parent / "src" / "ringfence"
 
@@ -27,6 +27,8 @@ ROOMS = {
         "silo/sampling.py",
         "simulation/sampling.py",
     ),
+    "losses": ("protocol/losses/",),
+    "algorithms": ("protocol/algorithms.py", "server/algorithms/", "planning/planner.py", "planning/propose.py"),
 }
 """Where it may be asked which one it is."""
 
@@ -48,8 +50,22 @@ KINDS = {
     "questions": _classes(questions.Question),
     "channels": _classes(channels.Channel),
     "sampling": _classes(sampling.Sampling),
+    "losses": _classes(losses.Loss) | {"NonSmooth"},
+    "algorithms": _classes(algorithms.AlgorithmSpec),
 }
-NAMES = set(sampling.SAMPLING_NAMES)
+
+
+def _names(union: object) -> set[str]:
+    return {kind.model_fields["name"].default for kind in get_args(get_args(union)[0])}
+
+
+NAMES = {
+    "questions": _names(questions.Question),
+    "channels": _names(channels.Channel),
+    "sampling": set(sampling.SAMPLING_NAMES),
+    "losses": _names(losses.Loss),
+    "algorithms": _names(algorithms.AlgorithmSpec),
+}
 
 
 def _files() -> list[Path]:
@@ -74,14 +90,18 @@ def _asks_for_a_class(tree: ast.AST, kinds: set[str]) -> Iterator[int]:
             yield node.lineno
 
 
-def _compares_a_name(tree: ast.AST) -> Iterator[int]:
-    """Yield the lines that compare something with a sampling rule's name."""
+def _compares_a_name(tree: ast.AST, names: set[str], kinds: set[str]) -> Iterator[int]:
+    """Yield the lines that compare something with the name of one of them, written out or asked of its class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
-            constants = (inner for side in (node.left, *node.comparators) for inner in ast.walk(side))
-            if any(isinstance(inner, ast.Constant) and inner.value in NAMES for inner in constants):
+            parts = [inner for side in (node.left, *node.comparators) for inner in ast.walk(side)]
+            if any(
+                (isinstance(inner, ast.Constant) and inner.value in names)
+                or (isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in kinds)
+                for inner in parts
+            ):
                 yield node.lineno
-        elif isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant) and node.value.value in NAMES:
+        elif isinstance(node, ast.MatchValue) and isinstance(node.value, ast.Constant) and node.value.value in names:
             yield node.value.lineno
 
 
@@ -96,18 +116,25 @@ def test_nobody_outside_of_its_rooms_asks_which_one_it_is(room: str) -> None:
     assert not found, f"use the interface of {room}, or mend it: {', '.join(found)}"
 
 
-def test_nobody_outside_of_their_rooms_compares_a_sampling_rules_name() -> None:
+@pytest.mark.parametrize("room", ROOMS)
+def test_nobody_outside_of_its_rooms_compares_its_name(room: str) -> None:
     found = [
         f"{path.relative_to(SOURCE)}:{line}"
         for path in _files()
-        if not str(path.relative_to(SOURCE)).startswith((*ROOMS["sampling"], *OF_ONE_KIND))
-        for line in _compares_a_name(ast.parse(path.read_text()))
+        if not str(path.relative_to(SOURCE)).startswith((*ROOMS[room], *OF_ONE_KIND))
+        for line in _compares_a_name(ast.parse(path.read_text()), NAMES[room], KINDS[room])
     ]
-    assert not found, f"use the rule's traits and methods, or mend them: {', '.join(found)}"
+    assert not found, f"use traits and methods of {room}, or mend them: {', '.join(found)}"
 
 
 def test_a_gate_that_asked_for_a_question_would_be_found() -> None:
     asks = ast.parse("if isinstance(work.stage.question, Gradient | Moments): pass")
     assert list(_asks_for_a_class(asks, KINDS["questions"])) == [1]
-    assert list(_compares_a_name(ast.parse('if plan.sampling in ("fixed", "poisson"): pass'))) == [1]
-    assert list(_compares_a_name(ast.parse('match name:\n    case "full": pass'))) == [2]
+
+    def compares(room: str, source: str) -> list[int]:
+        return list(_compares_a_name(ast.parse(source), NAMES[room], KINDS[room]))
+
+    assert compares("sampling", 'if plan.sampling in ("fixed", "poisson"): pass') == [1]
+    assert compares("sampling", 'match name:\n    case "full": pass') == [2]
+    assert compares("losses", 'share = 0.0 if loss.name == "squared" else 0.1') == [1]
+    assert compares("questions", "kept = [name for name in findings if name != Evaluation().name]") == [1]

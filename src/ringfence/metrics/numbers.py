@@ -230,7 +230,7 @@ def shares(facts: Facts, *, last: bool) -> dict[str, float]:
     """Return how much of the sensitivity each block gets: before the last round, none goes where a ruler is missing."""
     if not last:
         return {"below": 0.1, "residuals": 0.5, "targets": 0.4}
-    own = 0.0 if facts.loss.name == "squared" else 0.1
+    own = 0.0 if facts.loss.is_squared_error else 0.1
     return {
         "below": 0.06,
         "residuals": 0.2,

@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
@@ -19,13 +19,11 @@ from ringfence.planning.planner import Choice, Setting, choose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Ball, Domain
-from ringfence.protocol.losses import Loss, NonSmooth
+from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
-
-Kinked = TypeVar("Kinked", bound=NonSmooth)
 
 
 @dataclass(frozen=True)
@@ -83,10 +81,10 @@ class _Proposing:
 
     def proposal(self) -> Proposal:
         """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
-        setting = self._setting()
-        loss = self.loss
-        if isinstance(loss, NonSmooth) and loss.width == 0 and not isinstance(self.algorithm, MinibatchSGD):
-            self.loss = _smoothed(loss, self.data, setting, self.members, self.limit)
+        setting, given = self._setting(), self.algorithm
+        takes_kinks = given is not None and not isinstance(given, str) and given.takes_kinks
+        if self.loss.has_kinks and not takes_kinks:
+            self.loss = _smoothed(self.loss, self.data, setting, self.members, self.limit)
             setting = self._setting()
         made = self._made(setting)
         while (loudness := self.channel.loudness(made.plan, setting)) > setting.mixing_cost:
@@ -213,7 +211,7 @@ def _loudness(rule: Sampling, member: Member, rounds: int) -> tuple[float, float
     return sampled / full, batch / member.records
 
 
-def _smoothed(loss: Kinked, data: Schema, setting: Setting, members: Sequence[Member], limit: int) -> Kinked:
+def _smoothed(loss: Loss, data: Schema, setting: Setting, members: Sequence[Member], limit: int) -> Loss:
     """Smooth a loss with a kink: β of P15, or the smaller one that the number of rounds can cope with.
 
     A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).

@@ -29,6 +29,8 @@ class _Algorithm(Public):
     """What plan and planner need to know of every algorithm. `default_sampling` is taken where none is asked for."""
 
     default_sampling: ClassVar[SamplingName] = "full"
+    takes_kinks: ClassVar[bool] = False
+    """Whether it may be given a loss with kinks as it is."""
 
     def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
         """Return the rounds and the sampling rule of every training stage."""
@@ -71,6 +73,7 @@ class MinibatchSGD(_Algorithm):
     r-th with weight growth^r, leaving out the first `skip` of them.
     """
 
+    takes_kinks: ClassVar[bool] = True
     name: Literal["minibatch-sgd"] = "minibatch-sgd"
     step: float = Field(gt=0)
     momentum: float = Field(default=0.0, ge=0, lt=1)

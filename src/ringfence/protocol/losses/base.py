@@ -48,6 +48,8 @@ class BaseLoss(Public):
     target_kind: ClassVar[TargetKind] = "number"
     has_probabilities: ClassVar[bool] = False
     """Whether scores stand for probabilities of the classes."""
+    is_squared_error: ClassVar[bool] = False
+    """Whether it is the squared error, times a constant: an evaluation tells that anyway."""
     is_curved: ClassVar[bool] = False
     """Whether it has `curvatures`, so that coefficients have intervals."""
 
@@ -68,6 +70,11 @@ class BaseLoss(Public):
     def outputs(self) -> int:
         """Columns of the weight matrix."""
         return 1
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether it has no finite β, so that only some algorithms have a loss bound."""
+        return False
 
     @property
     def smoothing_error(self) -> float:
@@ -121,6 +128,11 @@ class NonSmooth(BaseLoss):
         if 0 < width < NARROWEST:
             raise ValueError(f"a width is 0 or at least {NARROWEST:g}: below, single precision loses it")
         return width
+
+    @property
+    def has_kinks(self) -> bool:
+        """Whether it is not smoothed."""
+        return self.width == 0
 
     @property
     def smoothing_error(self) -> float:

@@ -88,6 +88,7 @@ class Softmax(BaseLoss):
 class Squared(BaseLoss):
     """½(u − y)²; with per-record clipping at C it becomes a Huber loss of threshold C/‖x‖."""
 
+    is_squared_error: ClassVar[bool] = True
     is_curved: ClassVar[bool] = True
     name: Literal["squared"] = "squared"
 
