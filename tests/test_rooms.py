@@ -59,7 +59,7 @@ def _names(union: object) -> set[str]:
     return {kind.model_fields["name"].default for kind in get_args(get_args(union)[0])}
 
 
-NAMES = {
+NAMES: dict[str, set[str]] = {
     "questions": _names(questions.Question),
     "channels": _names(channels.Channel),
     "sampling": set(sampling.SAMPLING_NAMES),

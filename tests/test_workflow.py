@@ -17,9 +17,9 @@ from ringfence.errors import (
     SchemaError,
     TrainingError,
 )
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.propose import Proposal
 from ringfence.planning.request import PlanRequest
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.questions import Statistics
 from ringfence.protocol.schema import load_schema
 from ringfence.server.questions.statistics import tables

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ringfence.model import Model
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.messages import RoundRequest, parse_answer, unpack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics

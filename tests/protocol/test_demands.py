@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ringfence.errors import ApprovalError, PlanError
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol import demands
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Moments

@@ -10,9 +10,9 @@ import pytest
 
 from ringfence.errors import ApprovalError
 from ringfence.local_shuffler import LocalShuffler, local_shuffler
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.effort import Effort
 from ringfence.protocol.encoding import Reading
 from ringfence.protocol.messages import Refusal

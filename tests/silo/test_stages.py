@@ -9,8 +9,8 @@ import pytest
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import DisjointBatchRelease, GaussianRelease
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason, RoundRequest
 from ringfence.protocol.plan import Plan, StageTerms

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ringfence.cli.options import ModelFile, NewBeginning, UnusualBudget, parse_sizes
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
 from ringfence.errors import PlanError
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def _write_plan(
     other = None if against is None else against.weights
     plan = make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records)
     out.write_bytes(plan.content)
-    if json:
-        print_json({"digest": plan.digest(), "plan": plan.model_dump(mode="json")})
-    else:
-        say(f"plan {plan.digest()}")
+    print_plan(plan, json=json)
 
 
 def print_evaluation(report: "EvaluationReport") -> None:

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,6 +19,9 @@ from rich.text import Text
 
 from ringfence.errors import OutputError
 from ringfence.foreign_text import visible, visible_lines
+
+if TYPE_CHECKING:
+    from ringfence.protocol.plan import Plan
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines, and nothing else.")]
 
@@ -44,6 +47,12 @@ def print_result(text: str, content: Mapping[str, Any], *, json: bool) -> None:
         print_json(content)
     else:
         say(text)
+
+
+def print_plan(plan: "Plan", sentence: str = "", *, json: bool) -> None:
+    """Print a plan's digest, after what is to be said of it; or the whole plan for machines."""
+    text = "\n".join(filter(None, [sentence, f"plan {plan.digest()}"]))
+    print_result(text, {"digest": plan.digest(), "plan": plan.model_dump(mode="json")}, json=json)
 
 
 def _without_infinity(value: Any) -> Any:

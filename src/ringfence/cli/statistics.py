@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringfence.cli.options import NewBeginning, UnusualBudget, parse_cap, parse_sizes
-from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
 from ringfence.cli.training import Ledgers, SameDataAs
 from ringfence.errors import PlanError
 
@@ -71,7 +71,7 @@ def statistics(
     if out is not None:
         _write_plan(out, data, question, parse_sizes(silo), epsilon, delta, json=json)
         return
-    from ringfence.planning.surveys import make_survey
+    from ringfence.planning.one_question import make_survey
     from ringfence.server.questions.statistics import tables
     from ringfence.workflow import AskRequest, ask_files
 
@@ -113,15 +113,12 @@ def _write_plan(
     *,
     json: bool,
 ) -> None:
+    from ringfence.planning.one_question import make_survey
     from ringfence.planning.request import Member
-    from ringfence.planning.surveys import make_survey
 
     plan = make_survey(data, [Member(name, size, epsilon, delta) for name, size in sizes.items()], question)
     out.write_bytes(plan.content)
-    if json:
-        print_json({"digest": plan.digest(), "plan": plan.model_dump(mode="json")})
-    else:
-        say(f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.\nplan {plan.digest()}")
+    print_plan(plan, f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.", json=json)
 
 
 def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 from ringfence.accounting import calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import require_positive
-from ringfence.planning.request import Member, clear_refusals, require_fit
+from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol import sections
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
+from ringfence.protocol.questions import Question
+from ringfence.protocol.sampling import Full
+from ringfence.protocol.schema import Schema
 
 
 def facts_of(trained: Plan) -> dict[str, Any]:
@@ -51,3 +54,12 @@ def one_question(stage: Stage, members: Sequence[Member], *, run: str | None = N
             )
 
         return plan([terms(member, sigma(member)) for member in members])
+
+
+def make_survey(data: Schema, members: Sequence[Member], question: Question, *, run: str | None = None) -> Plan:
+    """Return the plan that asks the question of all records, once, for the whole budget.
+
+    Training on the same records afterwards composes with it in every silo's ledger.
+    """
+    stage = Stage(question=question, rounds=1, sampling=Full())
+    return one_question(stage, members, run=run, data=data, **PlanRequest().units(data))

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from ringfence.accounting.charges import costs
@@ -105,6 +105,11 @@ class Account:
     number: int = 0
     head: str = GENESIS
     """The last entry's number and hash, to which the next one is tied."""
+
+    def snapshot(self) -> "Account":
+        """Return the account as it is now, to compose costs by while others use the ledger."""
+        plans = {digest: replace(approved, rounds=dict(approved.rounds)) for digest, approved in self.plans.items()}
+        return replace(self, plans=plans)
 
     def charged(self) -> list[tuple[Event, int]]:
         """Return the events of everything charged so far."""

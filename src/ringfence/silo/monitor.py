@@ -8,33 +8,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from ringfence.accounting import filters
-from ringfence.accounting.charges import costs
-from ringfence.accounting.events import Event
-from ringfence.accounting.filters import Commitment
-from ringfence.protocol.guarantee import Guarantee, Observer, against
+from ringfence.protocol.guarantee import Guarantee, against
 from ringfence.protocol.messages import RefusalReason
 from ringfence.silo.account import Account
-from ringfence.silo.budget import Budget
 from ringfence.silo.ledger import Ledger
 from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))
-
-
-class _Standing(NamedTuple):
-    """What is needed of an account, so that costs are composed while others use the ledger."""
-
-    number: int
-    budget: Budget
-    observers: tuple[Observer, ...]
-    charged: list[tuple[Event, int]]
-    commitments: list[Commitment]
-    answered: bool
-    rounds: int
-    stored: int
 
 
 class Monitor:
@@ -59,10 +40,10 @@ class Monitor:
 
         Costs are composed anew only when the ledger has another entry.
         """
-        standing = self._ledger.look(_standing)
+        account = self._ledger.look(Account.snapshot)
         with self._lock:
-            if self._told[0] != standing.number:
-                self._told = standing.number, _ledger_metrics(standing)
+            if self._told[0] != account.number:
+                self._told = account.number, _ledger_metrics(account)
             decisions = [
                 ({"decision": decision, "reason": reason} if reason else {"decision": decision}, count)
                 for (decision, reason), count in self._counts.items()
@@ -77,33 +58,17 @@ class Monitor:
         )
 
 
-def _standing(account: Account) -> _Standing:
+def _ledger_metrics(account: Account) -> str:
+    delta, limits, spent = account.budget.delta, account.budget.limits, account.spent()
     rounds = [charge for approved in account.plans.values() for charge in approved.rounds.values()]
-    return _Standing(
-        account.number,
-        account.budget,
-        account.observers,
-        account.charged(),
-        account.commitments(),
-        account.answered,
-        len(rounds),
-        sum(charge.answer is not None for charge in rounds),
-    )
-
-
-def _ledger_metrics(standing: _Standing) -> str:
-    delta, limits = standing.budget.delta, standing.budget.limits
-    spent = costs(standing.charged, standing.observers, delta)
-    left = [
-        filters.left(standing.commitments, standing.budget.limit(observer), answered=standing.answered)
-        for observer in standing.observers
-    ]
+    stored = sum(charge.answer is not None for charge in rounds)
     granted = [against(limits, guarantee.against).epsilon for guarantee in spent]
+    left = [account.left(guarantee.against) for guarantee in spent]
     return "".join(
         [
-            _metric("ringfence_ledger_head", "gauge", "Number of the ledger's last entry.", [({}, standing.number)]),
-            _metric("ringfence_rounds_charged_total", "counter", "Rounds ever charged.", [({}, standing.rounds)]),
-            _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, standing.stored)]),
+            _metric("ringfence_ledger_head", "gauge", "Number of the ledger's last entry.", [({}, account.number)]),
+            _metric("ringfence_rounds_charged_total", "counter", "Rounds ever charged.", [({}, len(rounds))]),
+            _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, stored)]),
             _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
             _epsilons("granted", "The most that all releases may cost together.", spent, granted),
             _epsilons(

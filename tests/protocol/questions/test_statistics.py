@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from ringfence.errors import PlanError, RecordsError
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import features_of, read_cells, target_of
 from ringfence.protocol.plan import Plan

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Reading
 from ringfence.protocol.plan import Plan

@@ -4,8 +4,8 @@ import pytest
 
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import PlanError
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
-from ringfence.planning.surveys import make_survey
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.plan import EVERYBODY
 from ringfence.protocol.questions import Moments
