@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from ringfence.protocol.plan import load_plan
-from ringfence.protocol.schema import load_schema
 from ringfence.server.conduct import conduct
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
@@ -166,15 +165,30 @@ def test_silos_that_run_by_themselves_are_asked_by_a_plan_and_their_run_is_shown
     made = ringfence_json("statistics", *sizes, *options, "--out", str(plan_file))
     plan = load_plan(plan_file)
     assert plan.digest() == made["digest"]
-    schema = load_schema(federation.schema, plan.data.target)
     gates = {}
     for file in federation.files:
         budget = Budget.of(plan.silos[0].guarantees)
         ledger = Ledger.create(tmp_path / f"{file.stem}-own.ledger", silo=file.stem, budget=budget)
-        gates[file.stem] = Gate(load_records(file, schema), ledger)
+        gates[file.stem] = Gate(load_records(file, plan.data), ledger)
         gates[file.stem].approve(plan)
 
     conduct(plan, Local(lambda request: {name: gate.answer(request).to_bytes() for name, gate in gates.items()}), run)
     report = ringfence_json("statistics", "--run", str(run))
     assert set(report["silos"]) == {"north", "south", "west"}
     assert report["together"]["records"] == 900
+
+
+def test_a_table_of_one_column_can_be_asked_about_and_its_plan_names_no_target(
+    ringfence_json: Json, tmp_path: Path
+) -> None:
+    schema, data, out = tmp_path / "schema.toml", tmp_path / "lone.csv", tmp_path / "plan.json"
+    schema.write_text('[columns.ward]\ntype = "categorical"\ncategories = ["a", "b"]\n')
+    data.write_text("ward\n" + "a\n" * 300 + "b\n" * 100)
+    options = ["--schema", str(schema), "--epsilon", "15"]
+    report = ringfence_json("statistics", str(data), *options)
+    assert report["together"]["records"] == 400
+    share = report["together"]["columns"]["ward"]["categories"]["a"]["share"]
+    assert abs(share - 0.75) < 0.05, "forty standard deviations of the noise"
+    made = ringfence_json("statistics", "--silo", "lone=400", *options, "--out", str(out))["plan"]
+    assert {"target"}.isdisjoint(made["data"])
+    assert {"training", "model_loss"}.isdisjoint(made)

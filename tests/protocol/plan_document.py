@@ -227,6 +227,7 @@ KINDS: dict[str, Edits] = {
     "moments only": MOMENTS_ONLY,
     "counted": COUNTED,
     "counted, and nothing trained": COUNTED | {"training": LEFT_OUT},
+    "counted, and nothing predicted": COUNTED | {"training": LEFT_OUT, "data.target": LEFT_OUT},
     "evaluated": EVALUATED,
     "evaluated, and nothing trained": EVALUATED_ONLY,
     "second moments only": SECOND_MOMENTS_ONLY,

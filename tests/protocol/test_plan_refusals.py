@@ -18,6 +18,7 @@ from tests.protocol.plan_document import (
     EVALUATED_ONLY,
     GRADIENT,
     KINDS,
+    LEFT_OUT,
     LOCALIZED,
     RESTARTED,
     SHUFFLED,
@@ -182,6 +183,8 @@ def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_que
     assert "trains none needs to say which loss it has" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
     for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
         assert "only a plan that asks about a model and trains none" in refusal(edited(edits | {"model_loss": loss}))
+    assert "The schema names no target" in refusal(edited(EVALUATED_ONLY | {"data.target": LEFT_OUT}))
+    assert "The schema names no target" in refusal(edited({"data.target": LEFT_OUT}))
     assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))
 
 

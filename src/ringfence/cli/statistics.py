@@ -89,9 +89,9 @@ def _question(
 ) -> "tuple[Schema, Question]":
     from ringfence.planning.request import clear_refusals
     from ringfence.protocol.questions import Statistics
-    from ringfence.protocol.schema import about_any, load_columns, load_draft
+    from ringfence.protocol.schema import load_columns, load_draft, without_target
 
-    data = about_any((load_draft if for_schema else load_columns)(schema))
+    data = without_target((load_draft if for_schema else load_columns)(schema))
     pairs = [tuple(part.strip() for part in pair.split(",")) for pair in cross]
     for pair, text in zip(pairs, cross, strict=True):
         if len(pair) != 2:

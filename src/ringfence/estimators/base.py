@@ -225,7 +225,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         if not self.fit_intercept:
             schema = schema.model_copy(update={"intercept": 0.0})
         owners = tables.owners(persons, len(identity))
-        return FitData.of(schema, {**table, schema.target: targets}, identity, labels, owners)
+        return FitData.of(schema, {**table, str(schema.target): targets}, identity, labels, owners)
 
     def _column_names(self, count: int) -> list[str]:
         if hasattr(self, "feature_names_in_"):

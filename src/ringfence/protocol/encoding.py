@@ -46,7 +46,8 @@ def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
 
 def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
     """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
-    return target_of(schema, read_cells({schema.target: schema.target_column}, table, source=source))
+    column = {name: column for name, column in schema.used.items() if name == schema.target}
+    return target_of(schema, read_cells(column, table, source=source))
 
 
 def read_cells(columns: Mapping[str, Numeric | Categorical], table: Table, *, source: str) -> Readings:
@@ -80,7 +81,9 @@ def features_of(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def target_of(schema: Schema, readings: Readings) -> FloatArray:
-    """Return the target from a column that was read."""
+    """Return the target from a column that was read; zeros where nothing is predicted."""
+    if schema.target is None:
+        return np.zeros(len(next(iter(readings.values())).values))
     column, reading = schema.target_column, readings[schema.target].values
     if isinstance(column, Numeric):
         return reading

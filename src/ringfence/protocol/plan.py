@@ -237,7 +237,7 @@ class Plan(Document):
         if self.model_loss is not None and (self.training is not None or not about_model):
             raise ValueError("model_loss: only a plan that asks about a model and trains none says which loss it has")
         if about_model or self.training is not None:
-            self._check_loss_fits_target()
+            self._check_loss_fits_target()  # and that there is a target
 
     def _check_loss_fits_target(self) -> None:
         column = self.data.target_column

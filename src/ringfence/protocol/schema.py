@@ -195,22 +195,29 @@ class TableColumns(Public):
         return ""
 
 
+class _NoTargetError(SchemaError, ValueError):
+    """Lets a document that needs a target say so."""
+
+
 class Schema(TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
+    The target is left out where nothing is predicted: all columns are features then.
     The feature vector has one entry per numeric or ordered column and one per category of the others, in the
     columns' order of names, and last the constant `intercept`, unless that is 0 (a file may say true or false
     for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is longer; without
     `radius` the bounds alone limit it.
     """
 
-    target: str
+    later_fields: ClassVar[frozenset[str]] = TableColumns.later_fields | {"target"}
+
+    target: str | None = None
 
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:
-        if self.target not in self.columns:
+        if self.target is not None and self.target not in self.columns:
             raise ValueError(f"the target column '{self.target}' is not among the columns")
-        if isinstance(self.columns[self.target], Ignored):
+        if self.target is not None and self.target not in self.used:
             raise ValueError(f"the target column '{self.target}' is ignored: give it a type and its values")
         if not self.features:
             raise ValueError("there is no feature column left besides the target")
@@ -223,10 +230,10 @@ class Schema(TableColumns):
 
     @property
     def target_column(self) -> Numeric | Categorical:
-        """The target's column."""
-        column = self.columns[self.target]
-        assert not isinstance(column, Ignored)  # noqa: S101 (the validator refused it)
-        return column
+        """The target's column; SchemaError if there is none."""
+        if self.target is None:
+            raise _NoTargetError("The schema names no target: say which column a model is to predict.")
+        return self.used[self.target]
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
@@ -264,7 +271,7 @@ class Schema(TableColumns):
     @property
     def target_bound(self) -> float:
         """Y: the largest absolute target after scaling (labels are ±1 or an index, which no constant needs)."""
-        column = self.target_column
+        column = None if self.target is None else self.target_column
         return column.bound if isinstance(column, Numeric) else 1.0
 
 
@@ -301,12 +308,11 @@ def _filled(column: Any) -> Any:
     }
 
 
-def about_any(columns: TableColumns) -> Schema:
-    """Return a schema of these columns for a plan that trains nothing: some column has to be called the target."""
-    fields = {name: getattr(columns, name) for name in TableColumns.model_fields}
-    if len(columns.used) < 2:
-        raise SchemaError("A plan reads two columns at least, and this schema has fewer: give one more its type.")
-    return Schema(**fields, target=next(iter(columns.used)))
+def without_target(columns: TableColumns) -> Schema:
+    """Return a schema of these columns for a plan that predicts nothing."""
+    if not columns.used:
+        raise SchemaError("This schema ignores all its columns: give one that is to be asked about its type.")
+    return Schema(**{name: getattr(columns, name) for name in TableColumns.model_fields})
 
 
 def _read(path: Path) -> dict[str, Any]:

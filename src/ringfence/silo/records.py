@@ -124,7 +124,7 @@ class Records(Unpicklable):
 def load_records(path: Path, schema: Schema) -> Records:
     """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
     table = read_records(path)
-    cells = read_cells({**schema.features, schema.target: schema.target_column}, table, source=path.name)
+    cells = read_cells(schema.used, table, source=path.name)
     of_row = persons_of(schema, table, path.name)
     marks = RowMarks.of_table(table, path, of_row)
     return Records(schema, features_of(schema, cells), target_of(schema, cells), marks, of_row, cells)

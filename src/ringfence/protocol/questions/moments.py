@@ -45,4 +45,4 @@ class Moments(BaseQuestion):
 
 
 def _counts_target(facts: Facts) -> bool:
-    return not isinstance(facts.data.target_column, Categorical)
+    return facts.data.target is not None and not isinstance(facts.data.target_column, Categorical)
