@@ -3,7 +3,16 @@
 from ringfence.protocol.channels import BaseChannel, Channel, OwnNoise, ShufflerChannel
 from ringfence.protocol.guarantee import Guarantee, Observer
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import BaseQuestion, Curvature, Evaluation, Gradient, Moments, Question
+from ringfence.protocol.questions import (
+    BaseQuestion,
+    Curvature,
+    Evaluation,
+    Gradient,
+    Moments,
+    Question,
+    SecondMoments,
+    Statistics,
+)
 
 __all__ = [
     "BaseChannel",
@@ -19,9 +28,11 @@ __all__ = [
     "Participation",
     "Plan",
     "Question",
+    "SecondMoments",
     "ShufflerChannel",
     "SiloTerms",
     "Stage",
     "StageTerms",
+    "Statistics",
     "Training",
 ]

@@ -203,6 +203,7 @@ class Schema(TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
     The target is left out where nothing is predicted: all columns are features then.
+
     The feature vector has one entry per numeric or ordered column and one per category of the others, in the
     columns' order of names, and last the constant `intercept`, unless that is 0 (a file may say true or false
     for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is longer; without
