@@ -15,7 +15,7 @@ squared shifts, which bounds how far any probability is off, is below 10⁻⁷.)
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -133,24 +133,26 @@ _OF_OTHERS = {"forget-peer", "keep-order"}
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignore-persons", *_OF_OTHERS})
 
 
+def _nothing_to_choose(plan: Plan) -> FloatArray:
+    return np.zeros(plan.dimension)
+
+
 def _one_canary(
     asked: Question,
     records: Callable[[Plan, FloatArray], Records],
-    read: Callable[[Plan, FloatArray], Observation],
-    argument: Callable[[Plan], FloatArray] | None = None,
+    argument: Callable[[Plan], FloatArray] = _nothing_to_choose,
     schema: Schema = plans.THREE_NUMBERS,
 ) -> Mechanism:
     """A question that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
-    mechanism = Mechanism(
-        partial(plans.survey, asked=asked, schema=schema, repeated=argument is not None),
+    repeated = argument is not _nothing_to_choose
+    return Mechanism(
+        partial(plans.survey, asked=asked, schema=schema, repeated=repeated),
         records,
-        read,
+        partial(one_canary.read, records=records, argument=argument),
+        argument,
         most_canaries=1,
-        not_played=_ONE_RELEASE,
+        not_played=_ONE_RELEASE - {"reuse-noise"} if repeated else _ONE_RELEASE,
     )
-    if argument is None:
-        return mechanism
-    return replace(mechanism, argument=argument, not_played=_ONE_RELEASE - {"reuse-noise"})
 
 
 MECHANISMS: dict[str, Mechanism] = {
@@ -170,20 +172,15 @@ MECHANISMS: dict[str, Mechanism] = {
     # Full batches, then Poisson batches, on one ledger.
     "several-plans": Mechanism(plans.several, rounds=4),
     # The private estimates of means and scales, and of the features' curvature.
-    "survey": _one_canary(Moments(bound="joint"), one_canary.moment_records, one_canary.read_moments),
-    "curvature": _one_canary(Curvature(), one_canary.curvature_records, one_canary.read_curvature),
+    "survey": _one_canary(Moments(bound="joint"), one_canary.moment_records),
+    "curvature": _one_canary(Curvature(), one_canary.curvature_records),
     # How well a model predicts, with a ruler of the server's choice.
-    "evaluation": _one_canary(
-        Evaluation(), one_canary.evaluation_records, one_canary.read_evaluation, one_canary.evaluation_argument
-    ),
+    "evaluation": _one_canary(Evaluation(), one_canary.evaluation_records, one_canary.evaluation_argument),
     # Counts of cells.
-    "statistics": _one_canary(counted.ASKED, counted.records, counted.read, schema=counted.SCHEMA),
+    "statistics": _one_canary(counted.ASKED, counted.records, schema=counted.SCHEMA),
     # What intervals for coefficients rest on.
     "second-moments": _one_canary(
-        one_canary.SECOND_MOMENTS,
-        one_canary.second_moments_records,
-        one_canary.read_second_moments,
-        one_canary.second_moments_argument,
+        one_canary.SECOND_MOMENTS, one_canary.second_moments_records, one_canary.second_moments_argument
     ),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long

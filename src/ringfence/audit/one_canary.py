@@ -1,6 +1,6 @@
 """Questions that one canary moves at a time, each set up for its worst case: one record or another, among zeros.
 
-Each has the records for a coin, how answers are read, and, where a server may choose what it asks, what that is.
+Each has the records for a coin, and, where a server may choose what it asks, what that is.
 """
 
 import math
@@ -15,8 +15,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation, SecondMoments
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
-from ringfence.silo.questions.evaluation import compute as evaluated
-from ringfence.silo.questions.second_moments import compute as second_moments
+from ringfence.silo.questions import computing
 from ringfence.silo.records import Records
 
 
@@ -26,13 +25,6 @@ def curvature_records(plan: Plan, coins: FloatArray) -> Records:
     features = np.zeros((records, 2))
     features[0, 0] = (coins[0] + 1) / 2
     return Records(plan.data, features, np.zeros(records))
-
-
-def read_curvature(plan: Plan, answers: FloatArray) -> Observation:
-    """Tell the two eigenvalues apart."""
-    records = plan.silos[0].records
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    return read_difference(answers[0], sigma, np.array([1.0 / records]), np.array([0.0]))
 
 
 _NEAR, _FAR = math.sin(math.pi / 12), math.cos(math.pi / 12)
@@ -45,14 +37,6 @@ def moment_records(plan: Plan, coins: FloatArray) -> Records:
     rows = np.zeros((plan.silos[0].records, 3))
     rows[0] = _FARTHEST[coins[0]]
     return Records(plan.data, rows[:, :2], rows[:, 2])
-
-
-def read_moments(plan: Plan, answers: FloatArray) -> Observation:
-    """Means of features and target, and their mean squares, in units of their bounds, which are 1."""
-    records = plan.silos[0].records
-    sigma = task(plan, plan.silos[0], 0, 0).sigma
-    worlds = (np.array([*row, *np.square(row)]) / records for row in _FARTHEST.values())
-    return read_difference(answers[0], sigma, *worlds)
 
 
 def evaluation_argument(plan: Plan) -> FloatArray:
@@ -73,14 +57,6 @@ def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def read_evaluation(plan: Plan, answers: FloatArray) -> Observation:
-    """Tell the two records apart by all numbers of all rounds."""
-    argument = evaluation_argument(plan)
-    return _read_rounds(
-        plan, answers, evaluation_records, lambda *given: evaluated(Evaluation(), plan, argument, *given)
-    )
-
-
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(2)))
 
 
@@ -96,22 +72,22 @@ def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def read_second_moments(plan: Plan, answers: FloatArray) -> Observation:
-    """Tell the two records apart by all numbers of all rounds."""
-    argument = second_moments_argument(plan)
-    return _read_rounds(
-        plan, answers, second_moments_records, lambda *given: second_moments(SECOND_MOMENTS, plan, argument, *given)
-    )
-
-
-def _read_rounds(
+def read(
     plan: Plan,
     answers: FloatArray,
+    *,
     records: Callable[[Plan, FloatArray], Records],
-    compute: Callable[[Records, FloatArray, int], FloatArray],
+    argument: Callable[[Plan], FloatArray],
 ) -> Observation:
-    """Read rounds that all ask the same, by what each of the two records would have them answer without noise."""
-    size, sigma = plan.silos[0].records, task(plan, plan.silos[0], 0, 0).sigma
-    worlds = [compute(records(plan, np.array([coin])), np.ones(size), size) for coin in (1.0, -1.0)]
-    seen = [read_difference(answer, sigma, *worlds) for answer in answers]
+    """Tell the two records apart by all numbers of all rounds.
+
+    A server that knows all the others computes for itself what either would have the silo answer without noise.
+    """
+    work = task(plan, plan.silos[0], 0, 0)
+    question, asked, everybody = work.stage.question, argument(plan), np.ones(work.records)
+    compute = computing(question).compute
+    worlds = [
+        compute(question, plan, asked, records(plan, np.array([coin])), everybody, work.batch) for coin in (1.0, -1.0)
+    ]
+    seen = [read_difference(answer, work.sigma, *worlds) for answer in answers]
     return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))

@@ -15,6 +15,7 @@ from ringfence.silo.account import Account
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.watermarks import watermark
+from ringfence.storage.files import sync
 
 _BESIDE = ("-journal", "-wal", "-shm")
 """What SQLite may have left beside a file, and would take for part of another that gets its name."""
@@ -67,7 +68,7 @@ def restore(folder: SiloFolder, backup: Path) -> Copy:
             _require_newest(folder, backup, staged, account)
             replaced = _set_aside(folder.ledger_path)
             staged.rename(folder.ledger_path)
-            _sync(folder.path)
+            sync(folder.path)
         except OSError as problem:
             raise SiloError(
                 f"{backup} cannot be restored: {problem.filename}: {problem.strerror}. Do the same again when that is "
@@ -97,7 +98,7 @@ def _take(backup: Path, staged: Path) -> None:
         beside = backup.with_name(backup.name + end)
         if beside.exists():
             shutil.copyfile(beside, staged.with_name(staged.name + end))
-    _sync(staged)
+    sync(staged)
 
 
 def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Account) -> None:
@@ -143,11 +144,3 @@ def _set_aside(path: Path) -> Path | None:
 def _remove(path: Path) -> None:
     for end in ("", *_BESIDE):
         path.with_name(path.name + end).unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

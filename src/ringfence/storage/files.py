@@ -1,4 +1,4 @@
-"""Files that somebody names, and folders that must not forget which files they have."""
+"""Files that somebody names, and what must be on the disk before anything goes on."""
 
 import os
 from pathlib import Path
@@ -14,10 +14,10 @@ def read_file(path: Path, what: str, error: type[RingfenceError]) -> bytes:
         raise error(f"The {what} {path} could not be read: {problem.strerror}.") from None
 
 
-def sync_folder(path: Path) -> None:
-    """Write to the disk which files a folder has, or a loss of power might take a new one's name."""
-    folder = os.open(path, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Write to the disk what a file holds, or which files a folder has: a loss of power might take a new one's name."""
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ringfence.errors import RingfenceError
 from ringfence.storage.closing import Closing
-from ringfence.storage.files import sync_folder
+from ringfence.storage.files import sync
 from ringfence.storage.kind import Kind
 from ringfence.storage.private_files import lock_alone
 
@@ -38,7 +38,7 @@ class Lines(Closing):
             if end:
                 return
             self.append(header)
-            sync_folder(self.path.parent)
+            sync(self.path.parent)
         except OSError as problem:
             raise self._unwritable(problem) from None
 

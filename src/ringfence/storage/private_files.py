@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringfence.errors import RingfenceError
-from ringfence.storage.files import read_file, sync_folder
+from ringfence.storage.files import read_file, sync
 
 _TOKEN_LENGTH = 32
 
@@ -33,7 +33,7 @@ def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
         return
     write_private(unfinished, content, end=b"")
     unfinished.replace(path)
-    sync_folder(path.parent)
+    sync(path.parent)
 
 
 def write_token(path: Path) -> None:
