@@ -12,7 +12,7 @@ import pytest
 from ringfence.accounting import charges
 from ringfence.protocol.messages import NoisyUpdate, RefusalReason
 from ringfence.protocol.plan import Plan
-from ringfence.silo import decisions, monitor
+from ringfence.silo import account, decisions
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
@@ -145,7 +145,7 @@ def test_costs_are_composed_anew_only_when_the_ledger_has_another_entry(
         composed.append(arguments)
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(monitor, "costs", counted)
+    monkeypatch.setattr(account, "costs", counted)
     watching = Monitor(ledger, DecisionLog(tmp_path))
     first = watching.metrics()
     assert watching.metrics() == first
