@@ -21,7 +21,16 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, protected_by
-from ringfence.protocol.questions import Curvature, Gradient, Moments, Question, SecondMoments
+from ringfence.protocol.questions import (
+    Curvature,
+    FeatureMoments,
+    Gradient,
+    Moments,
+    PreconditionedGradient,
+    Question,
+    SecondMoments,
+)
+from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, TableColumns, parse_schema
@@ -59,7 +68,15 @@ RULES: dict[str, PlanRequest] = {
 }
 PLANS = {rule: make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request) for rule, request in RULES.items()}
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(3)))
-QUESTIONS: list[Question] = [Gradient(clip=0.3), Moments(bound="joint"), Curvature(), SECOND_MOMENTS]
+QUESTIONS: list[Question] = [
+    Gradient(clip=0.3),
+    Moments(bound="joint"),
+    Curvature(),
+    SECOND_MOMENTS,
+    FeatureMoments(),
+    PreconditionedGradient(),
+]
+AXES = np.array([[3.0, 1.0, 0.5], [-0.2, 2.0, 0.0], [0.0, 0.7, 4.0]])
 every_rule = pytest.mark.parametrize("rule", RULES)
 every_question = pytest.mark.parametrize("question", QUESTIONS, ids=[question.name for question in QUESTIONS])
 
@@ -75,7 +92,12 @@ def records_of(people: list[list[Any]], schema: Schema = SCHEMA) -> Records:
 
 
 def argument(question: Question, weights: FloatArray) -> FloatArray:
-    return Asked(weights, 0.5, 1.0, np.eye(3)).packed() if question is SECOND_MOMENTS else weights
+    of_question = {
+        "second-moments": lambda: Asked(weights, 0.5, 1.0, np.eye(3)).packed(),
+        "feature-moments": lambda: Viewed(AXES, -0.4, 0.9).packed(),
+        "preconditioned-gradient": lambda: np.concatenate([weights, AXES.reshape(-1)]),
+    }
+    return of_question.get(question.name, lambda: weights)()
 
 
 def answer(question: Question, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:

@@ -38,7 +38,14 @@ from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.questions import Curvature, Evaluation, Moments, Question
+from ringfence.protocol.questions import (
+    Curvature,
+    Evaluation,
+    FeatureMoments,
+    Moments,
+    PreconditionedGradient,
+    Question,
+)
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema
 from ringfence.silo.records import Records
@@ -181,6 +188,13 @@ MECHANISMS: dict[str, Mechanism] = {
     # What intervals for coefficients rest on.
     "second-moments": _one_canary(
         one_canary.SECOND_MOMENTS, one_canary.second_moments_records, one_canary.second_moments_argument
+    ),
+    # How features vary together, along axes of the server's choice, and gradients along such axes.
+    "feature-moments": _one_canary(
+        FeatureMoments(), one_canary.feature_moments_records, one_canary.feature_moments_argument
+    ),
+    "preconditioned": _one_canary(
+        PreconditionedGradient(), one_canary.preconditioned_records, one_canary.preconditioned_argument
     ),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
     # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long

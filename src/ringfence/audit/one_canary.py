@@ -13,6 +13,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation, SecondMoments
+from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
 from ringfence.silo.questions import computing
@@ -69,6 +70,30 @@ def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
     """One record of the largest norm, among zeros: its target just inside of the unit, or far beyond the other way."""
     rows = np.zeros((plan.silos[0].records, 3))
     rows[0] = 1.0, 0.0, 0.5 - 2.0**-30 if coins[0] > 0 else -1.0
+    return Records(plan.data, rows[:, :2], rows[:, 2])
+
+
+def feature_moments_argument(plan: Plan) -> FloatArray:
+    """Look along axes so long that every record is cut."""
+    return Viewed(4.0 * np.eye(plan.data.width), -1.0, 1.0).packed()
+
+
+def feature_moments_records(plan: Plan, coins: FloatArray) -> Records:
+    """One record along the one axis, with the least target, or along the other, with the largest, among zeros."""
+    rows = np.zeros((plan.silos[0].records, 3))
+    rows[0] = (1.0, 0.0, -1.0) if coins[0] > 0 else (0.0, 1.0, 1.0)
+    return Records(plan.data, rows[:, :2], rows[:, 2])
+
+
+def preconditioned_argument(plan: Plan) -> FloatArray:
+    """Ask at weights of 0, where the residual is the target, along axes so long that every gradient is cut."""
+    return np.concatenate([np.zeros(plan.dimension), 4.0 * np.eye(plan.data.width).reshape(-1)])
+
+
+def preconditioned_records(plan: Plan, coins: FloatArray) -> Records:
+    """One record of the largest norm, among zeros, with the one bound or the other for a target."""
+    rows = np.zeros((plan.silos[0].records, 3))
+    rows[0] = 1.0, 0.0, coins[0]
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 

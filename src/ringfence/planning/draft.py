@@ -13,7 +13,7 @@ from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.keys import Key
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Curvature, Gradient, PersonRule, Question, Unit
+from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Full, Sampling, SamplingName
 from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
@@ -68,7 +68,8 @@ class PlanDraft:
 
     def first_guess(self, member: Member, shift: float) -> float:
         """Return a first guess at the noise of a member's first training stage."""
-        return 2 * self.clip / (self.batches(member)[0] * shift) * math.sqrt(self.rounds)
+        longest = self.algorithm.question(self.clip).largest(self)
+        return 2 * longest / (self.batches(member)[0] * shift) * math.sqrt(self.rounds)
 
     def terms(
         self,
@@ -99,8 +100,9 @@ class PlanDraft:
         ]
         surveys = []
         if self.survey:
-            movement = Curvature().sensitivity(self, member.records)
-            surveys = [StageTerms(batch=member.records, sigma=movement / (math.sqrt(self.survey) * shift))]
+            question, rounds = self.algorithm.survey()
+            movement = question.sensitivity(self, member.records)
+            surveys = [StageTerms(batch=member.records, sigma=movement / (math.sqrt(self.survey / rounds) * shift))]
         return (*surveys, *training, *self._evaluation_terms(member, shift))
 
     def _evaluation_terms(self, member: Member, shift: float) -> list[StageTerms]:
@@ -114,7 +116,8 @@ class PlanDraft:
     def plan(self, channel: Channel, silos: Sequence[SiloTerms]) -> Plan:
         """Put the plan together."""
         section: Section | None = None if self.held_out is None else "training"
-        first = [Stage(question=Curvature(), rounds=1, sampling=Full(), section=section)] if self.survey else []
+        looks = [self.algorithm.survey()] if self.survey else []
+        first = [Stage(question=asks, rounds=rounds, sampling=Full(), section=section) for asks, rounds in looks]
         last = (
             []
             if self.evaluation is None
@@ -122,7 +125,7 @@ class PlanDraft:
         )
         training = [
             Stage(
-                question=Gradient(clip=self.clip),
+                question=self.algorithm.question(self.clip),
                 rounds=rounds,
                 sampling=rule,
                 channel=channel,

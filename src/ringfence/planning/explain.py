@@ -1,5 +1,6 @@
 """A proposal in words: what the planner chose, why, and what else there was."""
 
+import math
 from typing import Any
 
 from ringfence.planning.planner import Choice
@@ -14,6 +15,7 @@ PAPER_NAMES = {
     "accelerated": "accelerated noisy minibatch SGD, the paper's Algorithm 1",
     "regularised": "accelerated noisy minibatch SGD with a penalty, the paper's regularised Algorithm 1",
     "multi-stage": "multi-stage accelerated noisy minibatch SGD, the paper's multi-stage Algorithm 1",
+    "preconditioned": "preconditioned descent, along axes that a survey finds",
     "localized": "localized accelerated noisy minibatch SGD, our own derivation",
 }
 
@@ -34,6 +36,8 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     hoped = f" ({choice.expected:.3g} if the survey finds what is counted on)" if choice.survey else ""
     uncovered = _uncovered(plan)
     bound = f"no bound covers {' or '.join(uncovered)}; without," if uncovered else "bound:"
+    if not math.isfinite(choice.bound):
+        return [what, f"no loss bound covers {' or '.join(uncovered)}; see the results on public tables", _survey(plan)]
     proved = (
         f"{bound} its {choice.risk} loss, as clipped, is on average at most {choice.bound:.3g}{hoped} "
         f"above that of the best weights of norm up to {proposal.distance:.3g}{_smoothing(plan)}{_nothing(proposal)}"

@@ -23,6 +23,7 @@ from ringfence.protocol.algorithms import (
     MinibatchSGD,
     MultiStage,
     Phase,
+    Preconditioned,
 )
 from ringfence.protocol.sampling import SamplingName, sampling_named
 
@@ -37,6 +38,15 @@ SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 SURVEY_MUST_SAVE = 0.9
 """A survey is made by default if the bound is expected to fall below this fraction of what it is without."""
+
+
+PRECONDITIONED_ROUNDS, PRECONDITIONED_SURVEY = 12, 0.2
+"""Rounds and the survey's share of the budget, in squared shift, of preconditioned descent. Along whitened axes descent
+needs no more rounds, however the features are scaled; the share is a fifth, so that noise in training rises by an
+eighth."""
+
+WIDEST_SURVEY = 400
+"""The most features of which a survey tells how they vary together: as many numbers as their pairs."""
 
 
 @dataclass(frozen=True)
@@ -193,9 +203,12 @@ def choose(
         raise PlanError(f"There is no algorithm '{method}'; choose one of {', '.join(METHODS)}.")
     combinations = _combinations(method, sampling)
     if survey:
-        combinations = [pair for pair in combinations if pair[0] == "accelerated"]
+        combinations = [pair for pair in combinations if pair[0] in ("accelerated", "preconditioned")]
         if not combinations:
-            raise PlanError("A survey serves the accelerated algorithm only: leave it out, or ask for accelerated.")
+            raise PlanError(
+                "A survey serves the accelerated and the preconditioned algorithm only: leave it out, or ask for one "
+                "of these."
+            )
     wanted = [pair for pair in combinations if sampling is not None or risk_of(pair[1]) == risk]
     found: list[Choice] = []
     reasons: list[str] = []
@@ -217,7 +230,7 @@ def risk_of(sampling: SamplingName) -> Risk:
 
 
 def _combinations(method: str | None, sampling: SamplingName | None) -> list[tuple[str, SamplingName]]:
-    names = METHODS if method is None else (method,)
+    names = [name for name in METHODS if name != "preconditioned"] if method is None else [method]
     samplings = COVERED_SAMPLING if sampling is None else (sampling,)
     pairs = [(name, s) for name in names for s in samplings if (name == "localized") == sampling_named(s).is_phased]
     if not pairs:
@@ -394,6 +407,24 @@ def _localized(
     yield Choice("localized", spec, sampling, planned.rounds, planned.bound)
 
 
+def _preconditioned(
+    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[Choice]:
+    """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
+    if survey is False or not sampling_named(sampling).takes_all or setting.mixed is not None:
+        raise PlanError(
+            "Preconditioned descent surveys all records of every silo, with its own noise: leave the survey, the "
+            "sampling and the shuffler out, or ask for accelerated."
+        )
+    if setting.width > WIDEST_SURVEY:
+        raise PlanError(
+            f"A survey tells how at most {WIDEST_SURVEY} features vary together, and there are {setting.width}: ask "
+            "for accelerated."
+        )
+    wanted = PRECONDITIONED_ROUNDS if PRECONDITIONED_ROUNDS in rounds or len(rounds) > 1 else rounds[-1]
+    yield Choice("preconditioned", Preconditioned(), sampling, min(wanted, rounds[-1]), math.inf, PRECONDITIONED_SURVEY)
+
+
 def _require_smooth(setting: Setting) -> None:
     if not math.isfinite(setting.smoothness):
         raise PlanError(
@@ -410,6 +441,7 @@ _METHODS: dict[str, Maker] = {
     "regularised": _regularised,
     "multi-stage": _multistage,
     "localized": _localized,
+    "preconditioned": _preconditioned,
 }
 
 METHODS = tuple(_METHODS)

@@ -18,7 +18,7 @@ from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Choice, Setting, choose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
-from ringfence.protocol.domain import Ball, Domain
+from ringfence.protocol.domain import Ball, Domain, WholeSpace
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation
@@ -75,7 +75,7 @@ class _Proposing:
         # What is chosen is checked like what is asked for.
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
-            self.domain: Domain = request.domain or Ball(radius=defaults.DOMAIN_REACH * self.distance)
+            self.domain: Domain = request.domain or _domain(self.algorithm, self.distance)
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
         self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
 
@@ -189,6 +189,12 @@ def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, 
     rounds = defaults.ROUNDS if request.rounds is None else request.rounds
     with clear_refusals():
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
+
+
+def _domain(algorithm: AlgorithmSpec | str | None, distance: float) -> Domain:
+    """Return a ball around the distance that loss bounds speak of; the whole space for an algorithm without bounds."""
+    name = algorithm if isinstance(algorithm, str | None) else algorithm.name
+    return WholeSpace() if name == "preconditioned" else Ball(radius=defaults.DOMAIN_REACH * distance)
 
 
 def _loss(request: PlanRequest, data: Schema) -> Loss:

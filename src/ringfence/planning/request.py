@@ -92,7 +92,9 @@ class PlanRequest:
     )
     algorithm: AlgorithmSpec | str | None = field(
         default=None,
-        metadata=offered("minibatch-sgd, accelerated, regularised, multi-stage or localized; chosen for you."),
+        metadata=offered(
+            "minibatch-sgd, accelerated, regularised, multi-stage, localized or preconditioned; chosen for you."
+        ),
     )
     risk: Risk = field(
         default="empirical", metadata=offered("Choose by bounds on the 'empirical' or of the 'population' loss.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from ringfence.protocol.public import Public
+from ringfence.protocol.questions import Curvature, FeatureMoments, Gradient, PreconditionedGradient, Question
 from ringfence.protocol.sampling import Phased, Sampling, SamplingName, sampling_named
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ class _Algorithm(Public):
     def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
         """Return the rounds and the sampling rule of every training stage."""
         return [(rounds, sampling_named(sampling))]
+
+    def question(self, clip: float) -> Question:
+        """Return what its training stages ask, of records whose gradients are cut to norm `clip`."""
+        return Gradient(clip=clip)
+
+    def survey(self) -> tuple[Question, int]:
+        """Return what is asked before training, where something is, and in how many rounds."""
+        return Curvature(), 1
 
     def noise(self, records: int, stage: int) -> float:
         """Return a training stage's noise in units of the first one's, at a silo with so many records."""
@@ -263,4 +272,46 @@ class Localized(_AcceleratedFamily):
         return "phases of " + ", ".join(str(phase.rounds) for phase in self.phases)
 
 
-AlgorithmSpec: TypeAlias = Annotated[MinibatchSGD | Accelerated | MultiStage | Localized, Field(discriminator="name")]
+class Preconditioned(_Algorithm):
+    """Heavy-ball descent along axes that a survey of the features finds (`server.algorithms.preconditioned`).
+
+    The first stage surveys how features vary together and how the target is spread; the server then decides on axes,
+    clip and step by rules that look at noisy answers alone. The model is the last point.
+    """
+
+    name: Literal["preconditioned"] = "preconditioned"
+    momentum: float = Field(default=0.5, ge=0, lt=1)
+
+    def question(self, clip: float) -> Question:
+        """Ask along axes, whose scale decides what is cut."""
+        del clip
+        return PreconditionedGradient()
+
+    def survey(self) -> tuple[Question, int]:
+        """Look once at the features as they are, and once along what was found."""
+        return FeatureMoments(), 2
+
+    def check(self, plan: "Plan") -> None:
+        """Demand gradients along axes."""
+        if any(stage.question.name != "preconditioned-gradient" for stage in plan.training_stages):
+            raise ValueError("the preconditioned algorithm needs stages that ask for preconditioned gradients")
+
+    def averaged(self, average: Average, rounds: int) -> Self:
+        """Keep the last point: the choice of steps counts on it."""
+        del average, rounds
+        return self
+
+    @property
+    def keeps_theorem_average(self) -> bool:
+        """Whether loss bounds speak of its average: there is none."""
+        return False
+
+    def words(self, plan: "Plan") -> str:
+        """Say what decides the steps."""
+        del plan
+        return f"axes, clip and step by the survey, momentum {self.momentum:.3g}"
+
+
+AlgorithmSpec: TypeAlias = Annotated[
+    MinibatchSGD | Accelerated | MultiStage | Localized | Preconditioned, Field(discriminator="name")
+]

@@ -105,7 +105,7 @@ class Session:
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        weights = self._argument() if self.stage.question.trains else None
+        weights = self._argument()[: self.plan.dimension] if self.stage.question.trains else None
         mean = self._receive(used, totals)
         updates = () if mean is None else tuple(used)
         outcome = RoundOutcome(

@@ -12,8 +12,10 @@ from pydantic import Field
 from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
+from ringfence.protocol.questions.feature_moments import FeatureMoments
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
+from ringfence.protocol.questions.preconditioned_gradient import PreconditionedGradient
 from ringfence.protocol.questions.second_moments import SecondMoments
 from ringfence.protocol.questions.statistics import Statistics
 
@@ -21,9 +23,11 @@ __all__ = [
     "BaseQuestion",
     "Curvature",
     "Evaluation",
+    "FeatureMoments",
     "Gradient",
     "Moments",
     "PersonRule",
+    "PreconditionedGradient",
     "Question",
     "SecondMoments",
     "Statistics",
@@ -31,5 +35,6 @@ __all__ = [
 ]
 
 Question: TypeAlias = Annotated[
-    Gradient | Curvature | Moments | Evaluation | SecondMoments | Statistics, Field(discriminator="name")
+    Gradient | PreconditionedGradient | Curvature | FeatureMoments | Moments | Evaluation | SecondMoments | Statistics,
+    Field(discriminator="name"),
 ]

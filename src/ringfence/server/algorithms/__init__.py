@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.server.algorithms import accelerated, minibatch
+from ringfence.server.algorithms import accelerated, minibatch, preconditioned
 
 
 class Algorithm(Protocol):
@@ -38,6 +38,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "accelerated": accelerated,
     "multi-stage": accelerated,
     "localized": accelerated,
+    "preconditioned": preconditioned,
 }
 
 

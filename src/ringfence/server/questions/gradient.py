@@ -3,18 +3,18 @@
 from dataclasses import replace
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.questions import Gradient
+from ringfence.protocol.questions import Question
 from ringfence.server.algorithms import algorithm_of
 from ringfence.server.learned import Answers, Learned
 
 
-def argument(question: Gradient, learned: Learned, step: int) -> FloatArray:
+def argument(question: Question, learned: Learned, step: int) -> FloatArray:
     """Return the weights to ask about."""
     del question
     return algorithm_of(learned.plan).query(learned.settings, learned.state, step)
 
 
-def receive(question: Gradient, learned: Learned, answers: Answers) -> Learned:
+def receive(question: Question, learned: Learned, answers: Answers) -> Learned:
     """Take the algorithm's step."""
     del question
     plan, algorithm = learned.plan, algorithm_of(learned.plan)

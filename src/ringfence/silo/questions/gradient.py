@@ -28,45 +28,70 @@ def compute(
     question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
 ) -> FloatArray:
     """Return the clipped mean gradient at the weights in `argument`."""
-    weights = without_negligible(argument).reshape(plan.data.width, -1)
+    return mean_gradient(plan, question.clip, argument, records, records, chosen, batch)
+
+
+def mean_gradient(
+    plan: Plan, clip: float, weights: FloatArray, records: Records, along: Records, chosen: FloatArray, batch: int
+) -> FloatArray:
+    """Return the mean over the batch of outer(z, residual), cut to norm `clip`, of the records' residuals.
+
+    z are the features of `along`: the same records, perhaps seen along other axes.
+    """
+    matrix = without_negligible(weights).reshape(plan.data.width, -1)
     if plan.person_rule == "sum" and records.persons is not None:
-        total = summed_total(plan.loss, question.clip, weights, records, records.persons, chosen)
+        total = summed_total(plan.loss, clip, matrix, records, records.persons, chosen, along)
     else:
-        total = clipped_total(plan.loss, question.clip, weights, records, records.shares(plan, chosen))
-    return exact_sums.quotient(total, batch, question.clip).reshape(-1)
+        total = clipped_total(plan.loss, clip, matrix, records, records.shares(plan, chosen), along)
+    return exact_sums.quotient(total, batch, clip).reshape(-1)
 
 
 def clipped_total(
-    loss: Residuals, most: float, weights: FloatArray, records: Records, shares: FloatArray
+    loss: Residuals,
+    most: float,
+    weights: FloatArray,
+    records: Records,
+    shares: FloatArray,
+    along: Records | None = None,
 ) -> exact_sums.Counts:
-    """Add up the rows' gradients, each cut to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm."""
+    """Add up the rows' gradients, each cut to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
+
+    A row's gradient is outer(z, residual), z its features, or those of `along`.
+    """
+    along = along or records
     clip = most * (1 - exact_sums.slack(sum(weights.shape)))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
         limbs = exact_sums.limbs(weights)
         for part in exact_sums.parts(*records.features.shape):
-            cut = _cut_rows(loss, clip, limbs, records, part)
-            yield records.features[part], cut * (shares[part, None] / most), exact_sums.exponents(records.norms[part])
+            cut = _cut_rows(loss, clip, limbs, records, along, part)
+            yield along.features[part], cut * (shares[part, None] / most), exact_sums.exponents(along.norms[part])
 
     with np.errstate(invalid="ignore", over="ignore"):  # such a record contributes 0
         return exact_sums.outer_sum(terms())
 
 
 def summed_total(
-    loss: Residuals, most: float, weights: FloatArray, records: Records, persons: Persons, chosen: FloatArray
+    loss: Residuals,
+    most: float,
+    weights: FloatArray,
+    records: Records,
+    persons: Persons,
+    chosen: FloatArray,
+    along: Records | None = None,
 ) -> exact_sums.Counts:
     """Add up the chosen persons' sums of gradients, each sum cut to norm `most`, in units of 2⁻⁶³ times that norm.
 
     A row's gradient is cut to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
     person's sum is a sum of whole numbers, whose norm can be told.
     """
-    one = 2.0**exact_sums.ROW_BITS
+    along, one = along or records, 2.0**exact_sums.ROW_BITS
     kept = 1 - exact_sums.slack(weights.size)
     total: Any = 0
     for part, rows in persons.parts(weights.size):
         with np.errstate(invalid="ignore", over="ignore"):  # such a row contributes 0
-            cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, rows) / most
-            terms = records.features[rows, :, None] * cut[:, None, :] * one
+            cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, along, rows) / most
+            terms = along.features[rows, :, None] * cut[:, None, :] * one
         counts = np.trunc(np.where(np.isfinite(terms), terms, 0.0)).astype(np.int64)
         sums = persons.sums(counts.reshape(len(counts), -1), part) / one
         fits = np.minimum(1.0, kept / np.maximum(exact_sums.norms(sums), TINY)) * chosen[part]
@@ -75,11 +100,13 @@ def summed_total(
     return result
 
 
-def _cut_rows(loss: Residuals, clip: float, limbs: FloatArray, records: Records, rows: slice) -> FloatArray:
+def _cut_rows(
+    loss: Residuals, clip: float, limbs: FloatArray, records: Records, along: Records, rows: slice
+) -> FloatArray:
     """Return the residuals of the rows, at weights cut into limbs, scaled down to the clip."""
     products, outputs = records.features[rows] @ limbs, limbs.shape[1] // 2
     scores = products[:, :outputs] + products[:, outputs:]
-    return clipped(loss, clip, scores=scores, norms=records.norms[rows], targets=records.targets[rows])
+    return clipped(loss, clip, scores=scores, norms=along.norms[rows], targets=records.targets[rows])
 
 
 def clipped(

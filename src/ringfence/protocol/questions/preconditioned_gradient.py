@@ -1,0 +1,94 @@
+"""The preconditioned gradient: the mean of the records' gradients along axes of the request, each cut to norm 1."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
+from ringfence.protocol.questions.base import BaseQuestion, Facts
+from ringfence.protocol.questions.feature_moments import LARGEST_ARGUMENT
+
+
+class PreconditionedGradient(BaseQuestion):
+    """The mean, over the batch, of the records' gradients at the request's weights along the request's axes.
+
+    A record's gradient is outer(Ax, residual), x its features and A the axes, a row each, cut to norm 1. The axes'
+    scale decides how much is cut, and their shape where the noise goes: along them it is alike in all directions.
+
+    Replacing a record moves it by at most 2/batch, whatever weights and axes are (`docs/proofs.md`, Lemma Q9); so does
+    replacing a person, by each rule for their rows.
+    """
+
+    trains: ClassVar[bool] = True
+    name: Literal["preconditioned-gradient"] = "preconditioned-gradient"
+
+    def argument_length(self, facts: Facts) -> int:
+        """Return the weights, then as many axes as there are features."""
+        return facts.dimension + facts.data.width**2
+
+    def accepts(self, facts: Facts, argument: FloatArray) -> bool:
+        """Tell whether the weights are in the domain, and the axes numbers to compute with."""
+        weights, axes = self.asked(facts, argument)
+        return facts.domain.contains(weights) and bool(np.all(np.abs(axes) <= LARGEST_ARGUMENT))
+
+    def asked(self, facts: Facts, argument: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Read the weights and the axes that a request carries."""
+        return argument[: facts.dimension], argument[facts.dimension :].reshape(facts.data.width, -1)
+
+    def length(self, facts: Facts) -> int:
+        """Return one number per axis and output."""
+        return facts.dimension
+
+    def sensitivity(self, facts: Facts, batch: int) -> float:
+        """Return 2/batch."""
+        del facts
+        return 2.0 / batch
+
+    def largest(self, facts: Facts) -> float:
+        """Return 1."""
+        del facts
+        return 1.0
+
+    def record_norm(self, facts: Facts) -> float:
+        """Return 1."""
+        del facts
+        return 1.0
+
+    def terms_summed(self, facts: Facts) -> int:
+        """Return the answer's length."""
+        return facts.dimension
+
+    def effort(self, facts: Facts, records: int) -> Effort:
+        """Return the product of features and axes, and what a gradient takes."""
+        along, scores = records * facts.data.width, records * facts.loss.outputs
+        product = 2 * PRODUCT * records * (facts.data.width**2 + facts.dimension)
+        sums = PASS / 2 * records * facts.dimension if facts.person_rule == "sum" else 0.0
+        part = max(2**18, 32 * facts.dimension)
+        return Effort(product + 4 * PASS * (along + scores) + sums, NUMBER * (6 * (along + scores) + 5 * part))
+
+    def reveals(self, facts: Facts, rounds: int) -> str:
+        """Name the loss, the target and the features."""
+        columns = ", ".join(facts.data.features)
+        return (
+            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.name} "
+            f"loss, for predicting '{facts.data.target}' from {columns}, at weights and along axes that the server "
+            "chooses"
+        )
+
+    def limits(self, facts: Facts) -> str:
+        """Name the cut, and what a person's rows come to."""
+        most = facts.rows_per_person
+        return {
+            None: "Each record's gradient, along the axes asked about, is cut to length 1",
+            "mean": "Of a person the mean over all rows counts, each row's gradient, along the axes asked about, cut "
+            "to length 1",
+            "rows": f"Of a person the first {most} rows count, 1/{most} each, with gradients, along the axes asked "
+            "about, cut to length 1",
+            "sum": "The sum of the gradients of a person's rows, along the axes asked about, is cut to length 1",
+        }[facts.person_rule]
+
+    def uncovered(self, facts: Facts) -> str:
+        """Say that no loss bound speaks of axes that a survey found."""
+        del facts
+        return "axes that a survey finds"

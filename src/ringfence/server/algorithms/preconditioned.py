@@ -1,0 +1,85 @@
+"""Heavy-ball descent along axes that a survey found: clipped rounds where features vary alike in all directions.
+
+With axes A (a row each), momentum m, step η, and g the mean of the records' gradients along the axes,
+
+    w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the last point
+
+which is a step in the metric AᵀA; the ridge, which holds no record, is taken implicitly, so that no strength of it is
+too much for the step. Before a survey is answered nothing is known: the axes are those of the features, and the step
+that of plain descent.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringfence.protocol.algorithms import Preconditioned
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+
+
+class Settings(NamedTuple):
+    """What the steps depend on."""
+
+    axes: FloatArray
+    step: float
+    momentum: float
+    shrinking: FloatArray
+
+
+class State(NamedTuple):
+    """Where the next round is asked, and where the last one was."""
+
+    weights: FloatArray
+    before: FloatArray
+
+
+def settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
+    """Return the settings of a plan with that metric and step."""
+    if not isinstance(plan.algorithm, Preconditioned):
+        raise TypeError(f"{plan.algorithm.name} is not preconditioned")
+    pull = np.eye(len(axes)) + step * plan.ridge * axes.T @ axes
+    return Settings(axes, step, plan.algorithm.momentum, np.linalg.inv(pull))
+
+
+def settings(plan: Plan, smoothness: float | None = None) -> Settings:
+    """Return the settings of a server that knows nothing yet: unit axes, cut at half the longest features' norm."""
+    del smoothness
+    unit = plan.data.feature_norm / 2
+    whole = plan.loss.constants(plan.data.feature_norm, plan.data.target_bound, math.inf).smoothness
+    return settled(plan, np.eye(plan.data.width) / unit, unit**2 / whole)
+
+
+def init(start: FloatArray) -> State:
+    """Begin at `start`, which must lie in the domain."""
+    return State(start, start)
+
+
+def query(settings: Settings, state: State, round: Any) -> FloatArray:
+    """Return the weights to ask the silos about."""
+    del settings, round
+    return state.weights
+
+
+def step(
+    settings: Settings,
+    project: Callable[[FloatArray], FloatArray],
+    state: State,
+    gradient: FloatArray,
+    round: Any,
+) -> State:
+    """Take a projected step of the module's text; `gradient` is along the axes."""
+    del round
+    width = len(settings.axes)
+    moved = settings.momentum * (state.weights - state.before).reshape(width, -1)
+    pulled = settings.step * settings.axes.T @ gradient.reshape(width, -1)
+    weights = settings.shrinking @ (state.weights.reshape(width, -1) + moved - pulled)
+    return State(project(weights.reshape(-1)), state.weights)
+
+
+def output(settings: Settings, state: State) -> FloatArray:
+    """Return the last point."""
+    del settings
+    return state.weights

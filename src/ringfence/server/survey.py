@@ -1,0 +1,149 @@
+"""What a survey of feature moments lets the server decide before training: axes, clip, step and start.
+
+The choice minimises what is expected of the final scores' error, from public numbers and noisy answers alone: what
+descent leaves of the signal, what noise it gathers, and what cutting gradients shifts. Nobody knows how the signal
+lies; it is thought to be spread evenly over the whitened directions. That, and the sizes named below, are the only
+assumptions; they are priors, not fits to any table.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringfence.protocol.algorithms import Preconditioned
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms.preconditioned import Settings, settled
+from ringfence.server.metric import Directions, Whitened
+
+EXPLAINED = 0.5
+"""The share of a numeric target's variance that is thought to be explained."""
+
+SCORE_VARIANCE = 4.0
+"""The variance that the scores of labels are thought to have: most probabilities then lie between .1 and .9."""
+
+MEDIAN_GAP = 1.0 - math.log(2.0)
+"""How far the median lies from the mean of an exponential distribution, in standard deviations: what a hard cut may
+shift a skewed target's prediction by."""
+
+STEPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5)
+"""Steps that are compared, in units of 1/β along whitened axes."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is known of the target: the best constant score for each output, its error's variance, and its spread.
+
+    `spread` is the standard deviation of a number, and 1 for labels; `imbalance` what a cut at 0 would shift two
+    labels' gradient by.
+    """
+
+    centre: FloatArray
+    uncertainty: float
+    spread: float = 1.0
+    imbalance: float = 0.0
+
+
+def of_number(shares: FloatArray, edges: FloatArray, noise: float) -> Target:
+    """Return centre and spread of a number from noisy shares of the parts of a window."""
+    middles, gap = (edges[1:] + edges[:-1]) / 2, float(edges[1] - edges[0])
+    likely = on_simplex(shares)
+    centre = float(likely @ middles)
+    variance = float(likely @ (middles - centre) ** 2) + gap**2 / 12
+    half = (edges[-1] - edges[0]) / 2
+    error = min(noise * math.sqrt(float(np.sum((middles - middles.mean()) ** 2))), half / 2)
+    return Target(np.array([centre]), error**2, math.sqrt(variance))
+
+
+def of_labels(shares: FloatArray, noise: float) -> Target:
+    """Return the log odds of classes with noisy shares, drawn to 0 by their uncertainty, and the imbalance of two."""
+    likely = np.maximum(shares, noise)
+    likely = likely / np.sum(likely)
+    odds = np.log(likely)
+    two = len(likely) == 2
+    prior = SCORE_VARIANCE if two else 1.0
+    error = (noise / float(np.prod(likely))) ** 2 if two else float(np.mean((noise / likely) ** 2))
+    scores = np.array([odds[1] - odds[0]]) if two else odds - odds.mean()
+    imbalance = float(abs(likely[1] - likely[0]) * likely.min()) if two else 0.0
+    return Target(scores * prior / (prior + error), prior * error / (prior + error), 1.0, imbalance)
+
+
+def on_simplex(shares: FloatArray) -> FloatArray:
+    """Return the nearest numbers that are not negative and add up to 1."""
+    falling = np.sort(shares)[::-1]
+    above = (np.cumsum(falling) - 1.0) / np.arange(1, len(shares) + 1)
+    last = int(np.flatnonzero(falling > above)[-1])
+    result: FloatArray = np.maximum(shares - above[last], 0.0)
+    return result
+
+
+def decided(plan: Plan, found: Directions, target: Target) -> tuple[Settings, FloatArray]:
+    """Return the settings and the start that are expected to serve best."""
+    metric = found.whitened(found.edge / 2)  # the root mean square of the noise's eigenvalues
+    cut, step = _best(plan, metric, target)
+    unit = cut * metric.norm * target.spread
+    start = np.zeros((plan.data.width, plan.loss.outputs))
+    if plan.data.intercept:
+        start[-1] = target.centre / plan.data.intercept
+    return settled(plan, metric.axes / unit, step * unit**2), plan.domain.project(start.reshape(-1))
+
+
+def _best(plan: Plan, metric: Whitened, target: Target) -> tuple[float, float]:
+    """Return the cut, in typical norms, and the step with the least expected error of the scores."""
+    noise = training_noise(plan)
+    numeric = plan.loss.target_kind == "number"
+    steepest = plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
+    bend, main = _bend(), int(np.argmax(metric.moments))
+    best = (math.inf, 1.0, 1.0)
+    for cut in np.geomspace(0.2, 6.0 if numeric else 1.0, 24):
+        unit = cut * metric.norm * target.spread
+        if numeric:  # residuals as an exponential distribution's: how many stay whole, and what the cut shifts
+            curvature, shift = -math.expm1(-cut), MEDIAN_GAP * math.exp(-cut) * target.spread
+            signal = EXPLAINED * target.spread**2
+        else:
+            curvature, shift = bend * min(1.0, 2 * cut), (1 - cut) * target.imbalance / bend
+            signal = SCORE_VARIANCE
+        for share in STEPS:
+            step = share / steepest / max(float(np.max(metric.moments)), 0.5)
+            left, gathered = descent(metric.moments * curvature, step, _momentum(plan), plan.steps)
+            error = (
+                signal * float(np.mean(left**2))
+                + target.uncertainty * float(left[main]) ** 2
+                + float(np.sum(metric.moments * (gathered * unit * noise) ** 2))
+                + shift**2
+            )
+            best = min(best, (error, float(cut), step))
+    return best[1:]
+
+
+def _momentum(plan: Plan) -> float:
+    return plan.algorithm.momentum if isinstance(plan.algorithm, Preconditioned) else 0.0
+
+
+def training_noise(plan: Plan) -> float:
+    """Return the standard deviation of the noise in each number of a training round's average."""
+    number = plan.training_numbers[0]
+    return math.hypot(*(terms.weight * terms.stages[number].sigma for terms in plan.silos))
+
+
+def descent(curvatures: FloatArray, step: float, momentum: float, rounds: int) -> tuple[FloatArray, FloatArray]:
+    """Return what heavy-ball descent leaves of a distance 1, and gathers of noise 1 a round, by curvature."""
+    left, speed = np.ones_like(curvatures), np.zeros_like(curvatures)
+    moved, pace = np.full_like(curvatures, -step), np.full_like(curvatures, -step)  # after one round's noise
+    gathered = moved**2
+    for _ in range(rounds - 1):
+        pace = momentum * pace - step * curvatures * moved
+        moved = moved + pace
+        gathered = gathered + moved**2
+    for _ in range(rounds):
+        speed = momentum * speed - step * curvatures * left
+        left = left + speed
+    return left, np.sqrt(gathered)
+
+
+def _bend() -> float:
+    """Return the mean curvature of two labels' loss where a record is likelier right: E[p(1 − p)·max(p, 1 − p)]."""
+    points, weights = np.polynomial.hermite_e.hermegauss(60)
+    p = 1 / (1 + np.exp(-math.sqrt(SCORE_VARIANCE) * points))
+    return float(np.sum(weights * p * (1 - p) * np.maximum(p, 1 - p)) / np.sum(weights))

@@ -1,0 +1,38 @@
+"""Second moments of features along the request's axes, and how targets are spread over its window.
+
+A record's numbers are a function of the record and the request alone.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringfence.protocol.arrays import FloatArray, without_negligible
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import FeatureMoments
+from ringfence.protocol.questions.feature_moments import WEIGHT, Viewed
+from ringfence.silo import exact_sums
+from ringfence.silo.questions.curvature import second_moments
+from ringfence.silo.records import Records
+
+
+def compute(
+    question: FeatureMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
+) -> FloatArray:
+    """Return the triangle of the mean of vvᵀ, and the shares of the target's parts, times `WEIGHT`."""
+    viewed, bins = question.viewed(plan, without_negligible(argument)), question.bins(plan)
+    matrix = second_moments(records.along(viewed.axes).spread_features(1.0, chosen), batch)
+    one, other = np.triu_indices(len(matrix))
+    triangle = matrix[one, other] * np.where(one == other, 1.0, math.sqrt(2.0))
+    rows = WEIGHT * np.eye(bins)[parts(plan, viewed, bins, records.targets)]
+    return np.concatenate([triangle, exact_sums.mean(records.means(rows), chosen, batch)])
+
+
+def parts(plan: Plan, viewed: Viewed, bins: int, targets: FloatArray) -> NDArray[np.int64]:
+    """Return which part of the window, or which class, each row's target falls into."""
+    kind = plan.loss.target_kind
+    if kind == "number":
+        share = (np.clip(targets, viewed.lower, viewed.upper) - viewed.lower) / (viewed.upper - viewed.lower)
+        return np.clip((share * bins).astype(np.int64), 0, bins - 1)
+    return ((targets + 1) / 2 if kind == "label" else targets).astype(np.int64)

@@ -1,0 +1,77 @@
+"""The preconditioned gradient: no record moves the mean by more than two over the batch, along any axes."""
+
+import numpy as np
+import pytest
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.questions import Gradient, PreconditionedGradient
+from ringfence.silo.questions import computing
+from ringfence.silo.records import Records
+from tests.protocol.plan_document import plan_of
+from tests.protocol.questions.neighbours import ROUNDING, candidates, draw_record, draw_setting, farthest, worst
+from tests.protocol.questions.test_gradient import LOSSES, every_loss
+
+QUESTION = PreconditionedGradient()
+
+
+def asked(plan: Plan, random: np.random.Generator) -> FloatArray:
+    """Ask at weights in the domain, along axes of any length and shape that a hostile server may like."""
+    width = plan.data.width
+    weights = plan.domain.project(random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0]))
+    axes = random.normal(size=(width, width)) * np.exp(random.normal(scale=4.0, size=(width, 1)))
+    return np.concatenate([weights, axes.reshape(-1)])
+
+
+@every_loss
+@pytest.mark.parametrize(("records", "batch"), [(1, 1), (7, 7), (40, 5)], ids=["one", "all", "more than the batch"])
+def test_replacing_a_record_moves_the_mean_by_no_more_than_claimed(loss: str, records: int, batch: int) -> None:
+    plan, random = plan_of(LOSSES[loss]), np.random.default_rng(3)
+    for _ in range(4):
+        setting = draw_setting(plan, QUESTION, random, records=records, batch=batch)
+        setting = setting._replace(argument=asked(plan, random))
+        assert QUESTION.accepts(plan, setting.argument)
+        assert setting.limit() == 2 / batch
+        moved, *_ = worst(setting, candidates(setting, random))
+        assert moved <= setting.limit() * ROUNDING
+
+
+@every_loss
+def test_some_record_moves_it_as_far_as_that(loss: str) -> None:
+    plan, random = plan_of(LOSSES[loss]), np.random.default_rng(4)
+    axes = 1e3 * np.eye(plan.data.width)
+    setting = draw_setting(plan, QUESTION, random, records=5)
+    setting = setting._replace(argument=np.concatenate([np.zeros(plan.dimension), axes.reshape(-1)]))
+    assert 0.8 * setting.limit() < farthest(setting, random) <= setting.limit() * ROUNDING
+
+
+@every_loss
+def test_leaving_a_record_out_moves_it_by_half_as_much(loss: str) -> None:
+    plan, random = plan_of(LOSSES[loss]), np.random.default_rng(5)
+    setting = draw_setting(plan, QUESTION, random, records=9, batch=3)._replace(argument=asked(plan, random))
+    without = setting.answer(draw_record(plan, random), takes_part=False)
+    for record in candidates(setting, random):
+        assert np.linalg.norm(setting.answer(record) - without) <= setting.limit() / 2 * ROUNDING
+        assert np.array_equal(setting.answer(record, takes_part=False), without)
+
+
+@every_loss
+def test_along_the_features_own_axes_it_is_the_gradient_in_units_of_the_clip(loss: str) -> None:
+    plan, random, clip = plan_of(LOSSES[loss]), np.random.default_rng(6), 0.5
+    records = Records(plan.data, random.normal(size=(30, plan.data.width)), np.ones(30))
+    weights = plan.domain.project(0.1 * random.normal(size=plan.dimension))
+    everybody = np.ones(30), 30
+    plain = computing(Gradient(clip=clip)).compute(Gradient(clip=clip), plan, weights, records, *everybody)
+    axes = np.eye(plan.data.width) / clip
+    argument = np.concatenate([weights, axes.reshape(-1)])
+    along = computing(QUESTION).compute(QUESTION, plan, argument, records, *everybody)
+    assert np.allclose(clip * along, plain, atol=1e-8)
+
+
+def test_a_request_is_refused_with_weights_outside_of_the_domain_or_axes_nobody_can_compute_with() -> None:
+    plan, random = plan_of({}), np.random.default_rng(7)
+    fine = asked(plan, random)
+    assert len(fine) == QUESTION.argument_length(plan)
+    assert not QUESTION.accepts(plan, np.concatenate([fine[: plan.dimension] + 1e6, fine[plan.dimension :]]))
+    for bad in (np.nan, np.inf, 2.0**101):
+        assert not QUESTION.accepts(plan, np.append(fine[:-1], bad))

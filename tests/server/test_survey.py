@@ -1,0 +1,135 @@
+"""What a survey lets the server decide: directions above the noise, a start, and steps that noise allows."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from ringfence import Member, PlanRequest, make_plan
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import parse_schema
+from ringfence.server import survey
+from ringfence.server.metric import directions
+
+FALSE_ALARM = 1e-6
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+SCHEMA = parse_schema({"columns": dict.fromkeys(["y", *(f"x{i}" for i in range(7))], NUMBER)}, target="y")
+
+
+def plan(epsilon: float = 1.0, records: int = 2000, **asked: object) -> Plan:
+    members = [Member(name, records, epsilon, 1e-6) for name in ("a", "b", "c")]
+    return make_plan(SCHEMA, members, PlanRequest(algorithm="preconditioned", **asked))  # type: ignore[arg-type]
+
+
+def symmetric_noise(random: np.random.Generator, width: int, noise: float) -> FloatArray:
+    upper = np.triu(random.normal(size=(width, width)) * noise / math.sqrt(2), 1)
+    return upper + upper.T + np.diag(random.normal(size=width) * noise)
+
+
+def test_without_noise_the_directions_are_those_of_the_matrix_and_whitening_makes_them_alike() -> None:
+    random = np.random.default_rng(1)
+    root = random.normal(size=(6, 6))
+    matrix = root @ root.T
+    found = directions(np.eye(6), matrix, 1e-12)
+    assert np.allclose(found.axes @ matrix @ found.axes.T, np.diag(found.sizes), atol=1e-6)
+    whitened = found.whitened(0.0)
+    assert np.allclose(whitened.axes @ matrix @ whitened.axes.T, np.eye(6), atol=1e-6)
+    assert whitened.norm == pytest.approx(math.sqrt(6))
+
+
+def test_of_noise_alone_no_direction_stands_out_by_much() -> None:
+    """Above the edge, by chance, lie few of many eigenvalues, and barely: their sizes are at most twice the edge."""
+    random = np.random.default_rng(2)
+    for _ in range(20):
+        found = directions(np.eye(50), symmetric_noise(random, 50, 1.0), 1.0)
+        # Tails of the largest eigenvalue fall like exp(−(2/3)·(50^(1/6)·x)^(3/2)…): twice the edge is out of reach.
+        assert np.max(found.sizes) < 2 * found.edge
+        assert np.sum(found.sizes > found.edge / 2) <= 5
+
+
+def test_a_direction_well_above_the_noise_is_found_with_its_size() -> None:
+    random, width, noise = np.random.default_rng(3), 40, 0.01
+    direction = random.normal(size=width)
+    direction /= np.linalg.norm(direction)
+    found = directions(np.eye(width), np.outer(direction, direction) + symmetric_noise(random, width, noise), noise)
+    # Its size errs by noise of about 0.01 along it, and by (e/2)²/θ ≈ 0.002 that is taken off: a tenth is ten of those.
+    assert np.max(found.sizes) == pytest.approx(1.0, abs=0.1)
+    assert abs(found.axes[np.argmax(found.sizes)] @ direction) > 0.99
+
+
+def test_the_nearest_shares_are_not_negative_and_add_up_to_one() -> None:
+    random = np.random.default_rng(4)
+    for _ in range(50):
+        shares = random.normal(scale=2.0, size=9)
+        likely = survey.on_simplex(shares)
+        assert likely.min() >= 0
+        assert likely.sum() == pytest.approx(1.0)
+        other = random.dirichlet(np.ones(9))
+        assert np.linalg.norm(likely - shares) <= np.linalg.norm(other - shares) + 1e-12
+    assert np.allclose(survey.on_simplex(np.array([0.2, 0.3, 0.5])), [0.2, 0.3, 0.5])
+
+
+def test_a_number_s_centre_and_spread_come_of_its_shares() -> None:
+    values = np.random.default_rng(5).normal(0.2, 0.1, 100_000)
+    edges = np.linspace(-0.5, 0.5, 17)
+    target = survey.of_number(np.histogram(values, edges)[0] / len(values), edges, 1e-9)
+    assert target.centre[0] == pytest.approx(0.2, abs=0.01)
+    assert target.spread == pytest.approx(0.1, rel=0.2)
+    hidden = survey.of_number(np.full(16, 1 / 16), edges, 10.0)
+    assert hidden.uncertainty == pytest.approx(0.25**2)
+
+
+def test_labels_odds_are_drawn_to_even_the_more_noise_there_is() -> None:
+    sure, unsure = (survey.of_labels(np.array([0.9, 0.1]), noise) for noise in (1e-6, 0.1))
+    assert sure.centre[0] == pytest.approx(-math.log(9), rel=1e-3)
+    assert abs(unsure.centre[0]) < abs(sure.centre[0])
+    assert sure.uncertainty < 1e-6 < unsure.uncertainty < survey.SCORE_VARIANCE
+    assert survey.of_labels(np.array([0.5, 0.5]), 1e-6).imbalance == pytest.approx(0.0)
+    three = survey.of_labels(np.array([0.5, 0.25, 0.25]), 1e-9)
+    assert three.centre.sum() == pytest.approx(0.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_gather(momentum: float) -> None:
+    """The spread of 4,000 descents under noise is within what χ² allows, at one false alarm in a million."""
+    curvatures, step, rounds, runs = np.array([0.02, 0.3, 1.0]), 0.7, 9, 4000
+    left, gathered = survey.descent(curvatures, step, momentum, rounds)
+    random = np.random.default_rng(6)
+    point, speed = np.ones((runs, 3)), np.zeros((runs, 3))
+    for _ in range(rounds):
+        speed = momentum * speed - step * (curvatures * point + random.normal(size=(runs, 3)))
+        point = point + speed
+    low, high = chi2.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs - 1)
+    ratio = (runs - 1) * point.var(axis=0, ddof=1) / gathered**2
+    assert np.all((low < ratio) & (ratio < high))
+    exact, pace = np.ones(3), np.zeros(3)
+    for _ in range(rounds):
+        pace = momentum * pace - step * curvatures * exact
+        exact = exact + pace
+    assert np.allclose(left, exact)
+
+
+def test_more_budget_never_cuts_more() -> None:
+    def unit(epsilon: float) -> float:
+        found = directions(np.eye(8), np.eye(8) / 8, 1e-3)
+        target = survey.Target(np.array([0.1]), 1e-4, 0.3)
+        return float(1 / np.linalg.norm(survey.decided(plan(epsilon), found, target)[0].axes[0]))
+
+    units = [unit(epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)]
+    assert units == sorted(units)
+    assert units[-1] > 2 * units[0]
+
+
+def test_a_survey_takes_its_share_of_the_budget_and_training_the_rest() -> None:
+    made = plan()
+    first, training = made.stages
+    assert (first.question.name, first.rounds) == ("feature-moments", 2)
+    assert (training.question.name, training.rounds) == ("preconditioned-gradient", 12)
+    terms = made.silos[0]
+    shifts = [
+        stage.rounds * (stage.question.sensitivity(made, own.batch) / own.sigma) ** 2
+        for stage, own in zip(made.stages, terms.stages, strict=True)
+    ]
+    assert shifts[0] / sum(shifts) == pytest.approx(0.2, rel=1e-3)
