@@ -28,7 +28,13 @@ ROOMS = {
         "simulation/sampling.py",
     ),
     "losses": ("protocol/losses/",),
-    "algorithms": ("protocol/algorithms.py", "server/algorithms/", "planning/planner.py", "planning/propose.py"),
+    "algorithms": (
+        "protocol/algorithms.py",
+        "server/algorithms/",
+        "planning/planner.py",
+        "planning/preconditioned.py",
+        "planning/propose.py",
+    ),
 }
 """Where it may be asked which one it is."""
 

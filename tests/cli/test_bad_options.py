@@ -47,7 +47,10 @@ WISHES = [
     (["--algorithm", "localized", "--batch", "20"], "leave the batch out"),
     (["--algorithm", "localized", "--sampling", "full"], "localized algorithm and phased sampling go together"),
     (["--algorithm", "accelerated", "--sampling", "phased"], "localized algorithm and phased sampling go together"),
-    (["--algorithm", "minibatch-sgd", "--survey"], "A survey serves the accelerated algorithm only"),
+    (
+        ["--algorithm", "minibatch-sgd", "--survey"],
+        "A survey serves the accelerated and the",
+    ),
     (["--algorithm", "accelerated", "--step", "1"], "accelerated has its own schedule: leave the step out"),
     # rounds, batches, noise
     (["--rounds", "0"], "A plan needs at least one round, but 0 were asked for"),

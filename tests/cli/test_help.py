@@ -76,8 +76,8 @@ def same_but_for_its_name(plan: dict[str, Any]) -> dict[str, Any]:
         (
             ["--risk", "empirical", "--max-rounds", "100", "--quantile", "0.5", "--correlation", "0", "--ridge", "0",
              "--weights", "records", "--average", "weighted", "--delta", "1e-6", "--trust", "nobody",
-             "--budget", f"south=1,{1 / 3000**2!r}"],
-            [],
+             "--budget", f"south=1,{1 / 3000**2!r}", "--algorithm", "accelerated"],
+            ["--algorithm", "accelerated"],
         ),
         (["--algorithm", "minibatch-sgd", "--average", "weighted"], ["--algorithm", "minibatch-sgd"]),
         (["--step", "0.1", "--average", "tail", "--rounds", "100", "--sampling", "full"], ["--step", "0.1"]),

@@ -7,7 +7,7 @@ import pytest
 
 import ringfence as package
 from ringfence.planning.explain import PAPER_NAMES
-from ringfence.planning.planner import METHODS
+from ringfence.planning.planner import BOUNDED, METHODS
 from ringfence.protocol.plan import Plan, load_plan
 from tests.cli.conftest import Federation, Json, Ringfence
 
@@ -31,7 +31,7 @@ def test_plan_prints_the_noise_of_every_silo(federation: Federation, ringfence_j
 def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     federation: Federation, ringfence: Ringfence
 ) -> None:
-    done = ringfence(*federation.plan())
+    done = ringfence(*federation.plan("--no-survey"))
     assert done.returncode == 0
     silos, compared, why = done.stdout.split("\n\n")
     claim, header, north, south = silos.splitlines()
@@ -52,6 +52,18 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     assert len(digest.split()[1]) == 64
 
 
+def test_by_default_a_plan_is_preconditioned_and_says_why(federation: Federation, ringfence_json: Json) -> None:
+    report = ringfence_json(*federation.plan())
+    first, *others = report["alternatives"]
+    assert (first["algorithm"], first["chosen"], first["bound"]) == ("preconditioned", True, None)
+    assert [other["expected"] for other in others] == sorted(other["expected"] for other in others)
+    what, why, basis = report["explanation"]
+    assert what.startswith(PAPER_NAMES["preconditioned"])
+    assert "chosen for its errors on public tables" in why
+    assert f"by loss bounds: {others[0]['algorithm']}" in why
+    assert "survey" in basis
+
+
 def test_of_a_plan_in_phases_the_table_shows_the_first(
     federation: Federation, ringfence: Ringfence, tmp_path: Path
 ) -> None:
@@ -68,7 +80,7 @@ def test_of_a_plan_in_phases_the_table_shows_the_first(
 
 
 def test_the_json_says_what_the_table_says(federation: Federation, ringfence_json: Json) -> None:
-    report = ringfence_json(*federation.plan())
+    report = ringfence_json(*federation.plan("--no-survey"))
     assert set(report) == {"digest", "explanation", "warnings", "alternatives", "plan"}
     best, *others = report["alternatives"]
     training = report["plan"]["stages"][-2]
@@ -87,8 +99,8 @@ def test_the_json_says_what_the_table_says(federation: Federation, ringfence_jso
 
 
 def test_with_a_ridge_stages_are_compared_too(federation: Federation, ringfence_json: Json) -> None:
-    report = ringfence_json(*federation.plan("--ridge", "0.05"))
-    assert {choice["algorithm"] for choice in report["alternatives"]} == set(METHODS) - {"localized"}
+    report = ringfence_json(*federation.plan("--ridge", "0.05", "--no-survey"))
+    assert {choice["algorithm"] for choice in report["alternatives"]} == set(BOUNDED) - {"localized"}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -117,7 +129,7 @@ def pace(explanation: str) -> tuple[bool, float]:
 def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, ringfence_json: Json) -> None:
     from ringfence.server.algorithms import accelerated
 
-    for options in (["--no-survey"], ["--survey"], ["--ridge", "0.01"], ["--algorithm", "regularised"]):
+    for options in (["--no-survey"], ["--survey"], ["--ridge", "0.01", "--no-survey"], ["--algorithm", "regularised"]):
         report = ringfence_json(*federation.plan(*options, "--rounds", "10"))
         plan = Plan.parse(json.dumps(report["plan"]).encode(), error=package.RingfenceError)
         at_most, said = pace(report["explanation"][0])
@@ -137,7 +149,7 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
             "ill",
             "another average than the weighted one or correlated noise; without,",
         ),
-        ([], "ward", "clipped gradients of several outputs"),
+        (["--no-survey"], "ward", "clipped gradients of several outputs"),
     ],
 )
 def test_what_no_theorem_covers_is_not_called_bounded(

@@ -11,8 +11,8 @@ from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
 from ringfence.planning.planner import (
+    BOUNDED,
     GOOD_ENOUGH,
-    METHODS,
     SHARES,
     SURVEY_MUST_SAVE,
     Choice,
@@ -65,7 +65,7 @@ def test_where_noise_is_all_there_is_plain_steps_win() -> None:
 def test_a_strongly_convex_problem_with_many_rounds_is_solved_in_stages_or_one_strongly_convex_run() -> None:
     chosen, compared = choose(setting(epsilon=8.0, ridge=0.2), limit=1000)
     assert chosen.method in ("multi-stage", "accelerated")
-    assert {choice.method for choice in compared} == set(METHODS) - {"localized"}
+    assert {choice.method for choice in compared} == set(BOUNDED) - {"localized"}
     assert chosen.bound < least(setting(epsilon=8.0), limit=1000, survey=False).bound
 
 
@@ -76,7 +76,7 @@ def test_only_bounds_of_the_risk_in_question_compete(risk: Any) -> None:
     assert {choice.sampling for choice in compared} == ({"full"} if risk == "empirical" else {"one-pass", "phased"})
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BOUNDED)
 @pytest.mark.parametrize("risk", ["empirical", "population"])
 def test_a_named_method_is_taken_and_bounded_for_the_risk_where_it_can_be(method: str, risk: Any) -> None:
     chosen = least(setting(epsilon=30.0, ridge=0.5), limit=900, method=method, risk=risk)
@@ -108,7 +108,7 @@ def test_the_fewest_rounds_are_taken_that_are_nearly_as_good_as_the_best() -> No
     assert least(setting(), method="accelerated", survey=False) == expected
 
 
-@pytest.mark.parametrize("method", METHODS[:4])
+@pytest.mark.parametrize("method", BOUNDED[:4])
 def test_exactly_so_many_rounds_means_so_many(method: str) -> None:
     for rounds in (80, 93):
         chosen = least(setting(epsilon=8.0, ridge=0.3), method=method, limit=rounds, exactly=True)
@@ -205,7 +205,7 @@ def test_phases_fit_the_smallest_silo_and_the_rounds() -> None:
 # More rounds, less budget
 
 
-@pytest.mark.parametrize("method", [None, *METHODS[:4]])
+@pytest.mark.parametrize("method", [None, *BOUNDED[:4]])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 30.0])
 def test_a_larger_limit_of_rounds_never_makes_the_bound_worse(
@@ -223,7 +223,7 @@ def test_a_larger_limit_of_rounds_never_makes_the_bound_worse(
     assert all(after <= GOOD_ENOUGH * before for before, after in pairwise(found))
 
 
-@pytest.mark.parametrize("method", METHODS[:3])
+@pytest.mark.parametrize("method", BOUNDED[:3])
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])
 def test_a_smaller_epsilon_never_makes_the_bound_better(method: str, sampling: SamplingName) -> None:
     wishes = {"method": method, "sampling": sampling, "limit": 40, "exactly": True, "survey": False}
@@ -238,7 +238,7 @@ def test_a_smaller_epsilon_never_makes_the_choice_s_bound_better_either() -> Non
 
 
 def test_silos_that_stay_away_never_make_the_bound_better() -> None:
-    for method in METHODS[:3]:
+    for method in BOUNDED[:3]:
         found = [
             least(setting(available=M), method=method, limit=40, exactly=True, survey=False).bound
             for M in (5.0, 4.0, 2.5, 1.0)

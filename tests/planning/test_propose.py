@@ -12,7 +12,7 @@ from ringfence.accounting import accountant
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.errors import PlanError
 from ringfence.planning import defaults
-from ringfence.planning.planner import METHODS, SHARES
+from ringfence.planning.planner import BOUNDED, SHARES
 from ringfence.planning.propose import make_plan, propose, propose_for
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Restart
@@ -65,7 +65,7 @@ def surveys(plan: Plan) -> bool:
 # Budgets
 
 COMBINATIONS = [
-    *itertools.product(METHODS[:4], ["full", "fixed", "poisson", "one-pass"]),
+    *itertools.product(BOUNDED[:4], ["full", "fixed", "poisson", "one-pass"]),
     ("localized", "phased"),
 ]
 
@@ -95,7 +95,7 @@ def test_batches_of_fixed_size_are_taken_only_where_they_are_asked_for(schema: S
 
 
 @pytest.mark.parametrize("participation", [Participation(silos=2), Participation(probability=0.4)], ids=str)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", BOUNDED)
 def test_silos_that_are_asked_now_and_then_have_budgets_for_being_asked_always(
     schema: Schema, method: str, participation: Participation
 ) -> None:
@@ -180,7 +180,7 @@ def test_rounds_are_exactly_so_many_and_most_rounds_are_a_limit(schema: Schema) 
 
 @pytest.mark.parametrize("average", ["weighted", "last", "tail"])
 def test_the_average_asked_for_is_taken_by_every_algorithm(schema: Schema, average: Any) -> None:
-    for method in METHODS[1:]:
+    for method in BOUNDED[1:]:
         plan = make_plan(schema, EVEN, PlanRequest(algorithm=method, average=average, ridge=1.0, most_rounds=400))
         assert not isinstance(plan.algorithm, MinibatchSGD)
         assert plan.algorithm.average == average
@@ -228,12 +228,13 @@ def test_two_plans_of_the_same_request_are_two_runs(schema: Schema) -> None:
 # Surveys
 
 
-def test_by_default_there_is_a_survey_where_it_pays_and_none_where_it_does_not(schema: Schema, wide: Schema) -> None:
+def test_accelerated_steps_are_surveyed_for_where_it_pays_and_nowhere_else(schema: Schema, wide: Schema) -> None:
     rich = [Member(f"silo {i}", 2000, 8.0, 1e-6) for i in range(5)]
-    assert surveys(make_plan(wide, rich, PlanRequest(most_rounds=20)))
-    assert not surveys(make_plan(wide, [Member("clinic", 40, 0.1, 1e-6)]))
+    assert surveys(make_plan(wide, rich, PlanRequest(algorithm="accelerated", most_rounds=20)))
+    poor = [Member("clinic", 40, 0.1, 1e-6)]
+    assert not surveys(make_plan(wide, poor, PlanRequest(algorithm="accelerated")))
     assert not surveys(make_plan(wide, rich, PlanRequest(most_rounds=20, survey=False)))
-    assert surveys(make_plan(schema, [Member("clinic", 40, 0.1, 1e-6)], PlanRequest(survey=True)))
+    assert surveys(make_plan(schema, poor, PlanRequest(survey=True)))
 
 
 # Losses with a kink
@@ -252,7 +253,7 @@ def schema_for(loss: NonSmooth, label: Schema, number: Schema) -> Schema:
 
 
 @pytest.mark.parametrize("loss", KINKED, ids=lambda loss: loss.name)
-@pytest.mark.parametrize("method", [None, *METHODS])
+@pytest.mark.parametrize("method", [None, *BOUNDED])
 def test_a_loss_with_a_kink_is_smoothed_by_the_planner(
     schema: Schema, numeric: Schema, loss: Kinked, method: str | None
 ) -> None:

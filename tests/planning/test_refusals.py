@@ -32,7 +32,10 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "multi-stage"}, "give a ridge"),
     ({"algorithm": "multi-stage", "ridge": 0.01, "rounds": 5}, "ask for more rounds"),
     ({"algorithm": "localized", "sampling": "full"}, "leave the sampling out"),
-    ({"algorithm": "minibatch-sgd", "survey": True}, "A survey serves the accelerated algorithm only"),
+    (
+        {"algorithm": "minibatch-sgd", "survey": True},
+        "A survey serves the accelerated and the",
+    ),
     ({"sampling": "one-pass", "rounds": 78}, "the smallest silo has 61: ask for fewer rounds"),
     ({"sampling": "one-pass", "rounds": 10, "batch": 50}, "one pass of 10 rounds of 50 records needs more"),
     ({"step": 0.1, "algorithm": "accelerated"}, "leave the step out"),

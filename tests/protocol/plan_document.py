@@ -216,6 +216,16 @@ SURVEYED_AND_SHUFFLED: Edits = {
     ],
 }
 
+PRECONDITIONED: Edits = FULL | {
+    "training.algorithm": {"name": "preconditioned", "momentum": 0.5},
+    "stages": [
+        CURVATURE | {"question": {"name": "feature-moments"}, "rounds": 2},
+        CURVATURE | {"question": {"name": "preconditioned-gradient"}, "rounds": 12},
+    ],
+    "silos.0.stages": [{"batch": 40, "sigma": 1.0}, {"batch": 40, "sigma": 1.0}],
+    "silos.1.stages": [{"batch": 60, "sigma": 1.0}, {"batch": 60, "sigma": 1.0}],
+}
+
 KINDS: dict[str, Edits] = {
     "plain": {},
     "full": FULL,
@@ -233,6 +243,7 @@ KINDS: dict[str, Edits] = {
     "second moments only": SECOND_MOMENTS_ONLY,
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,
+    "preconditioned": PRECONDITIONED,
     "localized": LOCALIZED,
     "shuffled": SHUFFLED,
     "surveyed and shuffled": SURVEYED_AND_SHUFFLED,

@@ -104,6 +104,6 @@ def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
     members = [Member("a", 100, 1.0, 1e-6), Member("b", 100, 1.0, 1e-6)]
     for asked in ({"survey": False}, {"sampling": "fixed", "batch": 10}):
         with pytest.raises(PlanError, match="ask for accelerated"):
-            make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))  # type: ignore[arg-type]
+            make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))
     with pytest.raises(PlanError, match="at most 400 features"):
         make_plan(schema(401), members, PlanRequest(algorithm="preconditioned"))

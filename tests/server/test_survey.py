@@ -101,8 +101,8 @@ def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_ga
     for _ in range(rounds):
         speed = momentum * speed - step * (curvatures * point + random.normal(size=(runs, 3)))
         point = point + speed
-    low, high = chi2.ppf([FALSE_ALARM / 6, 1 - FALSE_ALARM / 6], runs - 1)
-    ratio = (runs - 1) * point.var(axis=0, ddof=1) / gathered**2
+    low, high = (float(chi2.ppf(level, runs - 1)) for level in (FALSE_ALARM / 6, 1 - FALSE_ALARM / 6))
+    ratio: FloatArray = (runs - 1) * point.var(axis=0, ddof=1) / gathered**2
     assert np.all((low < ratio) & (ratio < high))
     exact, pace = np.ones(3), np.zeros(3)
     for _ in range(rounds):
@@ -115,7 +115,7 @@ def test_more_budget_never_cuts_more() -> None:
     def unit(epsilon: float) -> float:
         found = directions(np.eye(8), np.eye(8) / 8, 1e-3)
         target = survey.Target(np.array([0.1]), 1e-4, 0.3)
-        return float(1 / np.linalg.norm(survey.decided(plan(epsilon), found, target)[0].axes[0]))
+        return float(1 / np.linalg.norm(survey.decided(plan(epsilon), found, target, 0.5).axes[0]))
 
     units = [unit(epsilon) for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0)]
     assert units == sorted(units)

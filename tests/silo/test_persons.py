@@ -93,11 +93,11 @@ def records_of(people: list[list[Any]], schema: Schema = SCHEMA) -> Records:
 
 def argument(question: Question, weights: FloatArray) -> FloatArray:
     of_question = {
-        "second-moments": lambda: Asked(weights, 0.5, 1.0, np.eye(3)).packed(),
-        "feature-moments": lambda: Viewed(AXES, -0.4, 0.9).packed(),
-        "preconditioned-gradient": lambda: np.concatenate([weights, AXES.reshape(-1)]),
+        "second-moments": Asked(weights, 0.5, 1.0, np.eye(3)).packed(),
+        "feature-moments": Viewed(AXES, -0.4, 0.9).packed(),
+        "preconditioned-gradient": np.concatenate([weights, AXES.reshape(-1)]),
     }
-    return of_question.get(question.name, lambda: weights)()
+    return of_question.get(question.name, weights)
 
 
 def answer(question: Question, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:

@@ -37,7 +37,9 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     uncovered = _uncovered(plan)
     bound = f"no bound covers {' or '.join(uncovered)}; without," if uncovered else "bound:"
     if not math.isfinite(choice.bound):
-        return [what, f"no loss bound covers {' or '.join(uncovered)}; see the results on public tables", _survey(plan)]
+        favoured = f"; by loss bounds: {_line(others[0])}" if others else ""
+        why = f"chosen for its errors on public tables; no loss bound covers {uncovered[-1]}{favoured}"
+        return [what, why, _survey(plan)]
     proved = (
         f"{bound} its {choice.risk} loss, as clipped, is on average at most {choice.bound:.3g}{hoped} "
         f"above that of the best weights of norm up to {proposal.distance:.3g}{_smoothing(plan)}{_nothing(proposal)}"
@@ -50,7 +52,7 @@ def alternatives_table(proposal: Proposal) -> tuple[list[str], list[list[Any]]]:
     """Return what was compared: header and rows, best first."""
     header = ["algorithm", "batches", "rounds", "bound", "expected", "bounds the loss on", "survey's share"]
     rows = [
-        [c.method, c.sampling, c.rounds, c.bound, c.expected, _bounded(c, proposal.plan.unit), c.survey or "none"]
+        [c.method, c.sampling, c.rounds, *_bounds(c), _bounded(c, proposal.plan.unit), c.survey or "none"]
         for c in proposal.alternatives
     ]
     return header, rows
@@ -66,8 +68,8 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
                 "algorithm": c.method,
                 "sampling": c.sampling,
                 "rounds": c.rounds,
-                "bound": c.bound,
-                "expected": c.expected,
+                "bound": c.bound if math.isfinite(c.bound) else None,
+                "expected": c.expected if math.isfinite(c.expected) else None,
                 "risk": c.risk,
                 "survey": c.survey,
                 "chosen": c is proposal.choice,
@@ -75,6 +77,10 @@ def as_data(proposal: Proposal) -> dict[str, Any]:
             for c in proposal.alternatives
         ],
     }
+
+
+def _bounds(choice: Choice) -> tuple[Any, Any]:
+    return (choice.bound, choice.expected) if math.isfinite(choice.bound) else ("none", "none")
 
 
 def _bounded(choice: Choice, unit: Unit) -> str:

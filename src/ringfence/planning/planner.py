@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
+from ringfence.planning.preconditioned import ROUNDS, SURVEY
 from ringfence.planning.problem import Problem
 from ringfence.planning.request import Risk
 from ringfence.protocol.algorithms import (
@@ -38,15 +39,6 @@ SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 SURVEY_MUST_SAVE = 0.9
 """A survey is made by default if the bound is expected to fall below this fraction of what it is without."""
-
-
-PRECONDITIONED_ROUNDS, PRECONDITIONED_SURVEY = 12, 0.2
-"""Rounds and the survey's share of the budget, in squared shift, of preconditioned descent. Along whitened axes descent
-needs no more rounds, however the features are scaled; the share is a fifth, so that noise in training rises by an
-eighth."""
-
-WIDEST_SURVEY = 400
-"""The most features of which a survey tells how they vary together: as many numbers as their pairs."""
 
 
 @dataclass(frozen=True)
@@ -230,8 +222,10 @@ def risk_of(sampling: SamplingName) -> Risk:
 
 
 def _combinations(method: str | None, sampling: SamplingName | None) -> list[tuple[str, SamplingName]]:
-    names = [name for name in METHODS if name != "preconditioned"] if method is None else [method]
+    names = BOUNDED if method is None else (method,)
     samplings = COVERED_SAMPLING if sampling is None else (sampling,)
+    if method == "preconditioned":
+        return [(method, "full")]
     pairs = [(name, s) for name in names for s in samplings if (name == "localized") == sampling_named(s).is_phased]
     if not pairs:
         raise PlanError("The localized algorithm and phased sampling go together: leave the sampling out.")
@@ -411,18 +405,8 @@ def _preconditioned(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
     """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
-    if survey is False or not sampling_named(sampling).takes_all or setting.mixed is not None:
-        raise PlanError(
-            "Preconditioned descent surveys all records of every silo, with its own noise: leave the survey, the "
-            "sampling and the shuffler out, or ask for accelerated."
-        )
-    if setting.width > WIDEST_SURVEY:
-        raise PlanError(
-            f"A survey tells how at most {WIDEST_SURVEY} features vary together, and there are {setting.width}: ask "
-            "for accelerated."
-        )
-    wanted = PRECONDITIONED_ROUNDS if PRECONDITIONED_ROUNDS in rounds or len(rounds) > 1 else rounds[-1]
-    yield Choice("preconditioned", Preconditioned(), sampling, min(wanted, rounds[-1]), math.inf, PRECONDITIONED_SURVEY)
+    wanted = rounds[-1] if len(rounds) == 1 else min(ROUNDS, rounds[-1])
+    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, SURVEY)
 
 
 def _require_smooth(setting: Setting) -> None:
@@ -446,3 +430,6 @@ _METHODS: dict[str, Maker] = {
 
 METHODS = tuple(_METHODS)
 """Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
+
+BOUNDED = tuple(name for name in METHODS if name != "preconditioned")
+"""Those that a loss bound covers, which compete by it."""

@@ -16,11 +16,12 @@ from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Choice, Setting, choose
+from ringfence.planning.preconditioned import default_method, domain_of, require_method
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
-from ringfence.protocol.domain import Ball, Domain, WholeSpace
+from ringfence.protocol.domain import Domain
 from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan import EVERYBODY, Participation, Plan
 from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
@@ -70,12 +71,17 @@ class _Proposing:
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
+        is_open = _is_left_open(request, len(members))
+        self.default = default_method(data, self.loss) if self.algorithm is None and is_open else None
+        self.algorithm = self.algorithm or self.default
+        alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None), len(members)))
+        require_method(self.algorithm, data, self.loss, alone=alone)
         self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
         self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
         # What is chosen is checked like what is asked for.
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
-            self.domain: Domain = request.domain or _domain(self.algorithm, self.distance)
+            self.domain: Domain = request.domain or domain_of(self.algorithm, self.distance)
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
         self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
 
@@ -106,6 +112,8 @@ class _Proposing:
                 risk=request.risk,
                 survey=request.survey,
             )
+            if self.default is not None:  # beside it, what loss bounds would have favoured
+                alternatives += choose(setting, limit=self.limit, exactly=self.rounds is not None)[1]
         else:
             choice = self._as_asked(algorithm)
         spec = (
@@ -191,10 +199,15 @@ def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, 
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
 
 
-def _domain(algorithm: AlgorithmSpec | str | None, distance: float) -> Domain:
-    """Return a ball around the distance that loss bounds speak of; the whole space for an algorithm without bounds."""
-    name = algorithm if isinstance(algorithm, str | None) else algorithm.name
-    return WholeSpace() if name == "preconditioned" else Ball(radius=defaults.DOMAIN_REACH * distance)
+def _is_left_open(request: PlanRequest, silos: int) -> bool:
+    """Tell whether nothing is asked for, of so many silos, that another algorithm is about."""
+    plain = PlanRequest()
+    others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "survey", "risk", "trust")
+    return (
+        all(getattr(request, name) == getattr(plain, name) for name in others)
+        and (request.sampling is None or sampling_named(request.sampling).takes_all)
+        and request.asked() in (EVERYBODY, Participation(silos=silos))
+    )
 
 
 def _loss(request: PlanRequest, data: Schema) -> Loss:

@@ -293,7 +293,7 @@ class Preconditioned(_Algorithm):
 
     def check(self, plan: "Plan") -> None:
         """Demand gradients along axes."""
-        if any(stage.question.name != "preconditioned-gradient" for stage in plan.training_stages):
+        if any(stage.question != self.question(1.0) for stage in plan.training_stages):
             raise ValueError("the preconditioned algorithm needs stages that ask for preconditioned gradients")
 
     def averaged(self, average: Average, rounds: int) -> Self:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
-from ringfence.server.algorithms.preconditioned import Settings, settled
 from ringfence.server.metric import Directions, Whitened
 
 EXPLAINED = 0.5
@@ -78,18 +76,27 @@ def on_simplex(shares: FloatArray) -> FloatArray:
     return result
 
 
-def decided(plan: Plan, found: Directions, target: Target) -> tuple[Settings, FloatArray]:
-    """Return the settings and the start that are expected to serve best."""
+@dataclass(frozen=True)
+class Decision:
+    """Axes, scaled so that gradients along them are cut to norm 1; the step along them; and where to start."""
+
+    axes: FloatArray
+    step: float
+    start: FloatArray
+
+
+def decided(plan: Plan, found: Directions, target: Target, momentum: float) -> Decision:
+    """Return what is expected to serve heavy-ball descent best."""
     metric = found.whitened(found.edge / 2)  # the root mean square of the noise's eigenvalues
-    cut, step = _best(plan, metric, target)
+    cut, step = _best(plan, metric, target, momentum)
     unit = cut * metric.norm * target.spread
     start = np.zeros((plan.data.width, plan.loss.outputs))
     if plan.data.intercept:
         start[-1] = target.centre / plan.data.intercept
-    return settled(plan, metric.axes / unit, step * unit**2), plan.domain.project(start.reshape(-1))
+    return Decision(metric.axes / unit, step * unit**2, plan.domain.project(start.reshape(-1)))
 
 
-def _best(plan: Plan, metric: Whitened, target: Target) -> tuple[float, float]:
+def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tuple[float, float]:
     """Return the cut, in typical norms, and the step with the least expected error of the scores."""
     noise = training_noise(plan)
     numeric = plan.loss.target_kind == "number"
@@ -106,7 +113,7 @@ def _best(plan: Plan, metric: Whitened, target: Target) -> tuple[float, float]:
             signal = SCORE_VARIANCE
         for share in STEPS:
             step = share / steepest / max(float(np.max(metric.moments)), 0.5)
-            left, gathered = descent(metric.moments * curvature, step, _momentum(plan), plan.steps)
+            left, gathered = descent(metric.moments * curvature, step, momentum, plan.steps)
             error = (
                 signal * float(np.mean(left**2))
                 + target.uncertainty * float(left[main]) ** 2
@@ -115,10 +122,6 @@ def _best(plan: Plan, metric: Whitened, target: Target) -> tuple[float, float]:
             )
             best = min(best, (error, float(cut), step))
     return best[1:]
-
-
-def _momentum(plan: Plan) -> float:
-    return plan.algorithm.momentum if isinstance(plan.algorithm, Preconditioned) else 0.0
 
 
 def training_noise(plan: Plan) -> float:

@@ -20,6 +20,8 @@ import numpy as np
 from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage, tail_begins
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
+from ringfence.server.metric import Directions
+from ringfence.server.survey import Target
 
 _AVERAGES = {"weighted": 0.0, "last": 1.0, "tail": 2.0}
 
@@ -67,6 +69,11 @@ def settings(plan: Plan, smoothness: float | None = None) -> Settings:
         average=_AVERAGES[spec.average],
         tail=tail_begins(plan.steps),
     )
+
+
+def prepared(plan: Plan, found: Directions, target: Target) -> None:
+    """Say nothing: a survey of features and target betters no step of it."""
+    del plan, found, target
 
 
 def init(start: FloatArray) -> State:

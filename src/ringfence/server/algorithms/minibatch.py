@@ -6,6 +6,8 @@ from typing import NamedTuple, TypeAlias
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
+from ringfence.server.metric import Directions
+from ringfence.server.survey import Target
 
 Number: TypeAlias = FloatArray | float
 """A number, or in the simulator an array of them."""
@@ -38,6 +40,11 @@ def settings(plan: Plan, smoothness: float | None = None) -> Settings:
     if not isinstance(spec, MinibatchSGD):
         raise TypeError(f"{spec.name} is not minibatch SGD")
     return Settings(spec.step, spec.momentum, spec.skip, spec.growth, plan.ridge)
+
+
+def prepared(plan: Plan, found: Directions, target: Target) -> None:
+    """Say nothing: a survey of features and target betters no step of it."""
+    del plan, found, target
 
 
 def init(start: FloatArray) -> State:

@@ -18,6 +18,8 @@ import numpy as np
 from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
+from ringfence.server.metric import Directions
+from ringfence.server.survey import Target, decided
 
 
 class Settings(NamedTuple):
@@ -36,12 +38,16 @@ class State(NamedTuple):
     before: FloatArray
 
 
-def settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
-    """Return the settings of a plan with that metric and step."""
+def _momentum(plan: Plan) -> float:
     if not isinstance(plan.algorithm, Preconditioned):
         raise TypeError(f"{plan.algorithm.name} is not preconditioned")
+    return plan.algorithm.momentum
+
+
+def _settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
     pull = np.eye(len(axes)) + step * plan.ridge * axes.T @ axes
-    return Settings(axes, step, plan.algorithm.momentum, np.linalg.inv(pull))
+    shrinking: FloatArray = np.linalg.inv(pull)
+    return Settings(axes, step, _momentum(plan), shrinking)
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
@@ -49,7 +55,13 @@ def settings(plan: Plan, smoothness: float | None = None) -> Settings:
     del smoothness
     unit = plan.data.feature_norm / 2
     whole = plan.loss.constants(plan.data.feature_norm, plan.data.target_bound, math.inf).smoothness
-    return settled(plan, np.eye(plan.data.width) / unit, unit**2 / whole)
+    return _settled(plan, np.eye(plan.data.width) / unit, unit**2 / whole)
+
+
+def prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, State]:
+    """Return the settings and the state that a survey of the features leads to."""
+    decision = decided(plan, found, target, _momentum(plan))
+    return _settled(plan, decision.axes, decision.step), init(decision.start)
 
 
 def init(start: FloatArray) -> State:

@@ -1,10 +1,10 @@
 """Feature moments: each round looks along axes that the rounds before found, and the last ones decide how to train."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMoments
@@ -23,6 +23,7 @@ REACH = 2.5
 class Surveyed(Findings):
     """The last round's statistic, and how the next one looks; `shares` are the classes', summed over `rounds`."""
 
+    is_plain: ClassVar[bool] = False
     view: Viewed
     rounds: int = 0
     shares: FloatArray
@@ -51,10 +52,8 @@ def receive(question: FeatureMoments, learned: Learned, answers: Answers) -> Lea
     view = Viewed(closer.axes / closer.norm, *_window(plan, target))
     surveyed = Surveyed(found.statistic, found.noise, found.weight, found.each, view=view, rounds=rounds, shares=shares)
     learned = replace(learned, findings={**learned.findings, question.name: surveyed})
-    if not isinstance(plan.algorithm, Preconditioned):
-        return learned
-    settings, start = survey.decided(plan, seen, target)
-    return replace(learned, settings=settings, state=algorithm_of(plan).init(start))
+    prepared = algorithm_of(plan).prepared(plan, seen, target)
+    return learned if prepared is None else replace(learned, settings=prepared[0], state=prepared[1])
 
 
 def matrix(triangle: FloatArray) -> FloatArray:

@@ -1,0 +1,50 @@
+"""Preconditioned descent in a plan: where it is the default, what it cannot do, and how its budget is divided."""
+
+from ringfence.errors import PlanError
+from ringfence.planning import defaults
+from ringfence.protocol.algorithms import AlgorithmSpec, Preconditioned
+from ringfence.protocol.domain import Ball, Domain, WholeSpace
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.schema import Schema
+
+ROUNDS, SURVEY = 12, 0.2
+"""Rounds, and the survey's share of the budget, in squared shift. Along whitened axes descent needs no more rounds,
+however the features are scaled; the share is a fifth, so that noise in training rises by an eighth."""
+
+WIDEST_SURVEY = 400
+"""The most features of which a survey tells how they vary together: as many numbers as their pairs."""
+
+
+def default_method(data: Schema, loss: Loss) -> str | None:
+    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour."""
+    return "preconditioned" if _has_rule(data, loss) else None
+
+
+def require_method(algorithm: AlgorithmSpec | str | None, data: Schema, loss: Loss, *, alone: bool) -> None:
+    """Refuse a method that cannot do what is asked; `alone`: nothing is asked for that another one is about."""
+    if not _is_preconditioned(algorithm):
+        return
+    if not _has_rule(data, loss):
+        raise PlanError(
+            f"Preconditioned descent has a rule for the squared, logistic and softmax loss and at most {WIDEST_SURVEY} "
+            f"features, and here are the {loss.name} loss and {data.width} features: ask for accelerated."
+        )
+    if not alone:
+        raise PlanError(
+            "Preconditioned descent surveys all records of every silo and finds clip, steps and average by itself: "
+            "leave these, distance, sampling, a shuffler and a bound on the population's loss out, or ask for "
+            "accelerated."
+        )
+
+
+def _has_rule(data: Schema, loss: Loss) -> bool:
+    return (loss.is_squared_error or loss.has_probabilities) and data.width <= WIDEST_SURVEY
+
+
+def _is_preconditioned(algorithm: AlgorithmSpec | str | None) -> bool:
+    return algorithm == "preconditioned" or isinstance(algorithm, Preconditioned)
+
+
+def domain_of(algorithm: AlgorithmSpec | str | None, distance: float) -> Domain:
+    """Return a ball around the weights that loss bounds speak of; the whole space for a method without bounds."""
+    return WholeSpace() if _is_preconditioned(algorithm) else Ball(radius=defaults.DOMAIN_REACH * distance)
