@@ -15,7 +15,15 @@ from ringfence.planning import defaults
 from ringfence.planning.planner import BOUNDED, SHARES
 from ringfence.planning.propose import make_plan, propose, propose_for
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage, Phase, Restart
+from ringfence.protocol.algorithms import (
+    Accelerated,
+    Localized,
+    MinibatchSGD,
+    MultiStage,
+    Phase,
+    Preconditioned,
+    Restart,
+)
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Ball, Box
 from ringfence.protocol.guarantee import Guarantee
@@ -182,7 +190,7 @@ def test_rounds_are_exactly_so_many_and_most_rounds_are_a_limit(schema: Schema) 
 def test_the_average_asked_for_is_taken_by_every_algorithm(schema: Schema, average: Any) -> None:
     for method in BOUNDED[1:]:
         plan = make_plan(schema, EVEN, PlanRequest(algorithm=method, average=average, ridge=1.0, most_rounds=400))
-        assert not isinstance(plan.algorithm, MinibatchSGD)
+        assert not isinstance(plan.algorithm, MinibatchSGD | Preconditioned)
         assert plan.algorithm.average == average
     plain = make_plan(schema, EVEN, PlanRequest(algorithm="minibatch-sgd", average=average, rounds=40)).algorithm
     assert isinstance(plain, MinibatchSGD)
@@ -263,7 +271,7 @@ def test_a_loss_with_a_kink_is_smoothed_by_the_planner(
     assert plan.loss.width > 0
     assert plan.loss.with_width(0.0) == loss
     assert math.isfinite(plan.constants.smoothness)
-    if not isinstance(plan.algorithm, MinibatchSGD):
+    if not isinstance(plan.algorithm, MinibatchSGD | Preconditioned):
         assert plan.algorithm.smoothness == pytest.approx(plan.constants.smoothness - plan.ridge)
 
 

@@ -46,8 +46,7 @@ def _momentum(plan: Plan) -> float:
 
 def _settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
     pull = np.eye(len(axes)) + step * plan.ridge * axes.T @ axes
-    shrinking: FloatArray = np.linalg.inv(pull)
-    return Settings(axes, step, _momentum(plan), shrinking)
+    return Settings(axes, step, _momentum(plan), np.linalg.inv(pull).astype(np.float64))
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
