@@ -113,8 +113,7 @@ def sum_of_sizes(name: str, cells: Cells, slopes: FloatArray) -> Figure:
 
     It errs by at most Σ|e| of the errors e of these sums, whose distribution is known: no more than its 95 % quantile.
     """
-    spread = np.array([[cells.variance(one, other) for other in slopes] for one in slopes])
-    values, vectors = np.linalg.eigh(spread)
+    values, vectors = np.linalg.eigh(cells.covariance(slopes))
     errors = np.random.default_rng(0).normal(size=(DRAWS, len(slopes))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     reach = float(np.quantile(np.sum(np.abs(errors), axis=1), COVERAGE))
     found = float(np.sum(np.abs(slopes @ cells.shares)))
