@@ -98,8 +98,7 @@ def _write_plan(
 
 def print_evaluation(report: "EvaluationReport") -> None:
     """Print all figures in words, and each silo's first figure beside its interval."""
-    say(f"How good it is, by {report.together.records} {report.unit}s: private, with {report.coverage:.0%} intervals")
-    say("\n".join(f"  {sentence}" for sentence in report.together.sentences()))
+    say(str(report))
     if len(report.silos) < 2:
         return
     say()

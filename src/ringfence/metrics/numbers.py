@@ -48,9 +48,8 @@ def _below(found: Found) -> Figure:
     name = "share of targets below the prediction"
     share = proportion(name, (1 + below) / 2, (noise / 2) ** 2, found.records)
     loss = found.facts.loss
-    return (
-        share.model_copy(update={"note": f"the model aims at {loss.quantile:g}"}) if loss.name == "pinball" else share
-    )
+    aim = f"the model aims at {loss.quantile:g}" if isinstance(loss, Pinball) else ""
+    return share.model_copy(update={"note": aim})
 
 
 def _errors(found: Found, unit: float, offset: float) -> list[Figure]:
