@@ -84,15 +84,20 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
 ) -> None:
     out = federation.folder / "evaluation.json"
     sizes = ["--silo", "north=300", "--silo", "south=300", "--silo", "west=300"]
-    assert ringfence("evaluate", str(trained), *sizes, "--out", str(out)).returncode == 0
-    (stage,) = load_plan(out).stages
-    assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+    for named in (sizes, []):  # who trained it is known
+        assert ringfence("evaluate", str(trained), *named, "--out", str(out)).returncode == 0
+        (stage,) = load_plan(out).stages
+        assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+        assert {terms.name: terms.records for terms in load_plan(out).silos} == dict.fromkeys(
+            ("north", "south", "west"), 300
+        )
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--silo", "north=300"], "Give the silos' files; or, for a plan"),
+        (["--silo", "north=300"], "Give the silos' files; or, for silos that run by themselves"),
+        (["--out", "plan.json"], "Give the silos' files; or, for silos that run by themselves"),
         (["--epsilon", "0"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1000"], "protects next to nobody"),
         (["--against", "nowhere.json"], "could not be read"),

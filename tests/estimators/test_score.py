@@ -91,9 +91,9 @@ def test_what_is_held_out_does_not_train_and_what_trains_does_not_score() -> Non
 @pytest.mark.parametrize("share", [0, None])
 def test_without_a_held_out_share_all_rows_train_and_a_former_evaluation_is_forgotten(share: float | None) -> None:
     model = classifier(cap=(100, 1e-5), unusual_budget=True).fit(X, Y)
-    assert model.plan_.held_out == 0.2
+    assert (model.plan_.held_out, hasattr(model, "score_")) == (0.2, True)
     model.set_params(held_out=share).fit(X, Y)
-    assert model.plan_.held_out is None
+    assert model.plan_.stages[-1].section is None
     assert model.plan_.silos[0].stages[0].batch == 2000
     assert not hasattr(model, "score_")
     assert not hasattr(model, "evaluation_")

@@ -30,7 +30,10 @@ def evaluate(
     ] = False,
     silo: Annotated[
         list[str],
-        typer.Option(metavar="NAME=RECORDS", help="A silo that runs by itself, and its size; for a plan, with --out."),
+        typer.Option(
+            metavar="NAME=RECORDS",
+            help="A silo that runs by itself, and its size; for a plan, with --out. By default those that trained it.",
+        ),
     ] = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON), for `ringfence server run`.")] = None,
     ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
@@ -45,14 +48,14 @@ def evaluate(
     """Measure how good a model is, privately: figures with intervals; each silo's ledger is charged.
 
     Records that the model's training held out are asked, which pay for evaluations alone. For silos that run by
-    themselves, name them and their sizes, and let the server run the plan that is written.
+    themselves, write a plan (--out), which their operators approve and the server runs.
     """
     from ringfence.model import Model
 
     loaded = Model.load(model)
     other = None if against is None else Model.load(against)
-    if bool(files) == bool(silo) or bool(silo) != (out is not None):
-        raise PlanError("Give the silos' files; or, for a plan, every silo and its size (--silo) and where to (--out).")
+    if bool(files) == (out is not None) or (silo and out is None):
+        raise PlanError("Give the silos' files; or, for silos that run by themselves, where to write a plan (--out).")
     if out is not None:
         _write_plan(loaded, other, silo, epsilon, delta, all_records, out, json)
         return
@@ -86,14 +89,15 @@ def _write_plan(
 
     require_folder(out)
     require_comparable(model, against)
-    members = [Member(name, records, epsilon, delta) for name, records in parse_sizes(silos).items()]
+    sizes = parse_sizes(silos) or {terms.name: terms.records for terms in model.plan.silos}
+    members = [Member(name, records, epsilon, delta) for name, records in sizes.items()]
     other = None if against is None else against.weights
     plan = make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records)
     out.write_bytes(plan.content)
     if json:
         print_json({"digest": plan.digest(), "plan": plan.model_dump(mode="json")})
     else:
-        say(f"plan {plan.digest()}")
+        say(f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.\nplan {plan.digest()}")
 
 
 def print_evaluation(report: "EvaluationReport") -> None:

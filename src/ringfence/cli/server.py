@@ -77,7 +77,10 @@ def run(
     track: Track = None,
     json: AsJson = False,
 ) -> None:
-    """Ask the silos round by round and write the model; killed or stopped, the same command goes on."""
+    """Ask the silos round by round and write the model; killed or stopped, the same command goes on.
+
+    A plan that trains nothing, as those of `evaluate` and `statistics`, leaves a report and no model.
+    """
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import conducted_report, report
@@ -85,10 +88,8 @@ def run(
     from ringfence.server.questions.evaluation import reported
     from ringfence.tracking import Recorder
 
-    out = out or folder / "model.json"
-    if out.parent != folder:
-        require_folder(out)
     loaded = load_plan(plan)
+    out = _model_file(loaded, out, folder)
     needed = Quorum.parse(quorum)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
@@ -123,21 +124,22 @@ def run(
             warn(f"ringfence: the run in {folder} is kept; the same command goes on with it.")
             raise
     evaluation = reported(loaded, trained.findings)
-    answered = rounds_answered(loaded, trained.history)
-    model = Model.of(loaded, trained.weights, answered, evaluation=evaluation)
     content = report(folder, trained)
-    _write(out, model.canonical())
+    made = {"report": str(folder / "report.json"), "page": str(folder / "report.html")}
+    if loaded.steps:
+        answered = rounds_answered(loaded, trained.history)
+        _write(out, Model.of(loaded, trained.weights, answered, evaluation=evaluation).canonical())
+        made = {"model": str(out), **made}
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
-    page = folder / "report.html"
     recorder.end(content["guarantees"])
-    conducted_report(loaded, content, recorder.rounds).write(page, figures=figures)
+    conducted_report(loaded, content, recorder.rounds).write(folder / "report.html", figures=figures)
     if json:
-        print_json({**content, "model": str(out), "report": str(folder / "report.json"), "page": str(page)})
+        print_json({**content, **made})
     else:
         if evaluation is not None:
             print_evaluation(evaluation)
             say()
-        _print(content, out, folder / "report.json", page)
+        _print(content, made)
 
 
 @app.command()
@@ -210,6 +212,16 @@ def _exchange(
     raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
 
 
+def _model_file(plan: "Plan", out: Path | None, folder: Path) -> Path:
+    """Return where the model is to be written, if the plan trains one."""
+    if out is not None and not plan.steps:
+        raise TrainingError("The plan trains nothing, so that there is no model to write: leave --out out.")
+    out = out or folder / "model.json"
+    if out.parent != folder:
+        require_folder(out)
+    return out
+
+
 def _why(exchange: "Exchange") -> str:
     """Say what the doors of silent silos said, as far as an engine knows."""
     from ringfence.transport.direct import DirectExchange
@@ -267,7 +279,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None:
+def _print(content: dict[str, Any], made: dict[str, str]) -> None:
     print_table(
         ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
         [
@@ -276,4 +288,5 @@ def _print(content: dict[str, Any], out: Path, report: Path, page: Path) -> None
             for claim in silo["claimed"][:1]
         ],
     )
-    say(f"\n{content['guarantees']}\n\nplan {content['plan']}\nmodel {out}\nreport {report}\npage {page}")
+    files = "".join(f"\n{what} {path}" for what, path in made.items())
+    say(f"\n{content['guarantees']}\n\nplan {content['plan']}{files}")

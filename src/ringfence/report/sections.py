@@ -114,7 +114,7 @@ def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
         ("From", ", ".join(plan.data.features)),
         ("Loss", plan.loss.name),
         ("Algorithm", plan.algorithm.name),
-        ("Rounds", plan.steps),
+        ("Rounds", plan.steps or plan.rounds),
         *dict.fromkeys((f"{unit}s in a round", stage.sampling.brief) for stage in training),
         *dict.fromkeys(
             (f"Of a single {plan.unit}", limits) for stage in training if (limits := stage.question.limits(plan))
