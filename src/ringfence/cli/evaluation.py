@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ringfence.metrics.intervals import Figure
     from ringfence.metrics.report import EvaluationReport
     from ringfence.model import Model
+    from ringfence.training import ExactScores
 
 
 def evaluate(
@@ -27,6 +28,9 @@ def evaluate(
     all_records: Annotated[
         bool,
         typer.Option("--all-records", help="Ask all records, not those alone that the model's training held out."),
+    ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Measure on the same records without noise too: NOT PRIVATE.")
     ] = False,
     silo: Annotated[
         list[str],
@@ -56,20 +60,26 @@ def evaluate(
     other = None if against is None else Model.load(against)
     if bool(files) == (out is not None) or (silo and out is None):
         raise PlanError("Give the silos' files; or, for silos that run by themselves, where to write a plan (--out).")
+    if exact and out is not None:
+        raise PlanError("Without noise only whoever has the files can measure: give them, or leave --exact out.")
     if out is not None:
         _write_plan(loaded, other, silo, epsilon, delta, all_records, out, json)
         return
-    from ringfence.workflow import AskRequest, evaluate_files
+    from ringfence.workflow import AskRequest, evaluate_files, exact_on_files
 
     request = AskRequest(files or [], epsilon, delta, ledgers, same_data_as, new_beginning, unusual_budget)
     result = evaluate_files(request, loaded, against=other, all_records=all_records)
     assert result.evaluation is not None  # noqa: S101 (it is all that the plan asks)
+    test = exact_on_files(files or [], loaded, all_records=all_records) if exact else None
     if json:
         silos = {name: guarantee.model_dump(mode="json") for name, guarantee in result.statement.silos.items()}
         evaluation = result.evaluation.model_dump(mode="json")
-        print_json({"plan": result.model.plan.digest(), "evaluation": evaluation, "silos": silos})
+        measured = {} if test is None else test.as_data()
+        print_json({"plan": result.model.plan.digest(), "evaluation": evaluation, "silos": silos, **measured})
         return
     print_evaluation(result.evaluation)
+    if test is not None:
+        print_exact(test, "all records" if all_records else "the same records")
     say(f"\n{result.statement.text()}\n\nplan {result.model.plan.digest()}")
 
 
@@ -110,6 +120,19 @@ def print_evaluation(report: "EvaluationReport") -> None:
         ["silo", f"{report.unit}s", "figure", "value", "from", "to"],
         [[name, own.records, *_cells(own.figures[0])] for name, own in report.silos.items() if own.figures],
     )
+
+
+def print_exact(test: "ExactScores", of: str = "records that did not train") -> None:
+    """Print what was measured without noise, and what that means."""
+    from ringfence.training import CHOOSING
+
+    say()
+    print_table(
+        ["test on", test.metric],
+        [["all of them", test.value], *test.per_silo.items()],
+        title=f"NOT PRIVATE: measured without noise on {of}, for whoever may see those",
+    )
+    say(CHOOSING)
 
 
 def _cells(figure: "Figure") -> list[object]:
