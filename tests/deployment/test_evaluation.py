@@ -29,9 +29,9 @@ MOMENTS = [  # of one silo in each round, whose answer is not written down befor
 ]
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Iterator[Federation]:
-    made = Federation(tmp_path, NAMES)
+@pytest.fixture(params=[1, 3], ids=["records", "persons"])
+def federation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Federation]:
+    made = Federation(tmp_path, NAMES, rows=request.param)
     try:
         made.start()
         yield made
@@ -65,7 +65,7 @@ def approve(federation: Federation, plan: Plan) -> None:
     for silo in federation.silos.values():
         review = ringfence("silo", "review", silo.silo_folder.path, draft)
         assert "how well a model that the server names predicts 'ill'" in " ".join(review.split())
-        assert "All 12 held-out records take part in every round" in " ".join(review.split())
+        assert f"All 12 held-out {plan.unit}s take part in every round" in " ".join(review.split())
         ringfence("silo", "approve", silo.silo_folder.path, draft, "--digest", plan.digest())
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_told_before_every_silo_has_approved(federation: Federation, 
     assert b"not-approved" in errors, errors
     approve(federation, plan)
     shown = finish(server(federation, plan, run, doors, "--quorum", "all")).decode()
-    assert "How good it is, by 36 records: private, with 95% intervals\n  accuracy " in shown
+    assert f"How good it is, by 36 {plan.unit}s: private, with 95% intervals\n  accuracy " in shown
     assert "\nmodel " not in shown
 
 

@@ -231,6 +231,13 @@ def test_a_ratio_whose_denominator_may_be_nothing_cannot_be_told() -> None:
     assert found.sentence() == "precision 0.500, between 0.495 and 0.505"
 
 
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0.0, "0.000"), (0.8234, "0.823"), (0.00226, "0.00226"), (1243.7, "1240"), (12.345, "12.3")]
+)
+def test_numbers_are_written_with_three_digits_and_money_without_powers_of_ten(number: float, shown: str) -> None:
+    assert intervals.shown(number) == shown
+
+
 def test_a_share_without_noise_has_wilson_s_interval() -> None:
     figure = intervals.proportion("share", 0.1, 0.0, 100)
     assert (figure.low, figure.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)

@@ -35,7 +35,9 @@ class Figure(Public):
 
 def shown(number: float) -> str:
     """Write a number with three digits."""
-    return f"{number:.3f}" if 0.01 <= abs(number) < 10 or number == 0 else f"{number:.3g}"
+    if 0.01 <= abs(number) < 10 or number == 0:
+        return f"{number:.3f}"
+    return f"{float(f'{number:.3g}'):.15g}" if 10 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
 def figure(name: str, value: float, low: float, high: float, *, least: float, most: float, unknown: str) -> Figure:
