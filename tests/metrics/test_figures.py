@@ -238,6 +238,16 @@ def test_numbers_are_written_with_three_digits_and_money_without_powers_of_ten(n
     assert intervals.shown(number) == shown
 
 
+def test_a_value_beyond_what_it_can_be_does_not_look_precise() -> None:
+    """An interval of ±0.1 around 1.09 would leave 0.99 to 1, as if the noise had made the figure more precise."""
+    figure = intervals.normal("AUC", 1.09, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
+    assert (figure.value, figure.high) == (1.0, 1.0)
+    assert figure.low == pytest.approx(0.9)
+    figure = intervals.normal("loss", -0.02, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
+    assert (figure.value, figure.low) == (0.0, 0.0)
+    assert figure.high == pytest.approx(0.1)
+
+
 def test_a_share_without_noise_has_wilson_s_interval() -> None:
     figure = intervals.proportion("share", 0.1, 0.0, 100)
     assert (figure.low, figure.high) == pytest.approx((0.05522854, 0.17436566), abs=1e-6)

@@ -294,7 +294,8 @@ def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
 def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Event, int]]:
     """Return what the events cost so many rows in each section together, each replaced by any other.
 
-    One row whose section nobody knows is in `None`, and pays for the dearest.
+    One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
+    lemma 7).
     """
     if None in copies:
         return of_group(sum(copies.values()), events)

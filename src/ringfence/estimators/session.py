@@ -6,9 +6,8 @@ counts per record, copies included. Guarantee: if replacing one record of a silo
 nothing else, all that these fits released is (ε, δ)-DP in that record, with ε the exact composition of the events of
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
 such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. Where a
-fit holds rows out, a row pays for what its section released, and copies in each section for that section's. Which
-section that is goes by the row's place, as who is in which fold does; another order of the rows divides them anew. What
-was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
+fit holds rows out, a row pays for what its section released, and copies in each section for that section's (lemma 7
+there). Which section that is goes by the row's place, as who is in which fold does. What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has

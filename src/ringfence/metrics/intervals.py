@@ -41,7 +41,12 @@ def shown(number: float) -> str:
 
 
 def figure(name: str, value: float, low: float, high: float, *, least: float, most: float, unknown: str) -> Figure:
-    """Return a figure that lies between `least` and `most`, or say why it cannot be told."""
+    """Return a figure that lies between `least` and `most`, or say why it cannot be told.
+
+    Noise may put the value beyond what it can be. What is left of its interval would then look the more precise the
+    farther off it is, so the interval moves along as the value is moved to the bound, which only makes it wider.
+    """
+    low, high = low - max(value - most, 0.0), high + max(least - value, 0.0)
     if not (math.isfinite(low) and math.isfinite(high)) or (low <= least and high >= most):
         return Figure(name=name, value=None, low=None, high=None, unknown=unknown)
     inside = [float(min(max(number, least), most)) for number in (value, low, high)]
