@@ -7,11 +7,13 @@ nothing else, all that these fits released is (ε, δ)-DP in that record, with �
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
 such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. Where a
 fit holds rows out, a row pays for what its section released, and copies in each section for that section's (lemma 7
-there). Which section that is goes by the row's place, as who is in which fold does. What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
+of docs/proofs.md, "Copies of a record"). Which section that is goes by the row's place, as who is in which fold does.
+What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one
+stops.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
-such rows (lemma 6 of docs/proofs.md, "Copies of a record"). A person has no copies: whatever stands under one label is
+such rows (lemma 6 there). A person has no copies: whatever stands under one label is
 one person's. Costs of persons bound those of their records, so a record's total counts them, for as many persons as
 have that row; costs of records bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is
 refused.
