@@ -13,10 +13,9 @@ stops.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
-such rows (lemma 6 there). A person has no copies: whatever stands under one label is
-one person's. Costs of persons bound those of their records, so a record's total counts them, for as many persons as
-have that row; costs of records bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is
-refused.
+such rows (lemma 6 there). A person has no copies: whatever stands under one label is one person's. Costs of persons
+bound those of their records, so a record's total counts them, for as many persons as have that row; costs of records
+bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is refused.
 
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
 question). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
@@ -161,12 +160,15 @@ class Memory:
         seen: Iterable[tuple[bytes, str | None]] = zip(rows, places, strict=True)
         if persons is not None:
             seen = [(row, place) for row, _, place in set(zip(rows, persons, places, strict=True))]
-        found: dict[bytes, Counter[str | None]] = {}
-        for row, place in seen:
-            found.setdefault(self._mark(b"record", silo.encode(), row), Counter())[place] += 1
-        if not copies:  # one of several equal rows is in one section: if they are in both, who knows in which
-            found = {mark: Counter(list(own)[:1] if len(own) == 1 else [None]) for mark, own in found.items()}
-        return {mark: tuple(sorted(own.items(), key=str)) for mark, own in found.items()}
+        counted = Counter((self._mark(b"record", silo.encode(), row), place) for row, place in seen)
+        found: dict[bytes, Copies] = {}
+        alike: dict[Copies, Copies] = {}  # rows with as many copies share one tuple
+        for (mark, place), times in counted.items():
+            own = (*found.get(mark, ()), (place, times if copies else 1))
+            if len(own) > 1:  # one of several records that are equal is in one section, and nobody knows in which
+                own = tuple(sorted(own, key=str)) if copies else ((None, 1),)
+            found[mark] = alike.setdefault(own, own)
+        return found
 
     def _was_a_record(self, mark: bytes) -> bool:
         return any(self._charges[number].unit == "record" for number, _ in self._seen.get(mark, ()))
