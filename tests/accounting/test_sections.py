@@ -39,7 +39,11 @@ def trained(release: Release, division: str = "0.2") -> SectionRelease:
 
 
 def test_copies_pay_for_the_sections_that_they_lie_in_and_for_all_that_is_not_divided() -> None:
-    events = [(trained(GaussianRelease(0.3)), 2), (held_out(GaussianRelease(0.5)), 1), (GaussianRelease(0.2), 1)]
+    events: list[tuple[Event, int]] = [
+        (trained(GaussianRelease(0.3)), 2),
+        (held_out(GaussianRelease(0.5)), 1),
+        (GaussianRelease(0.2), 1),
+    ]
     assert of_copies({"training": 3, "held-out": 1}, events) == [
         (GaussianRelease(0.3 * 3), 2),
         (GaussianRelease(0.5), 1),
