@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -89,6 +90,10 @@ class ExactScores:
     metric: str
     value: float
     per_silo: Mapping[str, float]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the numbers for machines, with the word that they are not private."""
+        return {"test": {self.metric: self.value, "per_silo": dict(self.per_silo)}, "test_is_private": False}
 
 
 def train(

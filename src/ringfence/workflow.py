@@ -85,8 +85,7 @@ class WorkflowResult:
         if self.result.evaluation is not None:
             report["evaluation"] = self.result.evaluation.model_dump(mode="json")
         if self.test is not None:
-            report["test"] = {self.test.metric: self.test.value, "per_silo": self.test.per_silo}
-            report["test_is_private"] = False
+            report |= self.test.as_data()
         return report
 
 
@@ -139,6 +138,13 @@ def evaluate_files(
         model.plan.data,
         lambda members: make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records),
     )
+
+
+def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
+    """Measure the model without noise on the records that `evaluate_files` asks: for whoever may see those."""
+    share = 0.0 if all_records else model.plan.held_out or 0.0
+    records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
+    return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
 
 
 def require_comparable(model: Model, against: Model | None) -> None:

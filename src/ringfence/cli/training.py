@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.evaluation import print_evaluation
+from ringfence.cli.evaluation import print_evaluation, print_exact
 from ringfence.cli.options import (
     ModelFile,
     NewBeginning,
@@ -127,8 +127,6 @@ def train(
 
 
 def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
-    from ringfence.training import CHOOSING
-
     statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
@@ -141,13 +139,7 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
         say()
         print_evaluation(outcome.result.evaluation)
     if test is not None:
-        say()
-        print_table(
-            ["test on", test.metric],
-            [["all of them", test.value], *test.per_silo.items()],
-            title="NOT PRIVATE: measured without noise on records that did not train, for whoever may see those",
-        )
-        say(CHOOSING)
+        print_exact(test)
     say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
         say(f"model {out}")
