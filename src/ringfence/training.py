@@ -106,8 +106,8 @@ class Federation:
     """Silos of one process behind their gates, with approved plans: a context that ends the plans, and the ledgers.
 
     Every silo's ledger gets a budget that covers all plans, if its cap allows it, and approves all of them, before
-    anything is asked: ApprovalError if a cap does not cover them. `promised` is what each silo is promised for all plans
-    together; by default, for a single plan, what that promises.
+    anything is asked: ApprovalError if a cap does not cover them. `promised` is what each silo is promised for all
+    plans together; by default, for a single plan, what that promises.
     """
 
     def __init__(

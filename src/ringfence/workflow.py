@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -185,14 +186,15 @@ def train_files(
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
-        if loaded.tests and outcome.weights is not None and outcome.round in marked:
-            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, loaded.tests)
+        if tests and outcome.weights is not None and outcome.round in marked:
+            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
         watch(outcome)
 
     with _loaded(request) as loaded:
         # Whoever names test files need not hold records out as well.
         held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
         proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
+        tests = loaded.tests
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, loaded.cap)
         planned(proposal)
@@ -237,7 +239,8 @@ class _Loaded:
     schema: Schema
     plan: PlanRequest
     silos: Mapping[str, Silo]
-    tests: Mapping[str, Records]
+    named_tests: Mapping[str, Records]
+    exact: bool
     cap: Budget | None
     shuffler: "LocalShuffler | None"
 
@@ -245,6 +248,21 @@ class _Loaded:
     def sizes(self) -> dict[str, int]:
         """How many records every silo has."""
         return {name: len(silo.records) for name, silo in self.silos.items()}
+
+    @cached_property
+    def tests(self) -> Mapping[str, Records]:
+        """What to measure on without noise: files of their own, or the held-out records; TrainingError if none is."""
+        if self.named_tests or not self.exact:
+            return self.named_tests
+        share = self.plan.held_out_share
+        if not share:
+            raise TrainingError(
+                "Exact numbers are of held-out records, and none is held out: give a share, or test files."
+            )
+        return {
+            name: silo.records.take(sections.members("held-out", len(silo.records), share))
+            for name, silo in self.silos.items()
+        }
 
     def measured(self, model: Model) -> ExactScores | None:
         """Return how good the model is without noise, if that is to be measured."""
@@ -261,8 +279,6 @@ def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
     tests = {name: load_records(path, schema) for name, path in request.tests.items()}
-    if request.exact and not tests:
-        tests = {name: _held_out(own, request.plan.held_out_share) for name, own in records.items()}
     places = _places(paths, request.ledgers, request.same_data_as)
     with _shuffler(request.plan, paths) as shuffler:
         silos = {
@@ -277,13 +293,7 @@ def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
             for name, own in records.items()
         }
         plan = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
-        yield _Loaded(schema, plan, silos, tests, cap, shuffler)
-
-
-def _held_out(records: Records, share: float) -> Records:
-    if not share:
-        raise TrainingError("Exact numbers are of held-out records, and none is held out: give a share, or test files.")
-    return records.take(sections.members("held-out", len(records), share))
+        yield _Loaded(schema, plan, silos, tests, request.exact, cap, shuffler)
 
 
 def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:

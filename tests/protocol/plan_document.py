@@ -123,6 +123,16 @@ EVALUATED: Edits = {
     "silos.0.stages": [{"batch": 32, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
     "silos.1.stages": [{"batch": 48, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
 }
+
+COMPARED: Edits = {
+    "held_out": 0.2,
+    "stages": [
+        CURVATURE | {"question": {"name": "comparison", "models": 3, "part": part}, "section": "held-out"}
+        for part in ("sizes", "losses")
+    ],
+    "silos.0.stages": [{"batch": 8, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
+    "silos.1.stages": [{"batch": 12, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
+}
 SECOND_MOMENTS_ONLY: Edits = MOMENTS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
 FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
 POISSON: Edits = {"stages.0.sampling.name": "poisson"}
@@ -219,6 +229,7 @@ KINDS: dict[str, Edits] = {
     "moments only": MOMENTS_ONLY,
     "counted": COUNTED,
     "evaluated": EVALUATED,
+    "compared": COMPARED,
     "second moments only": SECOND_MOMENTS_ONLY,
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,

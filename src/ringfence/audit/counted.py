@@ -1,5 +1,7 @@
 """Statistics, set up for their worst case: one canary, at one end of every column or at the other."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ringfence.audit.adversary import Observation, read_difference
@@ -34,7 +36,7 @@ def records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, features_of(plan.data, cells), target_of(plan.data, cells), cells=cells)
 
 
-def read(plan: Plan, answers: FloatArray) -> Observation:
+def read(plan: Plan, answers: Sequence[FloatArray]) -> Observation:
     """Compare with what either record gives, which a server that knows all others computes for itself."""
     work = task(plan, plan.silos[0], 0, 0)
     everybody = np.ones(plan.silos[0].records)

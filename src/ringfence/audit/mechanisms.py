@@ -24,10 +24,11 @@ import numpy as np
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_count, require_positive, require_probability
-from ringfence.audit import counted, one_canary, shuffled_plans
+from ringfence.audit import chosen, counted, one_canary, shuffled_plans
 from ringfence.audit.adversary import Observation, partition, read_gradients
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
+from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Restart
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import OwnNoise
@@ -39,6 +40,7 @@ from ringfence.protocol.questions import Curvature, Evaluation, Gradient, Moment
 from ringfence.protocol.sampling import Full, SamplingName
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.sections import Section
 from ringfence.silo.records import Records
 
 SILO = "audited silo"
@@ -195,13 +197,25 @@ def _shuffled_plan(question: Question, canaries: int, peers: int = 0, unit: Plan
     return [make_plan(_canary_schema(min(question.records, canaries), unit), members, request)]
 
 
+def _choice(question: Question, *, section: Section) -> list[Plan]:
+    """Return the plans of a choice that together come to the question's epsilon, with a schema for these canaries."""
+    canaries = min(sections.size(section, question.records, chosen.HELD_OUT), chosen.MOST_CANARIES)
+    schema = _canary_schema(canaries, _OF_RECORDS) if section == "training" else _survey_schema()
+    rounds = max(1, question.rounds // chosen.CANDIDATES)
+    request = PlanRequest(loss=Squared(), clip=CLIP, domain=DOMAIN, algorithm=SGD, rounds=rounds)
+    return chosen.plans(schema, Member(SILO, question.records, question.epsilon, question.delta), request)
+
+
+def _survey_schema() -> Schema:
+    columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
+    return parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
+
+
 def _survey_plan(
     question: Question, *, asked: Curvature | Evaluation | Moments | SecondMoments, repeated: bool = False
 ) -> list[Plan]:
-    columns = dict.fromkeys(("x1", "x2", "y"), _NUMBER)
-    schema = parse_schema({"columns": columns, "intercept": 0.0, "radius": 1.0}, target="y")
     rounds = question.rounds if repeated else 1
-    return [_plan(question, schema, [Stage(question=asked, rounds=rounds, sampling=Full())])]
+    return [_plan(question, _survey_schema(), [Stage(question=asked, rounds=rounds, sampling=Full())])]
 
 
 def _statistics_plan(question: Question) -> list[Plan]:
@@ -273,8 +287,8 @@ def _person_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, once.features[of_row], once.targets[of_row], of_row=of_row)
 
 
-def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0) -> Observation:
-    return read_gradients(plan, plan.silos[0], answers, canary_rows(plan), clip=CLIP, correlation=correlation)
+def _read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: float = 0.0) -> Observation:
+    return read_gradients(plan, plan.silos[0], np.array(answers), canary_rows(plan), clip=CLIP, correlation=correlation)
 
 
 @dataclass(frozen=True)
@@ -283,12 +297,16 @@ class Mechanism:
 
     plans: Callable[[Question], Sequence[Plan]]
     records: Callable[[Plan, FloatArray], Records] = _gradient_records
-    read: Callable[[Plan, FloatArray], Observation] = _read_gradients
-    argument: Callable[[Plan], FloatArray] = lambda plan: np.zeros(plan.dimension)
-    """What the server asks about first."""
+    read: Callable[[Plan, Sequence[FloatArray]], Observation] = _read_gradients
+    argument: Callable[[Plan, int], FloatArray] = lambda plan, stage: np.zeros(plan.dimension)
+    """What the server asks about first in a stage, by its number."""
+    reads: Callable[[Plan], bool] = lambda plan: True
+    """Whether a plan asks about the canaries. One that does not is asked all the same, and the ledger charges it."""
+    section: Section | None = None
+    """Which section of the records the canaries are in, where plans divide them."""
     most_canaries: int = CANARIES
     """How many records play at most."""
-    not_played: frozenset[str] = frozenset({"forget-peer", "keep-order", "ignore-persons"})
+    not_played: frozenset[str] = frozenset({"forget-peer", "keep-order", "ignore-persons", "forget-tries"})
     """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
     against: Observer = "anyone"
     """Who looks: the claim is the one against them."""
@@ -299,11 +317,13 @@ class Mechanism:
 
     def canaries(self, question: Question) -> int:
         """Return how many records play."""
-        return min(question.records, self.most_canaries)
+        return min(sections.size(self.section, question.records, chosen.HELD_OUT), self.most_canaries)
 
 
-def _read_counts(plan: Plan, answers: FloatArray, *, against: Observer) -> Observation:
-    return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
+def _read_counts(plan: Plan, answers: Sequence[FloatArray], *, against: Observer) -> Observation:
+    return shuffled_plans.read_counts(
+        plan, np.array(answers), canaries=len(canary_rows(plan)), clip=CLIP, against=against
+    )
 
 
 def _counts(
@@ -327,8 +347,8 @@ def _counts(
     )
 
 
-_OF_OTHERS = {"forget-peer", "keep-order"}
-"""Sabotage of what others than the audited silo do."""
+_OF_OTHERS = {"forget-peer", "keep-order", "forget-tries"}
+"""Sabotage of what others than the audited silo do, and of what many plans cost."""
 
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignore-persons", *_OF_OTHERS})
 
@@ -372,6 +392,31 @@ MECHANISMS: dict[str, Mechanism] = {
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"},
     ),
+    # Candidates that are trained, compared and the best evaluated, for one claim: by records that train, and by one
+    # that is held out.
+    "choice": Mechanism(
+        partial(_choice, section="training"),
+        chosen.training_records,
+        partial(chosen.read_training, clip=CLIP),
+        chosen.argument,
+        reads=lambda plan: not chosen.compares(plan),
+        section="training",
+        most_canaries=chosen.MOST_CANARIES,
+        not_played=frozenset({"with-replacement", "ignore-persons", "forget-peer", "keep-order"}),
+        rounds=2 * chosen.CANDIDATES,
+    ),
+    "comparison": Mechanism(
+        partial(_choice, section="held-out"),
+        chosen.held_out_records,
+        chosen.read_held_out,
+        chosen.argument,
+        reads=chosen.compares,
+        section="held-out",
+        most_canaries=1,
+        # The whole choice is claimed, so that training, which is planned by the wrong sensitivity too, hides that.
+        not_played=_ONE_RELEASE | {"wrong-sensitivity"},
+        rounds=chosen.CANDIDATES,
+    ),
     # Counts of cells.
     "statistics": Mechanism(_statistics_plan, counted.records, counted.read, most_canaries=1, not_played=_ONE_RELEASE),
     # What intervals for coefficients rest on.
@@ -390,10 +435,17 @@ MECHANISMS: dict[str, Mechanism] = {
     # drawn by the same code for the same plan, show it; 62 numbers, and the size of the batch, of two bytes each are
     # one block of shares.
     "shuffled": _counts(
-        against="server", canaries=16, runs=150, not_played={"with-replacement", "forget-peer", "ignore-persons"}
+        against="server",
+        canaries=16,
+        runs=150,
+        not_played={"with-replacement", "forget-peer", "ignore-persons", "forget-tries"},
     ),
     "shuffled-peer": _counts(
-        against="server", canaries=16, runs=150, not_played={"with-replacement", "ignore-persons"}, peers=1
+        against="server",
+        canaries=16,
+        runs=150,
+        not_played={"with-replacement", "ignore-persons", "forget-tries"},
+        peers=1,
     ),
     "shuffled-alone": _counts(against="anyone", canaries=62, runs=120, not_played={"ignore-persons", *_OF_OTHERS}),
     # Persons with several rows, by each rule for these, and each rule with another of the ways above: counts for a

@@ -28,7 +28,7 @@ def curvature_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, features, np.zeros(records))
 
 
-def read_curvature(plan: Plan, answers: FloatArray) -> Observation:
+def read_curvature(plan: Plan, answers: Sequence[FloatArray]) -> Observation:
     """Tell the two eigenvalues apart."""
     records = plan.silos[0].records
     sigma = task(plan, plan.silos[0], 0, 0).sigma
@@ -47,7 +47,7 @@ def moment_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def read_moments(plan: Plan, answers: FloatArray) -> Observation:
+def read_moments(plan: Plan, answers: Sequence[FloatArray]) -> Observation:
     """Means of features and target, and their mean squares, in units of their bounds, which are 1."""
     records = plan.silos[0].records
     sigma = task(plan, plan.silos[0], 0, 0).sigma
@@ -55,7 +55,7 @@ def read_moments(plan: Plan, answers: FloatArray) -> Observation:
     return read_difference(answers[0], sigma, *worlds)
 
 
-def evaluation_argument(plan: Plan) -> FloatArray:
+def evaluation_argument(plan: Plan, stage: int = 0) -> FloatArray:
     """Ask about all blocks alike, with a ruler by which one pair of records moves each as far as any pair can."""
     blocks = Evaluation().blocks(plan)
     ruler = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
@@ -63,7 +63,7 @@ def evaluation_argument(plan: Plan) -> FloatArray:
         ruler.get(block.name, np.linspace(-0.9, 0.9, block.ruler) + (block.name == "residuals")) for block in blocks
     ]
     shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
-    return np.concatenate([[1.0, 0.0], *numbers, shares])
+    return np.concatenate([np.eye(plan.dimension)[0], *numbers, shares])
 
 
 def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
@@ -73,7 +73,7 @@ def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def read_evaluation(plan: Plan, answers: FloatArray) -> Observation:
+def read_evaluation(plan: Plan, answers: Sequence[FloatArray]) -> Observation:
     """Tell the two records apart by all numbers of all rounds."""
     records, argument = plan.silos[0].records, evaluation_argument(plan)
     sigma = task(plan, plan.silos[0], 0, 0).sigma
@@ -85,7 +85,7 @@ def read_evaluation(plan: Plan, answers: FloatArray) -> Observation:
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(2)))
 
 
-def second_moments_argument(plan: Plan) -> FloatArray:
+def second_moments_argument(plan: Plan, stage: int = 0) -> FloatArray:
     """Ask at weights of 0, where the residual is the target, in units of half of its bound."""
     return Asked(np.zeros(plan.dimension), 0.5, 1.0, np.eye(plan.data.width)).packed()
 
@@ -97,7 +97,7 @@ def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def read_second_moments(plan: Plan, answers: FloatArray) -> Observation:
+def read_second_moments(plan: Plan, answers: Sequence[FloatArray]) -> Observation:
     """Tell the two records apart by all numbers of all rounds."""
     records, argument = plan.silos[0].records, second_moments_argument(plan)
     sigma = task(plan, plan.silos[0], 0, 0).sigma
@@ -106,7 +106,7 @@ def read_second_moments(plan: Plan, answers: FloatArray) -> Observation:
     return _read_rounds(answers, sigma, exact)
 
 
-def _read_rounds(answers: FloatArray, sigma: float, worlds: Sequence[FloatArray]) -> Observation:
+def _read_rounds(answers: Sequence[FloatArray], sigma: float, worlds: Sequence[FloatArray]) -> Observation:
     """Read rounds that all ask the same."""
     seen = [read_difference(answer, sigma, *worlds) for answer in answers]
     return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))

@@ -3,7 +3,7 @@
 import inspect
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -122,7 +122,11 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
         totals, result = self._run(problem, plan, cap)
-        self.plan_ = plan
+        return self._fitted(result, totals, remarks)
+
+    def _fitted(self, result: TrainingResult, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Self:
+        """Take over what a run came to."""
+        self.plan_ = result.model.plan
         self.history_ = result.history
         self.model_, self.privacy_ = result.model, result.statement
         if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
@@ -249,7 +253,11 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
         return {name: interval(f"`bounds` of column '{name}'", pair) for name, pair in zip(names, pairs, strict=True)}
 
     def _plan(self, problem: FitData) -> Plan:
-        schema, names = problem.schema, list(problem.silos)
+        return make_plan(problem.schema, self._members(problem), self._request(problem.schema))
+
+    def _members(self, problem: FitData) -> list[Member]:
+        """Return the silos, with what each grants."""
+        names = list(problem.silos)
         if problem.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
             raise EstimatorError(
                 "`person_rule` and `rows_per_person` say what a person's rows come to, but `fit` was not told whose "
@@ -264,7 +272,7 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
             if epsilon is None or not epsilon > 0:
                 raise EstimatorError(f"The epsilon of silo '{name}' must be a positive number.")
             members.append(Member(name, size, epsilon, deltas[name]))
-        return make_plan(schema, members, self._request(schema))
+        return members
 
     def _request(self, schema: Schema) -> PlanRequest:
         """Return what is asked of the plan; each estimator adds its loss, unless it is the usual one of the target."""
@@ -314,24 +322,33 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
 
     def _run(self, problem: FitData, plan: Plan, cap: Budget | None) -> tuple[dict[str, Budget], TrainingResult]:
         """Count the plan in this process's memory, then run it."""
-        totals = MEMORY.charge(
-            plan,
+        return self._counted(problem, [plan], cap, self._settings()), self._train(problem, plan, cap)
+
+    def _counted(self, problem: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
+        """Count plans that are approved together in this process's memory, as one fit."""
+        return MEMORY.charge(
+            plans[0],
             problem.identities(),
             problem.owners(),
-            settings=f"{self._settings()} for each {plan.unit}",
+            settings=f"{settings} for each {plans[0].unit}",
+            others=plans[1:],
             cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
             tuning=cap is not None,
             copies=self.equal_rows == "copies",
         )
-        return totals, self._train(problem, plan, cap)
 
     def _train(self, problem: FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
+        with self._silos(problem, cap) as silos:
+            return train(plan, silos)
+
+    @contextmanager
+    def _silos(self, problem: FitData, cap: Budget | None) -> Iterator[dict[str, Silo]]:
         with ExitStack() as temporary:
             if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
                 folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
             else:
                 folder = Path(self.ledgers)
-            silos = {
+            yield {
                 name: Silo(
                     problem.part(name, marked=self.ledgers is not None),
                     folder / f"{name}.ledger",
@@ -340,7 +357,6 @@ class FederatedLinearModel(Parameters, BaseEstimator, ABC):  # type: ignore[misc
                 )
                 for name in problem.silos
             }
-            return train(plan, silos)
 
     # From a model to coefficients, and predictions.
 

@@ -74,14 +74,16 @@ class Memory:
         persons: Mapping[str, Sequence[str]] | None = None,
         *,
         settings: str,
+        others: Sequence[Plan] = (),
         cap: Budget | None = None,
         tuning: bool = False,
         copies: bool = True,
     ) -> dict[str, Budget]:
         """Count a fit on every silo's rows before anything is released; return each silo's total, this fit included.
 
-        `persons` says whose each row is, if the plan protects persons. Equal rows of a fit are copies of one record,
-        unless `copies` is false: then they are different records.
+        `others` are plans that the fit asks the same silos for beside the first, approved together with it. `persons`
+        says whose each row is, if the plan protects persons. Equal rows of a fit are copies of one record, unless
+        `copies` is false: then they are different records.
 
         Raises ApprovalError, and counts nothing, if a total would exceed the cap, if most of a silo's records or
         persons were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance),
@@ -89,13 +91,7 @@ class Memory:
         """
         with self._lock:
             charges = [
-                _Charge(
-                    plan.digest(),
-                    plan.unit,
-                    settings,
-                    tuple((event.of_silo(terms.name), count) for event, count in plan_events(plan, terms)),
-                    terms.guarantee.delta,
-                )
+                _Charge(plan.digest(), plan.unit, settings, _events((plan, *others), terms.name), terms.guarantee.delta)
                 for terms in plan.silos
             ]
             added: dict[bytes, History] = {}
@@ -148,6 +144,17 @@ class Memory:
             self._seen[mark] = longer.setdefault((past, now), (*past, *now))
 
 
+def _events(plans: Sequence[Plan], silo: str) -> tuple[tuple[Event, int], ...]:
+    """Return what the fit's plans cost the silo. Another fit may have a row in another place, and so section."""
+    fit = plans[0].digest()
+    return tuple(
+        (event.of_silo(f"{silo} in the fit {fit}"), count)
+        for plan in plans
+        if (own := plan.terms(silo)) is not None
+        for event, count in plan_events(plan, own)
+    )
+
+
 def _differs(history: Sequence[tuple[_Charge, int]], settings: str) -> bool:
     return any(charge.settings != settings for charge, _ in history)
 
@@ -166,9 +173,10 @@ def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
     if share > 0.5:
         raise ApprovalError(
             f"{unit.capitalize()}s of silo '{silo}' were fitted before in this process, with other settings. Trying "
-            "settings on private records spends budget on every try, and nothing was released now. Choose settings on "
-            f"public or simulated data; or, if these {unit}s are to pay for it, say what all fits together may cost "
-            "them: cap=(epsilon, delta)."
+            "settings on private records spends budget on every try, and nothing was released now. Let "
+            "ringfence.model_selection.FederatedSearch try them, all for one epsilon; choose settings on public or "
+            f"simulated data; or, if these {unit}s are to pay for every fit, say what all fits together may cost them: "
+            "cap=(epsilon, delta)."
         )
 
 

@@ -76,7 +76,7 @@ class Compared:
         """
         pairs = len(self.losses) * (len(self.losses) - 1) / 2
         z = float(norm.ppf(1 - (1 - COVERAGE) / (2 * pairs)))
-        reach = z * math.sqrt(2 * (self.noise**2 + self.square / self.records))
+        reach = z * math.sqrt(2 * (self.noise**2 + self.square / self.records)) if model != self.best else 0.0
         value, most = float(self.losses[model] - self.losses[self.best]), math.sqrt(2) * self.cut
         found = figure(ABOVE, value, value - reach, value + reach, least=-most, most=most, unknown=NOISE)
         return cut_figure(ABOVE, found, self.cut, "vector of differences")

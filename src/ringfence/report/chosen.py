@@ -18,9 +18,9 @@ def choice_section(choice: Choice | None) -> Html | None:
         tag("p", " ".join(choice.sentences())),
         tag(
             "p",
-            f"Every candidate was trained, and all of them were compared by their losses on each held-out {choice.unit}, "
-            f"with noise. What this run cost counts all their messages. Where a {choice.unit}'s losses differ by much, "
-            "they are cut. Rounds, noise and weights on this page are the chosen one's.",
+            f"Every candidate was trained, and all were compared by their losses on each held-out {choice.unit}, with "
+            f"noise. What this run cost counts all their messages. Where a {choice.unit}'s losses differ by much, they "
+            "are cut. Rounds, noise and weights on this page are the chosen one's.",
         ),
         table("The candidates", ["candidate", "loss above the best's", "interval"], rows),
     )

@@ -8,8 +8,8 @@ from ringfence.protocol.questions import Comparison
 from ringfence.protocol.questions.comparison import SIZE_LEVELS
 from ringfence.protocol.questions.evaluation import CURVE
 from ringfence.silo import exact_sums
+from ringfence.silo.questions.scores import leaf_of, scores_of, tree_terms
 from ringfence.silo.records import Records
-from ringfence.silo.scores import leaf_of, scores_of, tree_terms
 
 
 def compute(

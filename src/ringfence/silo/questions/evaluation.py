@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringfence.protocol.arrays import TINY, FloatArray
 from ringfence.protocol.losses import Loss
@@ -18,8 +17,8 @@ from ringfence.protocol.questions.evaluation import (
     TARGET_LEVELS,
 )
 from ringfence.silo import exact_sums
+from ringfence.silo.questions.scores import leaf_of, scores_of, tree_terms
 from ringfence.silo.records import Records
-from ringfence.silo.scores import leaf_of, scores_of, tree_terms
 
 Terms = dict[str, FloatArray]
 Ruler = Mapping[str, FloatArray]
