@@ -4,12 +4,12 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from ringfence.errors import TrainingError
-from ringfence.metrics.choice import Candidate, Choice, Setting
+from ringfence.metrics.choice import Candidate, Choice
 from ringfence.model import Model
 from ringfence.planning.choices import ChoiceProposal
 from ringfence.planning.propose import Proposal
@@ -33,7 +33,6 @@ class ChoiceResult:
 
 def choose(
     proposed: ChoiceProposal,
-    settings: Sequence[Mapping[str, Setting]],
     silos: Mapping[str, Silo],
     *,
     watch: Callable[[Plan, RoundOutcome], None] = lambda plan, outcome: None,
@@ -41,7 +40,7 @@ def choose(
 ) -> ChoiceResult:
     """Approve all plans at every silo, train every candidate, compare them, and return the best.
 
-    `settings` say what each candidate asked for. Raises ApprovalError, before anything is released anywhere, if a
+    Raises ApprovalError, before anything is released anywhere, if a
     silo's cap does not cover all of it. `collect` says how the rounds of a plan that trusts a shuffler are collected.
     """
     plans = proposed.plans
@@ -71,7 +70,7 @@ def choose(
         best=found.best,
         candidates=tuple(
             Candidate(settings=dict(own), plan=each.plan.digest(), above=found.above(number))
-            for number, (own, each) in enumerate(zip(settings, proposed.candidates, strict=True))
+            for number, (own, each) in enumerate(zip(proposed.settings, proposed.candidates, strict=True))
         ),
         plans=others,
     )

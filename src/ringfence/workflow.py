@@ -220,7 +220,10 @@ def choose_files(
     settings = grid(tries)
     with _loaded(request) as loaded:
         asked = [candidate_request(loaded.plan, own) for own in settings]
-        proposed = propose_choice(loaded.schema, [CandidatePlan(own, own.members(loaded.sizes)) for own in asked])
+        proposed = propose_choice(
+            loaded.schema,
+            [CandidatePlan(*each, each[1].members(loaded.sizes)) for each in zip(settings, asked, strict=True)],
+        )
         if not request.unusual_budget:
             for silo, promised in proposed.promised.items():
                 require_usual(
@@ -228,7 +231,7 @@ def choose_files(
                 )
         planned(proposed)
         collect = None if loaded.shuffler is None else loaded.shuffler.collect
-        chosen = choose(proposed, settings, loaded.silos, watch=watch, collect=collect)
+        chosen = choose(proposed, loaded.silos, watch=watch, collect=collect)
     return WorkflowResult(chosen.proposal, chosen.result, loaded.measured(chosen.result.model), division=proposed)
 
 

@@ -36,7 +36,7 @@ def plans(schema: Schema, member: Member, request: PlanRequest) -> list[Plan]:
     divided = replace(member, records=member.records - held_out, held_out=held_out)
     asked = replace(request, held_out=HELD_OUT, evaluation=False)
     ridges = [replace(asked, ridge=0.1 * number) for number in range(CANDIDATES)]
-    return list(propose_choice(schema, [CandidatePlan(own, [divided]) for own in ridges]).plans)
+    return list(propose_choice(schema, [CandidatePlan({"ridge": own.ridge}, own, [divided]) for own in ridges]).plans)
 
 
 def compares(plan: Plan) -> bool:
@@ -78,8 +78,11 @@ def held_out_records(plan: Plan, coins: FloatArray) -> Records:
 
 
 def argument(plan: Plan, stage: int) -> FloatArray:
-    """Ask what shows most: of sizes, models that differ by much for one target and by little for the other; of losses,
-    models of which the last is the opposite of the others; of the evaluation, all blocks alike. Candidates are asked at 0 first."""
+    """Ask what shows most; candidates are asked at 0 first.
+
+    Of sizes: models that differ by much for one target and by little for the other. Of losses: models of which the last
+    is the opposite of the others. Of the evaluation: all blocks alike.
+    """
     question = plan.stages[stage].question
     if question.trains:
         return np.zeros(plan.dimension)

@@ -82,10 +82,11 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             problem.schema,
             [
                 CandidatePlan(
+                    own,
                     replace(each._request(problem.schema), evaluation=False, held_out=self.held_out),
                     self._divided(each._members(problem)),
                 )
-                for each in fitting
+                for own, each in zip(candidates, fitting, strict=True)
             ],
         )
         if not best.unusual_budget:
@@ -96,7 +97,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             problem, proposed.plans, cap, f"{type(self).__name__} of {candidates!r} {best._settings()}"
         )
         with best._silos(problem, cap) as gated:
-            chosen = choose(proposed, candidates, gated)
+            chosen = choose(proposed, gated)
         self.choice_: Choice = chosen.choice
         self.best_index_ = chosen.choice.best
         self.best_params_ = candidates[self.best_index_]

@@ -16,8 +16,9 @@ from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.events import Events
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import PlanError
+from ringfence.metrics.choice import Setting, shown_settings
 from ringfence.planning.draft import EVALUATIONS
-from ringfence.planning.explain import warnings
+from ringfence.planning.explain import buys_nothing, protects_nobody
 from ringfence.planning.one_question import facts_of
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
@@ -38,8 +39,9 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True)
 class CandidatePlan:
-    """What one candidate asks for, and of whom."""
+    """One candidate: its settings, as a user names them, what it asks for with these, and of whom."""
 
+    settings: Mapping[str, Setting]
     request: PlanRequest
     members: Sequence[Member]
 
@@ -48,9 +50,11 @@ class CandidatePlan:
 class ChoiceProposal:
     """The candidates' plans, in their order, the plan that compares them, and what each silo is promised for all.
 
-    `share` is how much of the Gaussian shift that a run alone could have had each candidate gets.
+    `settings` are the candidates'. `share` is how much of the Gaussian shift that a run alone could have had each
+    candidate gets.
     """
 
+    settings: tuple[Mapping[str, Setting], ...]
     candidates: tuple[Proposal, ...]
     comparison: Plan
     promised: Mapping[str, tuple[Guarantee, ...]]
@@ -75,13 +79,15 @@ class ChoiceProposal:
 
     def warnings(self) -> list[str]:
         """Say, before anything is spent, where so many candidates leave each too little."""
-        told = [found[0] for each in self.candidates if (found := warnings(each))]
-        if not told:
-            return []
-        return [
-            f"Of {len(self.candidates)} candidates, {len(told)} would be trained for next to nothing; fewer would get "
-            f"more each: alone, a candidate has {self.share:.3g} times the noise. {told[0]}"
-        ]
+        told = [found for each in self.candidates if (found := buys_nothing(each))]
+        few = (
+            f"Of {len(self.candidates)} candidates, {len(told)} would be trained for next to nothing. Try fewer: "
+            f"alone, a candidate has {self.share:.3g} times the noise. {told[0]}"
+            if told
+            else ""
+        )
+        epsilon = max(promised[0].epsilon for promised in self.promised.values())
+        return [line for line in (few, protects_nobody(epsilon, self.comparison.unit)) if line]
 
 
 def propose_choice(data: Schema, candidates: Sequence[CandidatePlan]) -> ChoiceProposal:
@@ -104,7 +110,8 @@ def propose_choice(data: Schema, candidates: Sequence[CandidatePlan]) -> ChoiceP
         promised = {member.name: _promised(plans, member) for member in members}
         excess = max(_excess(promised[member.name], member) for member in members)
         if excess <= 1:
-            return ChoiceProposal(proposals, comparison, promised, share)
+            settings = tuple(each.settings for each in candidates)
+            return ChoiceProposal(settings, proposals, comparison, promised, share)
         share *= (1 - 1e-3) / excess  # batches that are sampled, or counted, do not compose as Gaussians do
     raise PlanError("No division of the budget among so many candidates was found: try fewer.")
 
@@ -120,7 +127,10 @@ def _candidate(data: Schema, candidate: CandidatePlan, share: float) -> Proposal
         shift = share * gaussian_shift(member.epsilon, member.allowed_delta)
         return replace(member, epsilon=gaussian_epsilon(shift, member.allowed_delta), delta=member.allowed_delta)
 
-    return propose(data, [own(member) for member in candidate.members], replace(candidate.request, run=None))
+    try:
+        return propose(data, [own(member) for member in candidate.members], replace(candidate.request, run=None))
+    except PlanError as problem:
+        raise PlanError(f"The candidate {shown_settings(candidate.settings)} cannot be trained. {problem}") from None
 
 
 def _comparison(plans: Sequence[Plan], members: Sequence[Member]) -> Plan:
