@@ -44,6 +44,17 @@ def cut(question: Comparison, asked: FloatArray, sizes: Heard, sigma: float) -> 
     return float(log_quantiles(asked, cells.shares, np.array([1 - min(beyond, 0.5)]))[0])
 
 
+def simultaneous(models: int) -> float:
+    """Return how many deviations to either side all pairs of so many models need to be covered together."""
+    pairs = models * (models - 1) / 2
+    return float(norm.ppf(1 - (1 - COVERAGE) / (2 * pairs)))
+
+
+def hidden(models: int, sigma: float) -> float:
+    """Return the difference of two models' losses that noise of that size alone may hide, as a part of the cut."""
+    return simultaneous(models) * math.sqrt(2) * sigma / Comparison(models=models, part="losses").scale
+
+
 @dataclass(frozen=True)
 class Compared:
     """The models' mean losses on some records, but for what is common to all: in loss, cut, beside the noise in each,
@@ -74,8 +85,7 @@ class Compared:
         with the best do, though the same records chose it (Bonferroni). How two losses vary over records is not known,
         but as much as twice the mean square of all differences at most: an interval may be too wide.
         """
-        pairs = len(self.losses) * (len(self.losses) - 1) / 2
-        z = float(norm.ppf(1 - (1 - COVERAGE) / (2 * pairs)))
+        z = simultaneous(len(self.losses))
         reach = z * math.sqrt(2 * (self.noise**2 + self.square / self.records)) if model != self.best else 0.0
         value, most = float(self.losses[model] - self.losses[self.best]), math.sqrt(2) * self.cut
         found = figure(ABOVE, value, value - reach, value + reach, least=-most, most=most, unknown=NOISE)

@@ -17,6 +17,7 @@ from ringfence.accounting.events import Events
 from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import PlanError
 from ringfence.metrics.choice import Setting, shown_settings
+from ringfence.metrics.comparison import hidden
 from ringfence.planning.draft import EVALUATIONS
 from ringfence.planning.explain import buys_nothing, protects_nobody
 from ringfence.planning.one_question import facts_of
@@ -24,7 +25,7 @@ from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.domain import WholeSpace
-from ringfence.protocol.guarantee import Guarantee, against, observers_of
+from ringfence.protocol.guarantee import Guarantee, observers_of
 from ringfence.protocol.losses import NonSmooth
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
 from ringfence.protocol.questions import Comparison, Evaluation
@@ -74,8 +75,16 @@ class ChoiceProposal:
             f"trains with {1 / self.share:.3g} times the noise that it would have alone, at epsilon "
             f"{max(epsilons):.3g} at most.",
             f"They are compared by their losses on the {self.comparison.held_out:.0%} of the {unit}s that are held "
-            "out, which pay for that, and for the evaluation of the best, alone.",
+            "out, which pay for that, and for the evaluation of the best, alone. Noise hides differences of less than "
+            f"about {self.hidden:.2g} of what a {unit}'s are cut at.",
         ]
+
+    @property
+    def hidden(self) -> float:
+        """The difference of two candidates' losses that noise may hide, as a part of what a record's are cut at."""
+        asked = [own.stages[1] for own in self.comparison.silos]
+        total = sum(own.batch for own in asked)
+        return hidden(len(self.candidates), math.hypot(*(own.batch / total * own.sigma for own in asked)))
 
     def warnings(self) -> list[str]:
         """Say, before anything is spent, where so many candidates leave each too little."""
@@ -87,7 +96,14 @@ class ChoiceProposal:
             else ""
         )
         epsilon = max(promised[0].epsilon for promised in self.promised.values())
-        return [line for line in (few, protects_nobody(epsilon, self.comparison.unit)) if line]
+        blind = (
+            f"The held-out {self.comparison.unit}s are too few to choose by: noise hides differences of up to "
+            f"{self.hidden:.2g} of the largest that a {self.comparison.unit} may make. Hold out more, try fewer, or "
+            "choose by public data."
+            if self.hidden > 0.5
+            else ""
+        )
+        return [line for line in (few, blind, protects_nobody(epsilon, self.comparison.unit)) if line]
 
 
 def propose_choice(data: Schema, candidates: Sequence[CandidatePlan]) -> ChoiceProposal:
@@ -184,7 +200,7 @@ def _promised(plans: Sequence[Plan], member: Member) -> tuple[Guarantee, ...]:
 
 def _excess(promised: Sequence[Guarantee], member: Member) -> float:
     """Return how many times the shift that was granted the plans come to: 1 if they keep to it."""
-    counted = against(promised, promised[0].against)
+    counted = promised[0]
     if counted.epsilon <= member.epsilon:
         return 1.0
     if not math.isfinite(counted.epsilon):
