@@ -137,7 +137,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
     def _tell(self) -> None:
         above = [one.above for one in self.choice_.candidates]
         losses = np.array([math.nan if one.value is None else one.value for one in above])
-        self.results_ = {
+        self.results_: dict[str, Any] = {
             "params": [dict(one.settings) for one in self.choice_.candidates],
             "loss_above_best": losses,
             "low": np.array([math.nan if one.low is None else one.low for one in above]),
@@ -146,9 +146,9 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         }
         figures = {one.name: one for one in self.evaluation_.together.figures}
         score = figures.get("accuracy") or figures["R²"]
-        known = score.value is not None and score.low is not None and score.high is not None
-        self.best_score_ = score.value if known else math.nan
-        self.best_score_interval_ = (score.low, score.high) if known else (math.nan, math.nan)
+        known = [math.nan if number is None else number for number in (score.value, score.low, score.high)]
+        self.best_score_ = known[0]
+        self.best_score_interval_ = (known[1], known[2])
 
     @property
     def classes_(self) -> Any:

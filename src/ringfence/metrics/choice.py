@@ -1,9 +1,9 @@
 """A choice as a document: the candidates, what each asked for, and how far each is from the best."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ringfence.metrics.intervals import COVERAGE, Figure
 from ringfence.protocol.plan import EmbeddedPlan
@@ -51,6 +51,12 @@ class Choice(Public):
     best: int = Field(ge=0)
     candidates: tuple[Candidate, ...] = Field(min_length=2)
     plans: tuple[EmbeddedPlan, ...] = Field(min_length=2)
+
+    @model_validator(mode="after")
+    def _has_a_best(self) -> Self:
+        if self.best >= len(self.candidates):
+            raise ValueError("the best candidate is not among them")
+        return self
 
     @property
     def equals(self) -> list[Candidate]:
