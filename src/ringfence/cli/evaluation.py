@@ -115,7 +115,7 @@ def print_evaluation(report: "EvaluationReport") -> None:
     say()
     print_table(
         ["silo", f"{report.unit}s", "figure", "value", "from", "to"],
-        [[name, own.records, *_cells(own.figures[0])] for name, own in report.silos.items() if own.figures],
+        [[name, own.records, *figure_cells(own.figures[0])] for name, own in report.silos.items() if own.figures],
     )
 
 
@@ -132,7 +132,8 @@ def print_exact(test: "ExactScores", of: str = "records that did not train") -> 
     say(CHOOSING)
 
 
-def _cells(figure: "Figure") -> list[object]:
+def figure_cells(figure: "Figure") -> list[object]:
+    """Return a figure's name, value and interval for a table."""
     if figure.value is None:
         return [figure.name, "cannot be told", "", ""]
     return [figure.name, figure.value, figure.low, figure.high]

@@ -4,7 +4,8 @@ import inspect
 import math
 import tempfile
 from abc import ABC
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -118,17 +119,16 @@ class FederatedLinearModel(TableReader, ABC):
             With it, the guarantee is for each person; without it, for each row. Equal labels are one person, in all
             silos and all fits. With a `schema` that names the column of persons, X may have that column instead.
         """
-        X, y, labels, persons = tables.join(X, y, silos, persons)
-        if self.ledgers is not None and not Path(self.ledgers).is_dir():
-            raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
-        problem = self._problem(X, y, labels, persons)
-        remarks = remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
-        plan = self._plan(problem)
-        cap = self._cap()
+        problem, remarks = self._read(X, y, silos, persons)
+        plan, cap = self._plan(problem), self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
         totals, result = self._run(problem, plan, cap)
-        self.plan_ = plan
+        return self._fitted(result, totals, remarks)
+
+    def _fitted(self, result: TrainingResult, totals: Mapping[str, Budget], remarks: Mapping[str, str]) -> Self:
+        """Take over what a run came to."""
+        self.plan_ = result.model.plan
         self.history_ = result.history
         self.model_, self.privacy_ = result.model, result.statement
         if self.ledgers is None:  # the ledger was this fit's only: it guarantees nothing of other fits
@@ -156,11 +156,9 @@ class FederatedLinearModel(TableReader, ABC):
         silos, not rows, for the draws. Squared and logistic losses, without ridge and clip.
         """
         check_is_fitted(self)
-        X, y, labels, persons = tables.join(X, y, silos, persons)
-        problem = self._problem(X, y, labels, persons)
+        problem, remarks = self._read(X, y, silos, persons)
         if problem.schema != self.plan_.data:
             raise EstimatorError("X and y must have the columns, and y the classes, that this model was fitted with.")
-        remarks = remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
         names, cap = list(problem.silos), self._cap()
         require_level(level, len(names) if by_silo else None)
         epsilons, deltas = tables.per_silo("epsilon", epsilon, names), tables.per_silo("delta", delta, names)
@@ -172,8 +170,21 @@ class FederatedLinearModel(TableReader, ABC):
         statement = result.statement if self.ledgers is not None else with_totals(result.statement, totals, remarks)
         return summarise(statement, result.findings, level=level, by_silo=by_silo)
 
+    def _read(self, X: Any, y: Any, silos: Any, persons: Any) -> tuple[FitData, dict[str, str]]:
+        """Return the rows as records, and what a run's numbers do not count of them, by silo."""
+        X, y, labels, persons = tables.join(X, y, silos, persons)
+        if self.ledgers is not None and not Path(self.ledgers).is_dir():
+            raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
+        problem = self._problem(X, y, labels, persons)
+        return problem, remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
+
     def _plan(self, problem: FitData) -> Plan:
-        schema, names = problem.schema, list(problem.silos)
+        request = self._request(problem.schema)
+        return make_plan(problem.schema, self._members(problem, request), request)
+
+    def _members(self, problem: FitData, request: PlanRequest) -> list[Member]:
+        """Return the silos, with what each grants and holds out."""
+        names = list(problem.silos)
         if problem.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
             raise EstimatorError(
                 "`person_rule` and `rows_per_person` say what a person's rows come to, but `fit` was not told whose "
@@ -182,7 +193,6 @@ class FederatedLinearModel(TableReader, ABC):
             )
         epsilons = tables.per_silo("epsilon", self.epsilon, names)
         deltas = tables.per_silo("delta", self.delta, names)
-        request = self._request(schema)
         members = []
         for name, size in problem.sizes().items():
             epsilon = epsilons[name]
@@ -193,7 +203,7 @@ class FederatedLinearModel(TableReader, ABC):
             except PlanError as refused:
                 raise EstimatorError(f"{refused} Here n_samples={size}; held_out=0 lets all of them train.") from None
             members.append(Member(name, training, epsilon, deltas[name], held_out=held_out))
-        return make_plan(schema, members, request)
+        return members
 
     def _request(self, schema: Schema) -> PlanRequest:
         """Return what is asked of the plan; each estimator adds its loss, unless it is the usual one of the target."""
@@ -226,25 +236,34 @@ class FederatedLinearModel(TableReader, ABC):
 
     def _run(self, problem: FitData, plan: Plan, cap: Budget | None) -> tuple[dict[str, Budget], TrainingResult]:
         """Count the plan in this process's memory, then run it."""
-        totals = MEMORY.charge(
-            plan,
+        return self._counted(problem, [plan], cap, self._settings()), self._train(problem, plan, cap)
+
+    def _counted(self, problem: FitData, plans: Sequence[Plan], cap: Budget | None, settings: str) -> dict[str, Budget]:
+        """Count plans that are approved together in this process's memory, as one fit."""
+        return MEMORY.charge(
+            plans[0],
             problem.identities(),
             problem.owners(),
-            problem.sections(plan.held_out),
-            settings=f"{self._settings()} for each {plan.unit}",
+            problem.sections(plans[0].held_out),
+            settings=f"{settings} for each {plans[0].unit}",
+            others=plans[1:],
             cap=cap if self.ledgers is None else None,  # a ledger is an account of its own, and its gate the judge
             tuning=cap is not None,
             copies=self.equal_rows == "copies",
         )
-        return totals, self._train(problem, plan, cap)
 
     def _train(self, problem: FitData, plan: Plan, cap: Budget | None) -> TrainingResult:
+        with self._silos(problem, cap) as silos:
+            return train(plan, silos)
+
+    @contextmanager
+    def _silos(self, problem: FitData, cap: Budget | None) -> Iterator[dict[str, Silo]]:
         with ExitStack() as temporary:
             if self.ledgers is None:  # what outlives the fit is in the memory, which knows the cap
                 folder, cap = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-"))), None
             else:
                 folder = Path(self.ledgers)
-            silos = {
+            yield {
                 name: Silo(
                     problem.part(name, marked=self.ledgers is not None),
                     folder / f"{name}.ledger",
@@ -253,7 +272,6 @@ class FederatedLinearModel(TableReader, ABC):
                 )
                 for name in problem.silos
             }
-            return train(plan, silos)
 
     # From a model to coefficients, and predictions.
 

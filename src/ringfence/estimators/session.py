@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import plan_events
+from ringfence.accounting.charges import all_events
 from ringfence.accounting.events import Event, Events, in_version, of_copies
 from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError
@@ -84,15 +84,17 @@ class Memory:
         sections: Mapping[str, Sequence[str | None]] | None = None,
         *,
         settings: str,
+        others: Sequence[Plan] = (),
         cap: Budget | None = None,
         tuning: bool = False,
         copies: bool = True,
     ) -> dict[str, Budget]:
         """Count a fit on every silo's rows before anything is released; return each silo's total, this fit included.
 
-        `persons` says whose each row is, if the plan protects persons, and `sections` in which section it is, if the
-        plan has sections. Equal rows of a fit are copies of one record, unless `copies` is false: then they are
-        different records.
+        `others` are plans that the fit asks the same silos for beside the first, approved together with it. `persons`
+        says whose each row is, if the plan protects persons, and `sections` in which section it is, if the plan has
+        sections. Equal rows of a fit are copies of one record, unless `copies` is false: then they are different
+        records.
 
         Raises ApprovalError, and counts nothing, if a total would exceed the cap, if most of a silo's records or
         persons were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance),
@@ -104,7 +106,7 @@ class Memory:
                     plan.digest(),
                     plan.unit,
                     settings,
-                    _of_silo(terms.name, rows[terms.name], plan_events(plan, terms)),
+                    _of_silo(terms.name, rows[terms.name], all_events((plan, *others), terms.name)),
                     terms.guarantee.delta,
                 )
                 for terms in plan.silos
@@ -204,9 +206,10 @@ def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
     if share > 0.5:
         raise ApprovalError(
             f"{unit.capitalize()}s of silo '{silo}' were fitted before in this process, with other settings. Trying "
-            "settings on private records spends budget on every try, and nothing was released now. Choose settings on "
-            f"public or simulated data; or, if these {unit}s are to pay for it, say what all fits together may cost "
-            "them: cap=(epsilon, delta)."
+            "settings on private records spends budget on every try, and nothing was released now. Let "
+            "ringfence.model_selection.FederatedSearch try them, all for one epsilon; choose settings on public or "
+            f"simulated data; or, if these {unit}s are to pay for every fit, say what all fits together may cost them: "
+            "cap=(epsilon, delta)."
         )
 
 

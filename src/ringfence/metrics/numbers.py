@@ -9,10 +9,8 @@ from ringfence.metrics.intervals import NOISE, Figure, cut_figure, figure, norma
 from ringfence.metrics.intervals import shown as shown_number
 from ringfence.metrics.tails import FAR, Bounded, Sizes, Targets, most_beyond
 from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.losses import Pinball
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.evaluation import CURVE, RESIDUAL_LEVELS, TARGET_LEVELS
-from ringfence.protocol.schema import Numeric
 
 MOST = 1e100
 """Larger than any figure."""
@@ -30,8 +28,7 @@ def _targets(found: Found) -> Targets:
 
 def figures(found: Found) -> list[Figure]:
     """Return all figures, in units of the target."""
-    column = found.facts.data.target_column
-    unit, offset = (column.unit, column.offset) if isinstance(column, Numeric) else (1.0, 0.0)
+    unit, offset = found.facts.data.target_scaling
     shown = [*_errors(found, unit, offset), _below(found)] if found.has("squared") else [_below(found)]
     if found.has("loss"):
         loss = found.latest("loss")
@@ -47,9 +44,8 @@ def _below(found: Found) -> Figure:
     below, noise = found.together("below").scalar()
     name = "share of targets below the prediction"
     share = proportion(name, (1 + below) / 2, (noise / 2) ** 2, found.records)
-    loss = found.facts.loss
-    aim = f"the model aims at {loss.quantile:g}" if isinstance(loss, Pinball) else ""
-    return share.model_copy(update={"note": aim})
+    aim = found.facts.loss.aimed_share
+    return share.model_copy(update={"note": "" if aim is None else f"the model aims at {aim:g}"})
 
 
 def _errors(found: Found, unit: float, offset: float) -> list[Figure]:

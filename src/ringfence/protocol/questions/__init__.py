@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
+from ringfence.protocol.questions.comparison import Comparison
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
 from ringfence.protocol.questions.gradient import Gradient
@@ -19,6 +20,7 @@ from ringfence.protocol.questions.statistics import Statistics
 
 __all__ = [
     "BaseQuestion",
+    "Comparison",
     "Curvature",
     "Evaluation",
     "Gradient",
@@ -31,5 +33,5 @@ __all__ = [
 ]
 
 Question: TypeAlias = Annotated[
-    Gradient | Curvature | Moments | Evaluation | SecondMoments | Statistics, Field(discriminator="name")
+    Gradient | Curvature | Moments | Evaluation | Comparison | SecondMoments | Statistics, Field(discriminator="name")
 ]
