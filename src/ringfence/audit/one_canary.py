@@ -49,7 +49,7 @@ def evaluation_argument(plan: Plan, stage: int) -> FloatArray:
         ruler.get(block.name, np.linspace(-0.9, 0.9, block.ruler) + (block.name == "residuals")) for block in blocks
     ]
     shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
-    return np.concatenate([[1.0, 0.0], *numbers, shares])
+    return np.concatenate([np.eye(plan.dimension)[0], *numbers, shares])
 
 
 def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
