@@ -41,7 +41,17 @@ The public names of `ringfence`, from their docstrings (`python tools/api_refere
 loaded on first use, so that importing the server's side never loads the silo's. Public beside them are the
 [modules](#modules) below. Others are importable and documented in place; they may change without notice.
 """
-MODULES = ["losses", "algorithms", "domains", "sampling", "stages", "messages", "accounting", "simulation"]
+MODULES = [
+    "losses",
+    "algorithms",
+    "domains",
+    "sampling",
+    "stages",
+    "messages",
+    "accounting",
+    "model_selection",
+    "simulation",
+]
 """Those that name more than errors, in the order of the page."""
 
 

@@ -2,7 +2,8 @@
 
 The public names are loaded on first use, so that importing the server's side never loads the silo's. Beside them these
 modules are public: `losses`, `algorithms`, `domains`, `sampling` and `stages`, which plans are made of; `messages`;
-`accounting`; `errors`; `simulation`. All others are internal and may change without notice.
+`accounting`; `errors`; `model_selection`, which tries estimators' settings; `simulation`. All others are internal and
+may change without notice.
 """
 
 from importlib import import_module
@@ -66,6 +67,7 @@ _NAMESPACES = (
     "errors",
     "losses",
     "messages",
+    "model_selection",
     "sampling",
     "simulation",
     "stages",

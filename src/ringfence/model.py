@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from ringfence.errors import MessageError, OutputError
 from ringfence.export import LinearFunction
+from ringfence.metrics.choice import Choice
 from ringfence.metrics.report import EvaluationReport
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.encoding import Table, encode_features, read_csv
@@ -28,7 +29,7 @@ class Model(Public):
     """
 
     newest_format: ClassVar[int] = 2
-    later_fields: ClassVar[frozenset[str]] = frozenset({"evaluation"})
+    later_fields: ClassVar[frozenset[str]] = frozenset({"evaluation", "choice"})
 
     kind: Literal["ringfence-model"] = "ringfence-model"
     format: Literal[2] = 2
@@ -40,6 +41,8 @@ class Model(Public):
     """What each silo's ledger showed when the run had ended; none where whoever made the model saw no ledger."""
     evaluation: EvaluationReport | None = None
     """How good it is, as the plan's last stage asked the held-out records: private, with intervals."""
+    choice: Choice | None = None
+    """Which candidates it was chosen from, if it was: the guarantees are then of all of them together."""
 
     @field_validator("format", mode="before")
     @classmethod
@@ -61,6 +64,7 @@ class Model(Public):
         rounds: Mapping[str, int],
         guarantees: Mapping[str, SiloGuarantee] | None = None,
         evaluation: EvaluationReport | None = None,
+        choice: Choice | None = None,
     ) -> "Model":
         """Make a model of learned weights."""
         return cls(
@@ -69,13 +73,15 @@ class Model(Public):
             rounds=dict(rounds),
             guarantees=dict(guarantees or {}),
             evaluation=evaluation,
+            choice=choice,
         )
 
     @property
     def statement(self) -> Statement | None:
         """What the silos' records were promised; None where whoever made the model saw no ledger."""
         names = [terms.name for terms in self.plan.silos if terms.name in self.guarantees]
-        return Statement(self.plan, {name: self.guarantees[name] for name in names}) if names else None
+        others = () if self.choice is None else self.choice.plans
+        return Statement(self.plan, {name: self.guarantees[name] for name in names}, others) if names else None
 
     @property
     def coefficients(self) -> FloatArray:

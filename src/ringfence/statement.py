@@ -2,14 +2,14 @@
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import Field, model_validator
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import person_events, plan_events
+from ringfence.accounting.charges import all_events, person_events
 from ringfence.accounting.events import Event, seen_by
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import Remark
@@ -89,10 +89,20 @@ WEAK = 0.9
 
 @dataclass(frozen=True)
 class Statement:
-    """The guarantee of a finished run, in numbers and in words."""
+    """The guarantee of a finished run, in numbers and in words.
+
+    `others` are plans that the run asked for beside the one that its model comes from, as a choice among candidates
+    does: what is told of this run is of all of them together.
+    """
 
     plan: Plan
     silos: Mapping[str, SiloGuarantee]
+    others: tuple[Plan, ...] = ()
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """All plans of the run."""
+        return (self.plan, *self.others)
 
     def __str__(self) -> str:
         return self.text()
@@ -105,6 +115,7 @@ class Statement:
                 "",
                 *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
                 "",
+                *self._choice(),
                 *self._remarks(),
                 self.words(),
             ]
@@ -142,6 +153,16 @@ class Statement:
             "  - A person with rows in several silos: the unit is one person of one silo, with all their rows there, "
             f"by the column '{visible(self.plan.data.person or '')}'.",
         ]
+
+    def _choice(self) -> list[str]:
+        """Say that what stands above is for all candidates together."""
+        if not self.others:
+            return []
+        told = (
+            f"This run trained {len(self.others)} candidates and compared them. Its epsilon and delta are those of all "
+            "their messages together, which whoever sees messages sees, the losing candidates' too."
+        )
+        return [*_filled(told), ""]
 
     def _remarks(self) -> list[str]:
         told = [
@@ -191,8 +212,11 @@ class Statement:
 
     def _events(self, observer: Observer) -> dict[str, tuple[tuple[Event, int], ...]]:
         """Return what this run lets the observer see of each silo."""
-        told = [terms for terms in self.plan.silos if terms.name in self.silos]
-        return {terms.name: tuple(seen_by(observer, plan_events(self.plan, terms))) for terms in told}
+        return {
+            terms.name: tuple(seen_by(observer, all_events(self.plans, terms.name)))
+            for terms in self.plan.silos
+            if terms.name in self.silos
+        }
 
     def _exact_guess(self, observer: Observer) -> float:
         """Return how often telling two equally likely worlds apart is right after this run: (1 + TV)/2, TV = δ(0)."""
@@ -205,7 +229,7 @@ class Statement:
         alone = {each: accountant.epsilon(each, delta) for each in set(events.values())}
         order = sorted(events, key=lambda name: -alone[events[name]])
         costs = [
-            f"{several} silos pays epsilon = {accountant.epsilon(person_events(self.plan, order[:number]), delta):.4g}"
+            f"{several} silos pays epsilon = {accountant.epsilon(self._person_events(order[:number]), delta):.4g}"
             for number, several in ((2, "two"), (3, "three"))
             if number <= len(order)
         ]
@@ -215,6 +239,9 @@ class Statement:
             f"each of {', of '.join(costs)}."
         )
         return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
+
+    def _person_events(self, silos: Sequence[str]) -> list[tuple[Event, int]]:
+        return [event for plan in self.plans for event in person_events(plan, silos)]
 
     def _worst(self, observer: Observer) -> Guarantee:
         """Return the weakest of all silos' guarantees against the observer, over all runs."""

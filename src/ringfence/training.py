@@ -4,11 +4,12 @@ This is the whole federation on one machine. The person who runs it is every sil
 approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,13 +17,15 @@ from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
+from ringfence.metrics.choice import Choice
 from ringfence.metrics.report import EvaluationReport
 from ringfence.model import Model
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import observers_of
+from ringfence.protocol.guarantee import Guarantee, observers_of
 from ringfence.protocol.plan import Plan
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
+from ringfence.server.conduct import rounds_answered
 from ringfence.server.learned import Findings
 from ringfence.server.questions.evaluation import reported
 from ringfence.silo import custody
@@ -56,7 +59,8 @@ class Silo:
 class TrainingResult:
     """The learned weights, what each silo's ledger says, the rounds, and the statistics that were asked for.
 
-    `evaluation` is what the silos told of the model, if a stage of the plan asked: private like all the rest.
+    `evaluation` is what the silos told of the model, if a stage of a plan asked: private like all the rest. `choice`
+    says which candidates it was chosen from, if it was.
     """
 
     weights: FloatArray
@@ -64,6 +68,7 @@ class TrainingResult:
     history: tuple[rounds.RoundOutcome, ...]
     findings: Mapping[str, Findings] = field(default_factory=dict)
     evaluation: EvaluationReport | None = None
+    choice: Choice | None = None
 
     @cached_property
     def model(self) -> Model:
@@ -71,8 +76,8 @@ class TrainingResult:
         plan, guarantees = self.statement.plan, self.statement.silos
         if not plan.steps:
             raise TrainingError("This plan trains nothing, so there is no model.")
-        answered = {name: guarantee.rounds for name, guarantee in guarantees.items()}
-        return Model.of(plan, self.weights, answered, guarantees, self.evaluation)
+        answered = rounds_answered(plan, self.history)
+        return Model.of(plan, self.weights, answered, guarantees, self.evaluation, self.choice)
 
 
 CHOOSING = (
@@ -90,6 +95,10 @@ class ExactScores:
     value: float
     per_silo: Mapping[str, float]
 
+    def as_data(self) -> dict[str, Any]:
+        """Return the numbers for machines, with the word that they are not private."""
+        return {"test": {self.metric: self.value, "per_silo": dict(self.per_silo)}, "test_is_private": False}
+
 
 def train(
     plan: Plan,
@@ -105,37 +114,91 @@ def train(
     a shuffler needs one to `collect` from (`local_shuffler`), and silos with keys. Raises ApprovalError, before
     anything is released anywhere, if a silo's cap does not cover the plan.
     """
-    collected = any(stage.channel.is_collected for stage in plan.stages)
-    if (collect is not None) != collected or (peer_to_peer and collected):
-        raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
-    with ExitStack() as open_files:
-        gates: dict[str, Gate] = {}
-        ledgers: dict[str, Ledger] = {}
-        for name, silo in silos.items():
-            ledgers[name] = open_files.enter_context(_ledger(plan, name, silo))
-            gates[name] = Gate(silo.records, ledgers[name], silo.key)
-            if silo.records.marks is not None:
-                custody.require_current(ledgers[name], silo.records.marks)
+    with Federation([plan], silos) as federation:
+        trained = federation.run(plan, watch=watch, peer_to_peer=peer_to_peer, collect=collect)
+        federation.end()
+        statement, evaluation = federation.statement(plan), reported(plan, trained.findings)
+    return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
+
+
+class Federation:
+    """Silos of one process behind their gates, with approved plans: a context that ends the plans, and the ledgers.
+
+    Every silo's ledger gets a budget that covers all plans, if its cap allows it, and approves all of them, before
+    anything is asked: ApprovalError if a cap does not cover them. `promised` is what each silo is promised for all
+    plans together; by default, for a single plan, what that promises.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[Plan],
+        silos: Mapping[str, Silo],
+        promised: Mapping[str, Sequence[Guarantee]] | None = None,
+    ) -> None:
+        self._plans, self._silos, self._promised = plans, silos, promised or {}
+        self._open_files = ExitStack()
+        self._gates: dict[str, Gate] = {}
+        self._ledgers: dict[str, Ledger] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as unfinished:
+            unfinished.push(self.__exit__)
+            for name, silo in self._silos.items():
+                ledger = _ledger(self._plans, name, silo, self._promised.get(name))
+                self._ledgers[name] = self._open_files.enter_context(ledger)
+                self._gates[name] = Gate(silo.records, ledger, silo.key)
+                if silo.records.marks is not None:
+                    custody.require_current(ledger, silo.records.marks)
+            for gate in self._gates.values():
+                for plan in self._plans:
+                    gate.approve(plan)
+            unfinished.pop_all()
+        return self
+
+    def __exit__(self, *problem: object) -> None:
         try:
-            for gate in gates.values():
-                gate.approve(plan)
-            if peer_to_peer:
-                trained = peers.run(plan, gates, watch=watch)
-            else:
-                trained = rounds.run(
-                    plan,
-                    lambda request, names: {name: gates[name].answer(request) for name in names},
-                    watch=watch,
-                    collect=collect,
-                )
+            self.end()  # also after an error or Ctrl-C: what was not asked for must not stay reserved
         finally:
-            # Also after an error or Ctrl-C: what was not asked for must not stay reserved.
-            for name, gate in gates.items():
-                if plan.digest() in ledgers[name].account().plans:
+            self._open_files.close()
+
+    def end(self) -> None:
+        """Answer nothing more."""
+        for name, gate in self._gates.items():
+            approved = self._ledgers[name].account().plans
+            for plan in self._plans:
+                if plan.digest() in approved and not approved[plan.digest()].ended:
                     gate.end(plan)
-        guarantees = {name: _guarantee(plan, name, ledger) for name, ledger in ledgers.items()}
-        evaluation, statement = reported(plan, trained.findings), Statement(plan, guarantees)
-        return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
+
+    def run(
+        self,
+        plan: Plan,
+        *,
+        watch: Callable[[rounds.RoundOutcome], None] = lambda outcome: None,
+        peer_to_peer: bool = False,
+        collect: Collect | None = None,
+        candidates: Sequence[FloatArray] = (),
+    ) -> rounds.RunResult:
+        """Run one of the plans through the gates."""
+        collected = any(stage.channel.is_collected for stage in plan.stages)
+        if (collect is not None) != collected or (peer_to_peer and collected):
+            raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
+        if peer_to_peer:
+            return peers.run(plan, self._gates, watch=watch)
+        return rounds.run(
+            plan,
+            lambda request, names: {name: self._gates[name].answer(request) for name in names},
+            watch=watch,
+            collect=collect,
+            candidates=candidates,
+        )
+
+    def statement(self, plan: Plan, *others: Plan) -> Statement:
+        """Return what each silo's ledger says of these plans together, and of everything in it."""
+        guarantees = {
+            name: _guarantee((plan, *others), name, ledger, self._promised.get(name))
+            for name, ledger in self._ledgers.items()
+        }
+        return Statement(plan, guarantees, others)
 
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
@@ -149,23 +212,26 @@ def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
     return ExactScores(metric, value, per_silo)
 
 
-def _ledger(plan: Plan, name: str, silo: Silo) -> Ledger:
-    """Open or start the silo's ledger, with a budget that covers the plan if the cap allows it."""
-    terms = plan.terms(name)
-    if terms is None:
+def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Sequence[Guarantee] | None) -> Ledger:
+    """Open or start the silo's ledger, with a budget that covers the plans if the cap allows it."""
+    terms = [plan.terms(name) for plan in plans]
+    known = [own for own in terms if own is not None]
+    if len(known) != len(plans):
         raise ApprovalError(f"Silo '{name}' has no part in this plan.")
-    ledger = _open(name, silo, silo.cap or Budget.of(terms.guarantees))
+    promise = promised or known[0].guarantees
+    ledger = _open(name, silo, silo.cap or Budget.of(promise))
     account = ledger.account()
     if silo.cap is not None:
         if account.budget != silo.cap:
             ledger.grant(silo.cap)
         return ledger
-    delta = max(account.budget.delta, terms.guarantee.delta)
-    history = account.commitments(plan, plan_events(plan, terms))
+    delta = max(account.budget.delta, promise[0].delta)
+    asked = {plan.digest(): plan_events(plan, own) for plan, own in zip(plans, known, strict=True)}
+    history = account.commitments(asked)
     needed = account.budget.raised(
         [
             enough(history, account.budget.limit(observer).model_copy(update={"delta": delta}))
-            for observer in observers_of(account.observers, plan.observers)
+            for observer in observers_of(account.observers, *(plan.observers for plan in plans))
         ]
     )
     if not account.budget.covers(needed):
@@ -184,16 +250,18 @@ def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
     return Ledger.open(silo.ledger, owner=name)
 
 
-def _guarantee(plan: Plan, name: str, ledger: Ledger) -> SiloGuarantee:
+def _guarantee(plans: Sequence[Plan], name: str, ledger: Ledger, promised: Sequence[Guarantee] | None) -> SiloGuarantee:
     account = ledger.account()
-    approved = account.plans[plan.digest()]
-    terms = plan.terms(name)
+    approved = [account.plans[plan.digest()] for plan in plans]
+    terms = plans[0].terms(name)
     assert terms is not None  # noqa: S101 (the gate approved it)
+    promise = tuple(promised or terms.guarantees)
+    charged = [event for each in approved for event in each.charged()]
     return SiloGuarantee(
         records=terms.records,
-        rounds=len(approved.rounds),
-        this_run=terms.guarantees,
+        rounds=sum(len(each.rounds) for each in approved),
+        this_run=promise,
         all_runs=account.guarantees(),
-        used=costs(approved.charged(), plan.observers, terms.guarantee.delta),
+        used=costs(charged, observers_of(*(plan.observers for plan in plans)), promise[0].delta),
         remarks=tuple(account.remarks),
     )

@@ -1,16 +1,20 @@
 """From one CSV file per silo to a trained model: what `ringfence train` does."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ringfence.accounting.events import require_positive, require_probability
+from ringfence.choosing import choose
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
 from ringfence.model import Model
+from ringfence.planning.candidates import candidate_request, grid
+from ringfence.planning.choices import CandidatePlan, ChoiceProposal, propose_choice
 from ringfence.planning.evaluations import make_evaluation
 from ringfence.planning.explain import as_data
 from ringfence.planning.propose import Proposal, propose_for
@@ -23,7 +27,7 @@ from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server import learned
 from ringfence.server.rounds import RoundOutcome
 from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual_plan
+from ringfence.silo.consent import require_usual, require_usual_plan
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records, load_records
 from ringfence.summary import Summary, require_level, summarise
@@ -61,13 +65,15 @@ class WorkflowResult:
     """The plan and why it is as it is, the result of the run, and its evaluation, if there was one.
 
     `losses` has the mean loss on the held-out records, by round, at the public weights that some rounds asked at: not
-    private, like `test`.
+    private, like `test`. Where the model was chosen from candidates, `proposal` is the best one's, and `division` has
+    them all.
     """
 
     proposal: Proposal
     result: TrainingResult
     test: ExactScores | None
     losses: Mapping[int, float] = field(default_factory=dict)
+    division: ChoiceProposal | None = None
 
     def report(self) -> dict[str, Any]:
         """Return the run as plain data for machines."""
@@ -82,11 +88,15 @@ class WorkflowResult:
             "silos": {name: guarantee.model_dump(mode="json") for name, guarantee in statement.silos.items()},
             "findings": learned.as_data(self.result.findings),
         }
+        if model.choice is not None:
+            report["choice"] = model.choice.model_dump(mode="json", exclude={"plans"})
+        if self.division is not None:
+            report["explanation"] = [*self.division.explain(), *report["explanation"]]
+            report["warnings"] = self.division.warnings()
         if self.result.evaluation is not None:
             report["evaluation"] = self.result.evaluation.model_dump(mode="json")
         if self.test is not None:
-            report["test"] = {self.test.metric: self.test.value, "per_silo": self.test.per_silo}
-            report["test_is_private"] = False
+            report |= self.test.as_data()
         return report
 
 
@@ -141,6 +151,13 @@ def evaluate_files(
     )
 
 
+def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
+    """Measure the model without noise on the records that `evaluate_files` asks: for whoever may see those."""
+    share = 0.0 if all_records else model.plan.held_out or 0.0
+    records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
+    return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
+
+
 def require_comparable(model: Model, against: Model | None) -> None:
     """Refuse to compare models that do not predict the same thing from the same features."""
     if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
@@ -164,6 +181,98 @@ def train_files(
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
 ) -> WorkflowResult:
     """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
+    losses: dict[int, float] = {}
+
+    def observe(outcome: RoundOutcome) -> None:
+        if tests and outcome.weights is not None and outcome.round in marked:
+            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
+        watch(outcome)
+
+    with _loaded(request) as loaded:
+        # Whoever names test files need not hold records out as well.
+        held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
+        proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
+        tests = loaded.tests
+        if not request.unusual_budget:
+            require_usual_plan(proposal.plan, loaded.cap)
+        planned(proposal)
+        marked = marks(proposal.plan)
+        collect = None if loaded.shuffler is None else loaded.shuffler.collect(proposal.plan)
+        result = train(proposal.plan, loaded.silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
+    return WorkflowResult(proposal, result, loaded.measured(result.model), losses)
+
+
+def choose_files(
+    request: TrainRequest,
+    tries: Mapping[str, Sequence[Any]],
+    *,
+    planned: Callable[[ChoiceProposal], None] = lambda proposal: None,
+    watch: Callable[[Plan, RoundOutcome], None] = lambda plan, outcome: None,
+) -> WorkflowResult:
+    """Train a candidate for every combination of what is tried, compare them on held-out records, return the best.
+
+    All of it together costs what the request grants. Everything that cannot be is refused before anything is spent.
+    """
+    if request.peer_to_peer:
+        raise PlanError("Candidates are compared by a server: leave --peer-to-peer out, or train one candidate.")
+    settings = grid(tries)
+    with _loaded(request) as loaded:
+        asked = [candidate_request(loaded.plan, own) for own in settings]
+        proposed = propose_choice(
+            loaded.schema,
+            [CandidatePlan(*each, each[1].members(loaded.sizes)) for each in zip(settings, asked, strict=True)],
+        )
+        if not request.unusual_budget:
+            for silo, promised in proposed.promised.items():
+                require_usual(
+                    [promised[0], *(() if loaded.cap is None else loaded.cap.limits)], len(loaded.silos[silo].records)
+                )
+        planned(proposed)
+        collect = None if loaded.shuffler is None else loaded.shuffler.collect
+        chosen = choose(proposed, loaded.silos, watch=watch, collect=collect)
+    return WorkflowResult(chosen.proposal, chosen.result, loaded.measured(chosen.result.model), division=proposed)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A request's files, read: the silos behind their gates, what is asked of a plan, and records to measure on."""
+
+    schema: Schema
+    plan: PlanRequest
+    silos: Mapping[str, Silo]
+    named_tests: Mapping[str, Records]
+    exact: bool
+    cap: Budget | None
+    shuffler: "LocalShuffler | None"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many records every silo has."""
+        return {name: len(silo.records) for name, silo in self.silos.items()}
+
+    @cached_property
+    def tests(self) -> Mapping[str, Records]:
+        """What to measure on without noise: files of their own, or the held-out records; TrainingError if none is."""
+        if self.named_tests or not self.exact:
+            return self.named_tests
+        share = self.plan.held_out_share
+        if not share:
+            raise TrainingError(
+                "Exact numbers are of held-out records, and none is held out: give a share, or test files."
+            )
+        return {name: _held_out(silo.records, share) for name, silo in self.silos.items()}
+
+    def measured(self, model: Model) -> ExactScores | None:
+        """Return how good the model is without noise, if that is to be measured."""
+        return exact_scores(model, self.tests) if self.tests else None
+
+
+def _held_out(records: Records, share: float) -> Records:
+    return records.take(sections.members("held-out", len(records), share))
+
+
+@contextmanager
+def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
     cap = None if request.cap is None else _cap(*request.cap)
     schema = load_schema(request.schema, request.target)
     paths = silo_paths(request.files)
@@ -172,25 +281,8 @@ def train_files(
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
     tests = {name: load_records(path, schema) for name, path in request.tests.items()}
-    asked = replace(request.plan, held_out=0.0) if tests and request.plan.held_out is None else request.plan
-    losses: dict[int, float] = {}
-
-    def observe(outcome: RoundOutcome) -> None:
-        if tests and outcome.weights is not None and outcome.round in marked:
-            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
-        watch(outcome)
-
     places = _places(paths, request.ledgers, request.same_data_as)
-    sizes = {name: len(own) for name, own in records.items()}
     with _shuffler(request.plan, paths) as shuffler:
-        asked = asked if shuffler is None else replace(asked, keys=shuffler.keys)
-        proposal = propose_for(asked, schema, sizes)
-        if request.exact and not tests:
-            tests = {name: _held_out(own, asked.held_out_share) for name, own in records.items()}
-        if not request.unusual_budget:
-            require_usual_plan(proposal.plan, cap)
-        planned(proposal)
-        marked = marks(proposal.plan)
         silos = {
             name: Silo(
                 own,
@@ -202,15 +294,8 @@ def train_files(
             )
             for name, own in records.items()
         }
-        collect = None if shuffler is None else shuffler.collect(proposal.plan)
-        result = train(proposal.plan, silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
-    return WorkflowResult(proposal, result, exact_scores(result.model, tests) if tests else None, losses)
-
-
-def _held_out(records: Records, share: float) -> Records:
-    if not share:
-        raise TrainingError("Exact numbers are of held-out records, and none is held out: give a share, or test files.")
-    return records.take(sections.members("held-out", len(records), share))
+        plan = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
+        yield _Loaded(schema, plan, silos, tests, request.exact, cap, shuffler)
 
 
 def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:

@@ -17,6 +17,7 @@ from ringfence.accounting.events import (
     SectionRelease,
     event_from_dict,
     in_version,
+    of_copies,
     of_group,
 )
 from ringfence.accounting.filters import Commitment
@@ -35,6 +36,22 @@ RELEASES: list[Release] = [
 
 def trained(release: Release, division: str = "0.2") -> SectionRelease:
     return SectionRelease(division, "training", release)
+
+
+def test_copies_pay_for_the_sections_that_they_lie_in_and_for_all_that_is_not_divided() -> None:
+    events: list[tuple[Event, int]] = [
+        (trained(GaussianRelease(0.3)), 2),
+        (held_out(GaussianRelease(0.5)), 1),
+        (GaussianRelease(0.2), 1),
+    ]
+    assert of_copies({"training": 3, "held-out": 1}, events) == [
+        (GaussianRelease(0.3 * 3), 2),
+        (GaussianRelease(0.5), 1),
+        (GaussianRelease(0.2 * 4), 1),
+    ]
+    assert of_copies({"held-out": 2}, events) == [(GaussianRelease(1.0), 1), (GaussianRelease(0.4), 1)]
+    assert of_copies({None: 1}, events) == events, "of a row that may lie in either, the dearer counts"
+    assert of_copies({None: 2}, events) == of_group(2, events)
 
 
 def held_out(release: Release, division: str = "0.2") -> SectionRelease:

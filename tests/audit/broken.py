@@ -127,7 +127,8 @@ def broken(name: str, question: AuditQuestion, sabotage: str, honest: GameRun) -
         return _LAWS[sabotage](Simulated(honest.observations[0]))
     mechanism, correlation = MECHANISMS[name], CORRELATION if name in ("correlated", "person-sum") else 0.0
     found: list[Broken] = []
-    for plan, seen in zip(mechanism.plans(question), honest.observations, strict=True):
+    plans = [plan for plan in mechanism.plans(question) if mechanism.reads(plan)]
+    for plan, seen in zip(plans, honest.observations, strict=True):
         numbers = Noisy(seen, plan, correlation) if seen.coins is None else Counted(seen, plan, mechanism.against)
         found.append(_LAWS[sabotage](numbers))
     size, sums = [law for each in found for law in each.size], [law for each in found for law in each.sums]
@@ -173,6 +174,7 @@ _LAWS: dict[str, Callable[[Numbers], Broken]] = {
     "forget-peer": lambda numbers: numbers.wrong_sensitivity(),  # likewise the plan's fault
     "keep-order": lambda numbers: numbers.kept_apart(),
     "ignore-persons": lambda numbers: numbers.by_rows(),
+    "forget-tries": lambda numbers: numbers.wrong_sensitivity(),  # the ledger's fault: the noise is as planned
 }
 
 

@@ -17,6 +17,7 @@ from scipy.stats import norm
 from ringfence.accounting import shuffled_sums
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.accounting.channels import own_noise, shuffler
+from ringfence.accounting.events import SectionRelease
 from ringfence.audit import game
 from ringfence.audit.game import LOCAL_SGD, AuditReport, audit, default_rounds, default_runs, play
 from ringfence.audit.mechanisms import MECHANISMS
@@ -156,6 +157,30 @@ def test_too_little_noise_is_refuted_by_the_attack_itself(mode: str) -> None:
     assert report.epsilon_lower > report.epsilon_claimed
 
 
+def test_candidates_that_are_not_charged_are_refuted_by_the_attack_itself() -> None:
+    """The ledger counts the first of three candidates alone: the shift is √3 times what it says.
+
+    Misses, by guesses, are 1e-6 at most (`found_out`).
+    """
+    report = found_out("choice", AuditQuestion(10.0, 1e-5, 48, 6), "forget-tries", 160)
+    assert report.game_refutes
+    assert report.epsilon_lower > report.epsilon_claimed
+    assert report.epsilon_claimed < 6
+
+
+def test_a_choice_is_claimed_as_a_whole_whichever_records_are_attacked() -> None:
+    """The server asks all plans in both games: those that train pay for every candidate, the others for comparing."""
+    for name in ("choice", "comparison"):
+        [run] = play(MECHANISMS[name], AuditQuestion(10.0, 1e-5, 48, default_rounds(name)), 1)
+        assert run.claim.epsilon == pytest.approx(10.0, rel=1e-4)
+        sections = [event.section for event, _ in run.claim.events if isinstance(event, SectionRelease)]
+        assert set(sections) == {"training", "held-out"}
+
+
+def test_noise_that_one_candidate_reuses_is_refuted() -> None:
+    assert found_out("choice", AuditQuestion(10.0, 1e-5, 48, 6), "reuse-noise", 20).noise_refutes
+
+
 def test_local_sgd_is_audited_in_the_simulator() -> None:
     assert not audit(LOCAL_SGD, SMALL, runs=250, false_alarm=MOST / 2).refuted
 
@@ -215,7 +240,8 @@ def test_fewer_canaries_play_more_runs() -> None:
 
 def test_every_plan_of_a_run_has_two_rounds_by_default_so_that_noise_cannot_be_reused_unseen() -> None:
     for name in MECHANISMS:
-        plans = MECHANISMS[name].plans(AuditQuestion(3.0, 1e-5, 64, default_rounds(name)))
+        question = AuditQuestion(3.0, 1e-5, 64, default_rounds(name))
+        plans = filter(MECHANISMS[name].reads, MECHANISMS[name].plans(question))
         assert all(plan.rounds == 2 for plan in plans) or "reuse-noise" in MECHANISMS[name].not_played
 
 

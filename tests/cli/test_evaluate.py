@@ -66,6 +66,21 @@ def test_a_good_model_beats_guessing_and_another_model_on_the_same_records(
     assert "NOT PRIVATE" not in shown
 
 
+def test_exact_numbers_take_an_option_and_are_said_to_be_not_private(
+    federation: Federation, trained: Path, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    shown = ringfence(*asked(federation, trained, "--exact")).stdout
+    assert "NOT PRIVATE: measured without noise" in shown
+    told = ringfence_json(*asked(federation, trained, "--exact"))
+    accuracy = next(f for f in told["evaluation"]["together"]["figures"] if f["name"] == "accuracy")
+    assert told["test_is_private"] is False
+    # The interval is for sampling 180 records, and reaches more than ten deviations of this noise.
+    assert accuracy["low"] <= told["test"]["accuracy"] <= accuracy["high"]
+    assert set(told["test"]["per_silo"]) == {"north", "south", "west"}
+    refused = ringfence("evaluate", str(trained), "--out", str(federation.folder / "plan.json"), "--exact")
+    assert "only whoever has the files can measure" in refused.stderr
+
+
 def test_the_model_carries_its_evaluation(trained: Path) -> None:
     evaluation = Model.load(trained).evaluation
     assert evaluation is not None
@@ -84,15 +99,21 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
 ) -> None:
     out = federation.folder / "evaluation.json"
     sizes = ["--silo", "north=300", "--silo", "south=300", "--silo", "west=300"]
-    assert ringfence("evaluate", str(trained), *sizes, "--out", str(out)).returncode == 0
-    (stage,) = load_plan(out).stages
-    assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+    for named in (sizes, []):  # who trained it is known
+        assert ringfence("evaluate", str(trained), *named, "--out", str(out)).returncode == 0
+        (stage,) = load_plan(out).stages
+        assert (stage.section, stage.question.name, load_plan(out).held_out) == ("held-out", "evaluation", 0.2)
+        assert {terms.name: terms.records for terms in load_plan(out).silos} == dict.fromkeys(
+            ("north", "south", "west"), 300
+        )
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--silo", "north=300"], "Give the silos' files; or, for a plan"),
+        (["--silo", "north=300"], "Give the silos' files; or, for silos that run by themselves"),
+        (["--out", "plan.json"], "Give the silos' files; or, for silos that run by themselves"),
+        (["--exact", "--out", "plan.json"], "Give the silos' files; or"),
         (["--epsilon", "0"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1000"], "protects next to nobody"),
         (["--against", "nowhere.json"], "could not be read"),

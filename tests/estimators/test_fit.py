@@ -323,12 +323,12 @@ def test_without_an_intercept_zero_scores_zero() -> None:
 
 
 def test_pipelines_clones_and_cross_validation_route_the_silos() -> None:
-    X, y, silos = patients(300)
+    X, y, silos = patients(900)
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = classifier(bounds=([0.5, 0], [2.5, 1.2])).set_fit_request(silos=True)
         pipeline = make_pipeline(FunctionTransformer(lambda table: table / 100.0), clone(estimator))
         fitted = pipeline.fit(X, y, silos=silos)
-        assert [terms.records for terms in fitted[-1].plan_.silos] == [100, 100, 100]
+        assert [terms.records for terms in fitted[-1].plan_.silos] == [300, 300, 300]
         scores = cross_val_score(pipeline, X, y, cv=KFold(3), params={"silos": silos}, error_score="raise")
     assert scores.shape == (3,)
     assert np.all(scores > 0.7)

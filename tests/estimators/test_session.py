@@ -8,10 +8,11 @@ import pytest
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import person_events, plan_events
-from ringfence.accounting.events import GaussianRelease
+from ringfence.accounting.events import GaussianRelease, SectionRelease
 from ringfence.estimators.session import Memory
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol import sections
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.sampling import SamplingName
 from ringfence.protocol.schema import Schema
@@ -68,6 +69,29 @@ def test_the_total_is_at_the_largest_delta_or_at_the_cap_s(schema: Schema) -> No
     assert memory.charge(second, rows([1, 2, 3]), settings="same")["clinic"].delta == 1e-4
     cap = Budget(50.0, 1e-5)
     assert memory.charge(second, rows([1, 2, 3]), settings="same", cap=cap)["clinic"].delta == 1e-5
+
+
+def test_a_record_pays_for_the_sections_that_it_was_in(schema: Schema) -> None:
+    """Rows come in another order in every fit, so that who trained is held out in some, and copies may do both."""
+    memory, random = Memory(), np.random.default_rng(3)
+    past: list[tuple[list[tuple[int, str]], Plan]] = []
+    for _ in range(6):
+        chosen = [int(row) for row in random.integers(0, 30, 40)]
+        members = [Member("clinic", 32, float(random.uniform(0.2, 2.0)), 1e-6, held_out=8)]
+        plan = make_plan(schema, members, PlanRequest(rounds=3, survey=False))
+        own = ["held-out" if place in sections.members("held-out", 40, 0.2) else "training" for place in range(40)]
+        past.append((list(zip(chosen, own, strict=True)), plan))
+        total = memory.charge(plan, rows(chosen), None, {"clinic": own}, settings="same")["clinic"]
+        costs = []
+        for row in set(chosen):
+            squares = 0.0
+            for seen, fit in past:
+                for event, count in plan_events(fit, fit.silos[0]):
+                    assert isinstance(event, SectionRelease)
+                    assert isinstance(event.release, GaussianRelease)
+                    squares += count * (seen.count((row, event.section)) * event.release.shift) ** 2
+            costs.append(accountant.epsilon([(GaussianRelease(math.sqrt(squares)), 1)], 1e-6))
+        assert total.epsilon == pytest.approx(max(costs), rel=1e-6)
 
 
 @pytest.mark.parametrize("sampling", ["full", "one-pass"])

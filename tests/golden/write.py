@@ -188,7 +188,8 @@ def main(version: str) -> None:
         golden, work = Path(elsewhere).resolve() / "golden", Path(elsewhere).resolve() / "work"
         golden.mkdir()
         os.environ["XDG_STATE_HOME"] = str(Path(elsewhere) / "state")  # not that of whoever writes
-        environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+        tree = HERE.parents[1]  # whose code is to write, whatever is installed
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tree / "src"), str(tree)])}
         subprocess.run([sys.executable, str(script), str(golden)], check=True, env=environment)
         replace_paths(golden)
         expected = expectations(golden, work)

@@ -1,6 +1,7 @@
 """Figures of an evaluation: right without noise, honest with much of it, and never without an interval."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from scipy.stats import chi2
 
 from ringfence.metrics import intervals
-from ringfence.metrics.estimates import Heard, Round, found_by
+from ringfence.metrics.average_precision import average_precision
+from ringfence.metrics.estimates import Cells, Heard, Round, found_by
 from ringfence.metrics.evaluate import evaluated, next_asked, report
 from ringfence.metrics.report import Evaluated, EvaluationReport
 from ringfence.metrics.two_classes import Scores
@@ -62,7 +64,7 @@ def test_without_noise_the_figures_are_those_of_the_records(design: str) -> None
     told = evaluated(found_by(Evaluation(), plan, rounds))
     ruler = Evaluation().read(plan, rounds[-1].argument).ruler
     rough = {"AUC": 0.01, "RMSE": 0.02, "MAE": 0.01, "R²": 0.05, "RMSE of guessing the mean": 0.1}
-    rough["expected calibration error"] = 0.1
+    rough |= {"expected calibration error": 0.1, "average precision": 0.05}
     for name, exact in (exact_figures(plan.loss, data) | cut_figures(plan.loss, data, ruler)).items():
         figure = told.figure(name)
         if np.isnan(exact):  # a precision where nothing is predicted
@@ -158,8 +160,7 @@ def test_two_models_are_compared_record_by_record_and_with_guessing() -> None:
 
 @pytest.mark.parametrize(("design", "loss"), [("balanced", Hinge()), ("Gaussian errors", Pinball(quantile=0.9))])
 def test_other_losses_have_a_mean_of_their_own_and_a_hinge_has_no_probabilities(design: str, loss: Any) -> None:
-    plan = plan_of(design, 1000)
-    plan = plan.model_copy(update={"training": None, "model_loss": loss})
+    plan = with_loss(plan_of(design, 1000), loss)
     data = drawn(design, 2000)
     told = figures_of(plan, data, QUIET)
     name = "hinge loss" if loss.name == "hinge" else "pinball loss of scaled targets"
@@ -168,11 +169,83 @@ def test_other_losses_have_a_mean_of_their_own_and_a_hinge_has_no_probabilities(
     assert told.calibration == ()
 
 
+def with_loss(plan: Plan, loss: Any) -> Plan:
+    return plan.model_copy(update={"model_loss": loss})
+
+
+def test_a_model_of_a_quantile_tells_its_coverage_beside_what_it_aims_at() -> None:
+    plan, data = with_loss(plan_of("Gaussian errors", 1000), Pinball(quantile=0.9)), drawn("Gaussian errors", 2000)
+    told = figures_of(plan, data, QUIET).figure("share of targets below the prediction")
+    assert told.value == pytest.approx(float(np.mean(data[1] <= data[0][:, 0])), abs=1e-4)
+    assert told.sentence().endswith("(the model aims at 0.9)")
+
+
+@pytest.mark.parametrize("law", ["light", "heaviest", "one far out"])
+def test_an_interval_of_what_is_not_cut_holds_under_every_tail_that_it_allows(law: str) -> None:
+    """Without noise and with many records, so that nothing but the tail can take the figure out of its interval."""
+    plan, random, count = plan_of("Gaussian errors", 1000), np.random.default_rng(0), 100_000
+    levels = (np.arange(count) + 0.5) / count
+    size = {
+        "light": levels,
+        "heaviest": (1 - levels) ** (-1 / 3),  # P(|x| > t) = t⁻³ from 1 on
+        "one far out": np.append(levels[:-1], 10.0),
+    }[law]
+    scores = 0.01 * size * random.choice([-1.0, 1.0], count)
+    told = figures_of(plan, (scores[:, None], np.zeros(count)), QUIET)
+    for name, exact in (("RMSE", np.sqrt(np.mean(scores**2))), ("MAE", np.mean(np.abs(scores)))):
+        figure = told.figure(name)
+        assert figure.low is not None
+        assert figure.high is not None
+        assert figure.low <= exact <= figure.high
+        assert figure.high <= 1.6 * exact
+        assert "at most 1/x³ as frequent" in figure.sentence()
+
+
+def test_a_model_that_errs_more_than_its_tail_may_is_told_of_cut_errors_alone() -> None:
+    """Half of the errors are nothing, and one in a hundred thousand is a thousand times the others."""
+    plan, count = plan_of("Gaussian errors", 1000), 100_000
+    scores = np.linspace(0.0, 0.01, count)
+    scores[-1] = 10.0
+    rounds = asked_twice(plan, {"clinic": (scores[:, None], np.zeros(count))}, QUIET)
+    told, cut = evaluated(found_by(Evaluation(), plan, rounds)), rounds[-1].argument
+    cap = Evaluation().read(plan, cut).ruler["squared"][0]
+    figure = told.figure("RMSE of cut errors")
+    assert figure.value == pytest.approx(float(np.sqrt(np.mean(np.minimum(scores, cap) ** 2))), rel=1e-4)
+
+
+def test_the_interval_of_an_average_precision_holds_every_order_within_cells() -> None:
+    """All records lie in one cell: the order that ranks positives first and the one that ranks them last both fit."""
+    cells = Cells(np.array([0.0, 0.5, 0.0, 0.5]), np.zeros((4, 4)), 10**12)
+    told = average_precision(cells, "too few")
+    last = 1 - math.log(2)  # the mean of a/(a + ½) over a from 0 to ½
+    assert told.low == pytest.approx(last, abs=1e-3)
+    assert told.high == pytest.approx(1.0, abs=1e-3)
+    apart = average_precision(Cells(np.array([0.5, 0.0, 0.0, 0.5]), np.zeros((4, 4)), 10**12), "too few")
+    assert apart.low == pytest.approx(1.0, abs=1e-3)
+
+
 def test_a_ratio_whose_denominator_may_be_nothing_cannot_be_told() -> None:
     assert intervals.ratio("precision", 0.01, 0.02, (1e-4, 1e-4, 0.0), unknown="too few").value is None
     found = intervals.ratio("precision", 0.2, 0.4, (1e-6, 1e-6, 0.0), unknown="too few")
     assert found.value == pytest.approx(0.5)
     assert found.sentence() == "precision 0.500, between 0.495 and 0.505"
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0.0, "0.000"), (0.8234, "0.823"), (0.00226, "0.00226"), (1243.7, "1240"), (12.345, "12.3")]
+)
+def test_numbers_are_written_with_three_digits_and_money_without_powers_of_ten(number: float, shown: str) -> None:
+    assert intervals.shown(number) == shown
+
+
+def test_a_value_beyond_what_it_can_be_does_not_look_precise() -> None:
+    """An interval of ±0.1 around 1.09 would leave 0.99 to 1, as if the noise had made the figure more precise."""
+    figure = intervals.normal("AUC", 1.09, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
+    assert (figure.value, figure.high) == (1.0, 1.0)
+    assert figure.low == pytest.approx(0.9)
+    figure = intervals.normal("loss", -0.02, (0.1 / intervals.Z) ** 2, least=0.0, most=1.0)
+    assert (figure.value, figure.low) == (0.0, 0.0)
+    assert figure.high == pytest.approx(0.1)
 
 
 def test_a_share_without_noise_has_wilson_s_interval() -> None:

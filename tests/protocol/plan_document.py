@@ -131,6 +131,17 @@ EVALUATED_ONLY: Edits = MOMENTS_ONLY | {
     "model_loss": {"name": "huber", "threshold": 0.5},
     "stages": [CURVATURE | {"question": {"name": "evaluation", "weights": pack(np.zeros(5)), "against": None}}],
 }
+COMPARED: Edits = {
+    "training": LEFT_OUT,
+    "model_loss": {"name": "huber", "threshold": 0.5},
+    "held_out": 0.2,
+    "stages": [
+        CURVATURE | {"question": {"name": "comparison", "models": 3, "part": part}, "section": "held-out"}
+        for part in ("sizes", "losses")
+    ],
+    "silos.0.stages": [{"batch": 8, "sigma": 0.7}, {"batch": 8, "sigma": 0.5}],
+    "silos.1.stages": [{"batch": 12, "sigma": 0.6}, {"batch": 12, "sigma": 0.4}],
+}
 SECOND_MOMENTS_ONLY: Edits = MOMENTS_ONLY | {"stages": [SECOND_MOMENTS], "training.loss": {"name": "squared"}}
 FULL: Edits = {"stages.0.sampling.name": "full", "silos.0.stages.0.batch": 40, "silos.1.stages.0.batch": 60}
 POISSON: Edits = {"stages.0.sampling.name": "poisson"}
@@ -240,6 +251,7 @@ KINDS: dict[str, Edits] = {
     "counted, and nothing predicted": COUNTED | {"training": LEFT_OUT, "data.target": LEFT_OUT},
     "evaluated": EVALUATED,
     "evaluated, and nothing trained": EVALUATED_ONLY,
+    "compared": COMPARED,
     "second moments only": SECOND_MOMENTS_ONLY,
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,

@@ -18,6 +18,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.public import Public
 from tests.protocol.plan_document import (
     ACCELERATED,
+    COMPARED,
     DOCUMENT,
     KINDS,
     LOCALIZED,
@@ -225,6 +226,7 @@ THREE: Edits = {
     ],
 }
 TOGETHER: list[Edits] = [
+    COMPARED | {"stages.0.question.part": "losses"},
     {"sums": "floating-point"},
     {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
     RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},

@@ -30,6 +30,12 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
     ]
 
 
+def all_events(plans: Iterable[Plan], silo: str) -> list[tuple[Event, int]]:
+    """Return what all these plans together cost the silo, in those that it takes part in."""
+    terms = [(plan, plan.terms(silo)) for plan in plans]
+    return [event for plan, own in terms if own is not None for event in plan_events(plan, own)]
+
+
 def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]:
     """Return what the plan costs a person with a record in each of these silos, against anyone.
 

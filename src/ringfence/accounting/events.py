@@ -291,11 +291,28 @@ def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
     return [(made, times * count) for event, count in events for made, times in [event.of_group(size)]]
 
 
+def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Event, int]]:
+    """Return what the events cost so many rows in each section together, each replaced by any other.
+
+    One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
+    lemma 7).
+    """
+    if None in copies:
+        return of_group(sum(copies.values()), events)
+    found: list[tuple[Event, int]] = []
+    for event, count in events:
+        size, release = sum(copies.values()), event
+        if isinstance(event, SectionRelease):
+            size, release = copies.get(event.section, 0), event.release
+        found += of_group(size, [(release, count)]) if size else []
+    return found
+
+
 _MOST_DIVISIONS = 4
 """The newest divisions whose sections are told apart; of others, each record pays for everything."""
 
 
-def in_version(version: int, events: Events) -> list[tuple[Event, int]]:
+def in_version(version: int | str, events: Events) -> list[tuple[Event, int]]:
     """Return releases of that version of a data set: another version's rows may be divided otherwise."""
     return [
         (replace(event, division=f"{event.division}, version {version}"), count)

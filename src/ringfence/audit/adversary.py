@@ -91,21 +91,25 @@ class Observation:
         return squares_of(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
 
 
-def interrogate(look: Look, plan: Plan, start: FloatArray) -> FloatArray:
-    """Ask every round of the plan, `REPEATS` times each: at the start, and at weights that depend on earlier answers.
+def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> list[FloatArray]:
+    """Ask every round of the plan, `REPEATS` times each: as the stage starts, and, in training, at weights that depend
+    on earlier answers.
 
-    Returns one row per round: the mean of its answers.
+    `start` says what a stage, by its number, is asked about first. Returns the mean of each round's answers.
     """
     rows: list[FloatArray] = []
-    weights = start
+    weights = start(0)
     for round in range(plan.rounds):
+        stage, number, _ = plan.place(round)
+        if not stage.question.trains:
+            weights = start(number)
         request = RoundRequest.at(plan.digest(), round, weights)
         answers = np.array([look(request) for _ in range(REPEATS)])
         rows.append(np.mean(answers, axis=0))
-        if plan.place(round).stage.question.trains:
+        if stage.question.trains:
             # Any rule would do: it shows that answers may decide what is asked next.
             weights = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
-    return np.array(rows)
+    return rows
 
 
 def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:

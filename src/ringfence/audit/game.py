@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,9 @@ def _run(
             answering = own.silos[:1] if mechanism.against == "anyone" else own.silos
             gates = [approved(own, terms) for terms in answering]
             look = look_at(own, gates, collect_openly(own))
-            observations.append(mechanism.read(own, interrogate(look, own, mechanism.argument(own))))
+            answers = interrogate(look, own, partial(mechanism.argument, own))
+            if mechanism.reads(own):
+                observations.append(mechanism.read(own, answers))
         claim = Claim(tuple(seen_by(mechanism.against, ledger_of(SILO).account().charged())), question.delta)
     shutil.rmtree(folder)
     return GameRun(coins, tuple(observations), claim)

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 
-from ringfence.audit import counted, one_canary, plans, shuffled_plans
+from ringfence.audit import chosen, counted, one_canary, plans, shuffled_plans
 from ringfence.audit.adversary import Observation, partition, read_gradients
 from ringfence.audit.plans import (
     BY_MEAN,
@@ -35,6 +35,7 @@ from ringfence.audit.plans import (
     AuditQuestion,
 )
 from ringfence.planning.request import PlanRequest
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, SiloTerms
@@ -48,6 +49,7 @@ from ringfence.protocol.questions import (
 )
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema
+from ringfence.protocol.sections import Section
 from ringfence.silo.records import Records
 
 
@@ -80,8 +82,13 @@ def _person_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, once.features[of_row], once.targets[of_row], of_row=of_row)
 
 
-def _read_gradients(plan: Plan, answers: FloatArray, *, correlation: float = 0.0) -> Observation:
-    return read_gradients(plan, plan.silos[0], answers, canary_rows(plan), clip=CLIP, correlation=correlation)
+def _read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: float = 0.0) -> Observation:
+    return read_gradients(plan, plan.silos[0], np.array(answers), canary_rows(plan), clip=CLIP, correlation=correlation)
+
+
+def _nothing_to_choose(plan: Plan, stage: int) -> FloatArray:
+    del stage
+    return np.zeros(plan.dimension)
 
 
 @dataclass(frozen=True)
@@ -90,12 +97,16 @@ class Mechanism:
 
     plans: Callable[[AuditQuestion], Sequence[Plan]]
     records: Callable[[Plan, FloatArray], Records] = _gradient_records
-    read: Callable[[Plan, FloatArray], Observation] = _read_gradients
-    argument: Callable[[Plan], FloatArray] = lambda plan: np.zeros(plan.dimension)
-    """What the server asks about first."""
+    read: Callable[[Plan, Sequence[FloatArray]], Observation] = _read_gradients
+    argument: Callable[[Plan, int], FloatArray] = _nothing_to_choose
+    """What the server asks about first in a stage, by its number."""
+    reads: Callable[[Plan], bool] = lambda plan: True
+    """Whether a plan asks about the canaries. One that does not is asked all the same, and the ledger charges it."""
+    section: Section | None = None
+    """Which section of the records the canaries are in, where plans divide them."""
     most_canaries: int = CANARIES
     """How many records play at most."""
-    not_played: frozenset[str] = frozenset({"forget-peer", "keep-order", "ignore-persons"})
+    not_played: frozenset[str] = frozenset({"forget-peer", "keep-order", "ignore-persons", "forget-tries"})
     """Sabotage that is not played here: it means nothing, or another mechanism shows it far better."""
     against: Observer = "anyone"
     """Who looks: the claim is the one against them."""
@@ -106,11 +117,13 @@ class Mechanism:
 
     def canaries(self, question: AuditQuestion) -> int:
         """Return how many records play."""
-        return min(question.records, self.most_canaries)
+        return min(sections.size(self.section, question.records, chosen.HELD_OUT), self.most_canaries)
 
 
-def _read_counts(plan: Plan, answers: FloatArray, *, against: Observer) -> Observation:
-    return shuffled_plans.read_counts(plan, answers, canaries=len(canary_rows(plan)), clip=CLIP, against=against)
+def _read_counts(plan: Plan, answers: Sequence[FloatArray], *, against: Observer) -> Observation:
+    return shuffled_plans.read_counts(
+        plan, np.array(answers), canaries=len(canary_rows(plan)), clip=CLIP, against=against
+    )
 
 
 def _counts(
@@ -134,20 +147,16 @@ def _counts(
     )
 
 
-_OF_OTHERS = {"forget-peer", "keep-order"}
-"""Sabotage of what others than the audited silo do."""
+_OF_OTHERS = {"forget-peer", "keep-order", "forget-tries"}
+"""Sabotage of what others than the audited silo do, and of what many plans cost."""
 
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignore-persons", *_OF_OTHERS})
-
-
-def _nothing_to_choose(plan: Plan) -> FloatArray:
-    return np.zeros(plan.dimension)
 
 
 def _one_canary(
     asked: Question,
     records: Callable[[Plan, FloatArray], Records],
-    argument: Callable[[Plan], FloatArray] = _nothing_to_choose,
+    argument: Callable[[Plan, int], FloatArray] = _nothing_to_choose,
     schema: Schema = plans.THREE_NUMBERS,
 ) -> Mechanism:
     """A question that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
@@ -183,6 +192,31 @@ MECHANISMS: dict[str, Mechanism] = {
     "curvature": _one_canary(Curvature(), one_canary.curvature_records),
     # How well a model predicts, with a ruler of the server's choice.
     "evaluation": _one_canary(Evaluation(), one_canary.evaluation_records, one_canary.evaluation_argument),
+    # Candidates that are trained, compared and the best evaluated, for one claim: by records that train, and by one
+    # that is held out.
+    "choice": Mechanism(
+        partial(chosen.plans, section="training"),
+        chosen.training_records,
+        chosen.read_training,
+        chosen.argument,
+        reads=lambda plan: not chosen.compares(plan),
+        section="training",
+        most_canaries=chosen.MOST_CANARIES,
+        not_played=frozenset({"with-replacement", "ignore-persons", "forget-peer", "keep-order"}),
+        rounds=2 * chosen.CANDIDATES,
+    ),
+    "comparison": Mechanism(
+        partial(chosen.plans, section="held-out"),
+        chosen.held_out_records,
+        partial(one_canary.read, records=chosen.held_out_records, argument=chosen.argument),
+        chosen.argument,
+        reads=chosen.compares,
+        section="held-out",
+        most_canaries=1,
+        # The whole choice is claimed, so that training, which is planned by the wrong sensitivity too, hides that.
+        not_played=_ONE_RELEASE | {"wrong-sensitivity"},
+        rounds=chosen.CANDIDATES,
+    ),
     # Counts of cells.
     "statistics": _one_canary(counted.ASKED, counted.records, schema=counted.SCHEMA),
     # What intervals for coefficients rest on.
@@ -203,10 +237,17 @@ MECHANISMS: dict[str, Mechanism] = {
     # drawn by the same code for the same plan, show it; 62 numbers, and the size of the batch, of two bytes each are
     # one block of shares.
     "shuffled": _counts(
-        against="server", canaries=16, runs=150, not_played={"with-replacement", "forget-peer", "ignore-persons"}
+        against="server",
+        canaries=16,
+        runs=150,
+        not_played={"with-replacement", "forget-peer", "ignore-persons", "forget-tries"},
     ),
     "shuffled-peer": _counts(
-        against="server", canaries=16, runs=150, not_played={"with-replacement", "ignore-persons"}, peers=1
+        against="server",
+        canaries=16,
+        runs=150,
+        not_played={"with-replacement", "ignore-persons", "forget-tries"},
+        peers=1,
     ),
     "shuffled-alone": _counts(against="anyone", canaries=62, runs=120, not_played={"ignore-persons", *_OF_OTHERS}),
     # Persons with several rows, by each rule for these, and each rule with another of the ways above: counts for a

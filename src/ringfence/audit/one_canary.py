@@ -4,11 +4,12 @@ Each has the records for a coin, and, where a server may choose what it asks, wh
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from ringfence.audit.adversary import Observation, read_difference
+from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan
@@ -40,15 +41,16 @@ def moment_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def evaluation_argument(plan: Plan) -> FloatArray:
+def evaluation_argument(plan: Plan, stage: int) -> FloatArray:
     """Ask about all blocks alike, with a ruler by which one pair of records moves each as far as any pair can."""
+    del stage
     blocks = Evaluation().blocks(plan)
     ruler = {"squared": [2.0], "absolute": [2.0], "loss": [2.0], "target": [0.0, 1.0]}
     numbers = [
         ruler.get(block.name, np.linspace(-0.9, 0.9, block.ruler) + (block.name == "residuals")) for block in blocks
     ]
     shares = np.full(len(blocks), 1.0 / len(blocks) - 2.0**-50)
-    return np.concatenate([[1.0, 0.0], *numbers, shares])
+    return np.concatenate([np.eye(plan.dimension)[0], *numbers, shares])
 
 
 def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
@@ -61,8 +63,9 @@ def evaluation_records(plan: Plan, coins: FloatArray) -> Records:
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(2)))
 
 
-def second_moments_argument(plan: Plan) -> FloatArray:
+def second_moments_argument(plan: Plan, stage: int) -> FloatArray:
     """Ask at weights of 0, where the residual is the target, in units of half of its bound."""
+    del stage
     return Asked(np.zeros(plan.dimension), 0.5, 1.0, np.eye(plan.data.width)).packed()
 
 
@@ -99,20 +102,28 @@ def preconditioned_records(plan: Plan, coins: FloatArray) -> Records:
 
 def read(
     plan: Plan,
-    answers: FloatArray,
+    answers: Sequence[FloatArray],
     *,
     records: Callable[[Plan, FloatArray], Records],
-    argument: Callable[[Plan], FloatArray],
+    argument: Callable[[Plan, int], FloatArray],
 ) -> Observation:
     """Tell the two records apart by all numbers of all rounds.
 
     A server that knows all the others computes for itself what either would have the silo answer without noise.
     """
-    work = task(plan, plan.silos[0], 0, 0)
-    question, asked, everybody = work.stage.question, argument(plan), np.ones(work.records)
-    compute = computing(question).compute
-    worlds = [
-        compute(question, plan, asked, records(plan, np.array([coin])), everybody, work.batch) for coin in (1.0, -1.0)
+    worlds = [records(plan, np.array([coin])) for coin in (1.0, -1.0)]
+    asked = [argument(plan, number) for number in range(len(plan.stages))]
+    exact = [[_answer(plan, number, own, one) for own in worlds] for number, one in enumerate(asked)]
+    seen = [
+        read_difference(answer, task(plan, plan.silos[0], round, 0).sigma, *exact[plan.place(round).number])
+        for round, answer in enumerate(answers)
     ]
-    seen = [read_difference(answer, work.sigma, *worlds) for answer in answers]
     return Observation(np.concatenate([one.numbers for one in seen]), np.concatenate([one.strength for one in seen]))
+
+
+def _answer(plan: Plan, number: int, records: Records, asked: FloatArray) -> FloatArray:
+    """Return what a silo with these records would answer in a stage, without noise."""
+    stage, terms = plan.stages[number], plan.silos[0]
+    chosen = np.zeros(terms.records)
+    chosen[sections.members(stage.section, terms.records, plan.held_out)] = 1.0
+    return computing(stage.question).compute(stage.question, plan, asked, records, chosen, terms.stages[number].batch)

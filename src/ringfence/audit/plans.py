@@ -73,7 +73,7 @@ BY_MEAN, BY_SUM = PlanRequest(person_rule="mean"), PlanRequest(person_rule="sum"
 BY_ROWS = PlanRequest(person_rule="rows", rows_per_person=min(PERSON_ROWS.values()))
 
 
-def _canary_schema(canaries: int, unit: PlanRequest) -> Schema:
+def canary_schema(canaries: int, unit: PlanRequest) -> Schema:
     """One column that says which canary a record is, and its coin; and one that tells persons apart, if they play."""
     which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
     person = {} if unit.person_rule is None else {"person": "who"}
@@ -149,7 +149,7 @@ def gradient_plan(
         Stage(question=asked, rounds=rounds, sampling=rule, channel=channel)
         for rounds, rule in algorithm.training_stages(sampling, question.rounds)
     ]
-    data = _canary_schema(question.canaries, unit)
+    data = canary_schema(question.canaries, unit)
     return _plan(question, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
 
 
@@ -175,7 +175,7 @@ def shuffled(question: AuditQuestion, canaries: int, peers: int = 0, unit: PlanR
         colluders=peers,
         keys=shuffled_plans.private_keys(SILO).public(),
     )
-    return [make_plan(_canary_schema(min(question.records, canaries), unit), members, request)]
+    return [make_plan(canary_schema(min(question.records, canaries), unit), members, request)]
 
 
 def survey(question: AuditQuestion, asked: Question, schema: Schema, *, repeated: bool) -> list[Plan]:

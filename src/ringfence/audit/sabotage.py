@@ -205,6 +205,15 @@ def _ignored_persons() -> AbstractContextManager[object]:
     return patch.object(gradient, "compute", row_by_row)
 
 
+def _forgotten_tries() -> AbstractContextManager[object]:
+    """Count what the first of several plans cost, as if nobody had seen the others."""
+
+    def first_plan(account: Account) -> list[tuple[events.Event, int]]:
+        return next(iter(account.plans.values())).charged()
+
+    return patch.object(Account, "charged", first_plan)
+
+
 SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     NONE: nullcontext,
     "half-noise": lambda: _less_noise(0.5),
@@ -217,4 +226,5 @@ SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "forget-peer": _forgotten_peer,
     "keep-order": lambda: patch.object(shares, "mix", lambda messages: None),  # a silo's shares stay together
     "ignore-persons": _ignored_persons,
+    "forget-tries": _forgotten_tries,
 }

@@ -77,7 +77,10 @@ def run(
     track: Track = None,
     json: AsJson = False,
 ) -> None:
-    """Ask the silos round by round, and write the model if the plan trains one; killed, the same command goes on."""
+    """Ask the silos round by round and write the model; killed or stopped, the same command goes on.
+
+    A plan that trains nothing, as those of `evaluate` and `statistics`, leaves a report and no model.
+    """
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
     from ringfence.report.conducted import conducted_report, report
@@ -85,10 +88,8 @@ def run(
     from ringfence.server.questions.evaluation import reported
     from ringfence.tracking import Recorder
 
-    out = out or folder / "model.json"
-    if out.parent != folder:
-        require_folder(out)
     loaded = load_plan(plan)
+    out = _model_file(loaded, out, folder)
     needed = Quorum.parse(quorum)
     if not (0 < seconds < math.inf and patience >= 0):
         raise TrainingError("--seconds must be positive, and --patience 0 or more.")
@@ -123,29 +124,21 @@ def run(
             warn(f"ringfence: the run in {folder} is kept; the same command goes on with it.")
             raise
     evaluation = reported(loaded, trained.findings)
-    answered = rounds_answered(loaded, trained.history)
     content = report(folder, trained)
-    written = out if loaded.steps else None
-    if written is not None:
-        _write(written, Model.of(loaded, trained.weights, answered, evaluation=evaluation).canonical())
+    if out is not None:
+        answered = rounds_answered(loaded, trained.history)
+        _write(out, Model.of(loaded, trained.weights, answered, evaluation=evaluation).canonical())
+    made = {"model": out, "report": folder / "report.json", "page": folder / "report.html"}
     _write(folder / "report.json", json_format.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
-    page = folder / "report.html"
     recorder.end(content["guarantees"])
-    conducted_report(loaded, content, recorder.rounds).write(page, figures=figures)
+    conducted_report(loaded, content, recorder.rounds).write(folder / "report.html", figures=figures)
     if json:
-        print_json(
-            {
-                **content,
-                "model": str(written) if written else None,
-                "report": str(folder / "report.json"),
-                "page": str(page),
-            }
-        )
+        print_json({**content, **{what: None if path is None else str(path) for what, path in made.items()}})
     else:
         if evaluation is not None:
             print_evaluation(evaluation)
             say()
-        _print(content, written, folder / "report.json", page)
+        _print(content, made)
 
 
 @app.command()
@@ -218,6 +211,18 @@ def _exchange(
     raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
 
 
+def _model_file(plan: "Plan", out: Path | None, folder: Path) -> Path | None:
+    """Return where the model is to be written, if the plan trains one."""
+    if not plan.steps:
+        if out is not None:
+            raise TrainingError("The plan trains nothing, so that there is no model to write: leave --out out.")
+        return None
+    out = out or folder / "model.json"
+    if out.parent != folder:
+        require_folder(out)
+    return out
+
+
 def _why(exchange: "Exchange") -> str:
     """Say what the doors of silent silos said, as far as an engine knows."""
     from ringfence.transport.direct import DirectExchange
@@ -275,7 +280,7 @@ def _write(path: Path, content: bytes) -> None:
         ) from None
 
 
-def _print(content: dict[str, Any], model: Path | None, report: Path, page: Path) -> None:
+def _print(content: dict[str, Any], made: dict[str, Path | None]) -> None:
     print_table(
         ["silo", f"{content['unit']}s", "rounds", "claimed epsilon", "claimed delta"],
         [
@@ -284,5 +289,5 @@ def _print(content: dict[str, Any], model: Path | None, report: Path, page: Path
             for claim in silo["claimed"][:1]
         ],
     )
-    files = "\n".join(f"{name} {path}" for name, path in (("model", model), ("report", report), ("page", page)) if path)
-    say(f"\n{content['guarantees']}\n\nplan {content['plan']}\n{files}")
+    files = "".join(f"\n{what} {path}" for what, path in made.items() if path is not None)
+    say(f"\n{content['guarantees']}\n\nplan {content['plan']}{files}")

@@ -1,11 +1,12 @@
 """`ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.evaluation import print_evaluation
+from ringfence.cli.evaluation import figure_cells, print_evaluation, print_exact
 from ringfence.cli.options import (
     ModelFile,
     NewBeginning,
@@ -18,10 +19,13 @@ from ringfence.cli.options import (
 )
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, remark, require_folder, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
+from ringfence.errors import PlanError
 from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
+    from ringfence.metrics.choice import Choice
     from ringfence.planning.propose import Proposal
+    from ringfence.protocol.plan import Plan
     from ringfence.server.rounds import RoundOutcome
     from ringfence.workflow import WorkflowResult
 
@@ -41,6 +45,15 @@ def train(
     schema: SchemaFile,
     target: Target,
     request: Any,
+    tried: Annotated[
+        list[str],
+        typer.Option(
+            "--try",
+            metavar="OPTION=VALUE,VALUE...",
+            help="Train a candidate for each value, compare them privately on the held-out records, keep the best; all "
+            "of it for the one epsilon. Given several times, every combination is a candidate.",
+        ),
+    ] = [],  # noqa: B006
     exact: Annotated[
         bool,
         typer.Option("--exact", help="Measure on the held-out records without noise too: NOT PRIVATE."),
@@ -71,6 +84,7 @@ def train(
 ) -> None:
     """Train one model across silos; each silo's records are protected by its own noise and ledger."""
     from ringfence import workflow
+    from ringfence.planning.candidates import parse_tries
     from ringfence.planning.explain import explain_proposal, warnings
     from ringfence.tracking import Recorder
 
@@ -90,33 +104,49 @@ def train(
     )
     require_folder(out)
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
+    if tried and track:
+        raise PlanError("A tracker follows one run, and every candidate is one: leave --track out, or --try.")
     boards = trackers(track)
-    recorder: Recorder | None = None
+    recorders: dict[str, Recorder] = {}
     with progress() as bar:
         task = bar.add_task("rounds")
 
-        def planned(proposal: "Proposal") -> None:
-            nonlocal recorder
-            for line in warnings(proposal):
+        def announce(warned: Sequence[str], *plans: "Plan") -> None:
+            for line in warned:
                 remark(bar, line)
             if page is not None or track is not None:
-                recorder = Recorder(proposal.plan, *boards)
-            bar.update(task, total=proposal.plan.rounds)
+                recorders.update({plan.digest(): Recorder(plan, *boards) for plan in plans})
+            bar.update(task, total=sum(plan.rounds for plan in plans))
 
-        def watch(outcome: "RoundOutcome") -> None:
-            if recorder is not None:
-                recorder(outcome)
+        def watch(plan: "Plan", outcome: "RoundOutcome") -> None:
+            if recorders:
+                recorders[plan.digest()](outcome)
             bar.advance(task)
 
-        outcome = workflow.train_files(training, planned=planned, watch=watch)
+        if tried:
+            outcome = workflow.choose_files(
+                training,
+                parse_tries(tried),
+                planned=lambda proposed: announce([*proposed.explain(), *proposed.warnings()], *proposed.plans),
+                watch=watch,
+            )
+        else:
+            plan_of: list[Plan] = []
+
+            def planned(proposal: "Proposal") -> None:
+                plan_of.append(proposal.plan)
+                announce(warnings(proposal), proposal.plan)
+
+            outcome = workflow.train_files(training, planned=planned, watch=lambda done: watch(plan_of[0], done))
     if out is not None:
         outcome.result.model.save(out)
+    recorder = recorders.get(outcome.proposal.plan.digest())
     if recorder is not None:
         recorder.end(outcome.result.statement.text())
     if page is not None and recorder is not None:
         from ringfence.report.trained import train_report
 
-        proposals = workflow.what_if(request, outcome.proposal.plan)
+        proposals = {} if tried else workflow.what_if(request, outcome.proposal.plan)
         made = train_report(outcome, recorder.rounds, what_if=proposals, cap=training.cap[0] if training.cap else None)
         made.write(page, figures=figures)
     if json:
@@ -127,8 +157,6 @@ def train(
 
 
 def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> None:
-    from ringfence.training import CHOOSING
-
     statement, test = outcome.result.statement, outcome.test
     print_table(
         ["silo", f"{statement.plan.unit}s", "rounds", "epsilon", "delta", "epsilon of all runs", "delta"],
@@ -137,22 +165,33 @@ def _print(outcome: "WorkflowResult", out: Path | None, page: Path | None) -> No
             for name, silo in statement.silos.items()
         ],
     )
+    if outcome.result.model.choice is not None:
+        say()
+        print_choice(outcome.result.model.choice)
     if outcome.result.evaluation is not None:
         say()
         print_evaluation(outcome.result.evaluation)
     if test is not None:
-        say()
-        print_table(
-            ["test on", test.metric],
-            [["all of them", test.value], *test.per_silo.items()],
-            title="NOT PRIVATE: measured without noise on records that did not train, for whoever may see those",
-        )
-        say(CHOOSING)
+        print_exact(test)
     say(f"\n{statement.text()}\n\nplan {statement.plan.digest()}")
     if out is not None:
         say(f"model {out}")
     if page is not None:
         say(f"report {page}")
+
+
+def print_choice(choice: "Choice") -> None:
+    """Print every candidate beside its distance from the best."""
+    say("\n".join(choice.sentences()))
+    print_table(
+        ["candidate", "", "loss above the best's", "from", "to"],
+        [
+            [str(one), "the best", "", "", ""]
+            if number == choice.best
+            else [str(one), "", *figure_cells(one.above)[1:]]
+            for number, one in enumerate(choice.candidates)
+        ],
+    )
 
 
 def predict(

@@ -3,14 +3,16 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.estimators import tables
+from ringfence.protocol import sections
 from ringfence.protocol.encoding import Table, encode_features, encode_target
 from ringfence.protocol.schema import Schema
+from ringfence.protocol.sections import Section
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.persons import numbered
 from ringfence.silo.records import Records
@@ -55,12 +57,31 @@ class FitData:
         persons = self.persons
         return None if persons is None else {name: [persons[row] for row in rows] for name, rows in self.silos.items()}
 
+    def sections(self, held_out: float | None) -> dict[str, list[Section | None]]:
+        """Return, by silo, the section that each row is in, with its person's other rows; None where there are none."""
+        found: dict[str, list[Section | None]] = {}
+        for name, size in self.sizes().items():
+            own: list[Section | None] = [None] * size
+            if held_out is not None:
+                for section in get_args(Section):
+                    for number in sections.members(section, size, held_out).tolist():
+                        own[number] = section
+            found[name] = [own[number] for number in self._numbers(name).tolist()]
+        return found
+
+    def _numbers(self, silo: str) -> NDArray[np.int64]:
+        """Return the number of each row's record among those of a silo: a person's, where they are the records."""
+        rows = self.silos[silo]
+        if self.persons is None:
+            return np.arange(len(rows))
+        return numbered([self.persons[row] for row in rows], source="`persons`")
+
     def part(self, silo: str, *, marked: bool) -> Records:
         """Return a silo's records; marked, they are a data set that has one ledger, whatever is to be predicted."""
         own = self.silos[silo]
         chosen = self.rows.take(own)
         marks = RowMarks(self.identity[row] for row in own) if marked else None
-        of_row = None if self.persons is None else numbered([self.persons[row] for row in own], source="`persons`")
+        of_row = None if self.persons is None else self._numbers(silo)
         return Records(chosen.schema, chosen.features, chosen.targets, marks, of_row)
 
     def sizes(self) -> dict[str, int]:

@@ -12,13 +12,14 @@ from sklearn.utils.validation import column_or_1d
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
-from ringfence.estimators.base import FederatedLinearModel, documented, interval
+from ringfence.estimators.base import FederatedLinearModel, documented
 from ringfence.estimators.parameters import (
     ClassifierParameters,
     HuberParameters,
     QuantileParameters,
     RegressorParameters,
 )
+from ringfence.estimators.reading import interval
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.schema import Categorical, Column, Numeric, Schema

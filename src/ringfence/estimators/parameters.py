@@ -9,6 +9,7 @@ that it cannot look into, a type checker would let any keyword pass.
 from dataclasses import dataclass
 from typing import Any
 
+from ringfence.planning.request import HELD_OUT
 from ringfence.protocol.questions import PersonRule
 from ringfence.protocol.schema import Schema
 
@@ -30,6 +31,7 @@ class Parameters:
     fit_intercept: bool = True
     person_rule: PersonRule | None = None
     rows_per_person: int | None = None
+    held_out: float | None = HELD_OUT
     cap: Any = None
     ledgers: Any = None
     equal_rows: str = "copies"

@@ -5,15 +5,17 @@ same table twice, the folds of a cross-validation, a bootstrap sample that holds
 counts per record, copies included. Guarantee: if replacing one record of a silo changes its copies in every fit and
 nothing else, all that these fits released is (ε, δ)-DP in that record, with ε the exact composition of the events of
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
-such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. What was
-used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one stops.
+such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. Where a
+fit holds rows out, a row pays for what its section released, and copies in each section for that section's (lemma 7
+of docs/proofs.md, "Copies of a record"). Which section that is goes by the row's place, as who is in which fold does.
+What was used so far is bookkeeping; a cap, which admits fits by a filter (`accounting.filters`), holds whenever one
+stops.
 
 Where a fit knows whose rows are whose, the same holds of persons: if replacing one person changes the rows under that
 person's label in every fit and nothing else, ε composes what each of these fits cost the person, in every silo that has
-such rows (lemma 6 of docs/proofs.md, "Copies of a record"). A person has no copies: whatever stands under one label is
-one person's. Costs of persons bound those of their records, so a record's total counts them, for as many persons as
-have that row; costs of records bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is
-refused.
+such rows (lemma 6 there). A person has no copies: whatever stands under one label is one person's. Costs of persons
+bound those of their records, so a record's total counts them, for as many persons as have that row; costs of records
+bound no person's (lemma P7), so a fit of persons on rows that were fitted as records is refused.
 
 A record is recognised by its silo's name and the bytes of its row of X, the target left out (the same people, another
 question). Rows that are equal by chance are counted as copies of one record that was in all their fits: too much, never
@@ -34,13 +36,16 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import plan_events
-from ringfence.accounting.events import Event, of_group
+from ringfence.accounting.charges import all_events
+from ringfence.accounting.events import Event, Events, in_version, of_copies
 from ringfence.accounting.filters import Commitment, used
 from ringfence.errors import ApprovalError
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Unit
 from ringfence.silo.budget import Budget
+
+Copies = tuple[tuple[str | None, int], ...]
+"""How often a fit has a record (of a fit of persons: how many of them have it), by section; None: by one of several."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +58,13 @@ class _Charge:
     events: tuple[tuple[Event, int], ...]
     delta: float
 
+    def of(self, copies: Copies) -> list[tuple[Event, int]]:
+        """Return what it costs so many copies together."""
+        return of_copies(dict(copies), self.events)
 
-History = tuple[tuple[int, int], ...]
-"""The charges of a record or person: the number of each, and the copies (of a record in a fit of persons: persons)."""
+
+History = tuple[tuple[int, Copies], ...]
+"""The charges of a record or person: the number of each, and the copies."""
 
 
 class Memory:
@@ -72,16 +81,20 @@ class Memory:
         plan: Plan,
         rows: Mapping[str, Sequence[bytes]],
         persons: Mapping[str, Sequence[str]] | None = None,
+        sections: Mapping[str, Sequence[str | None]] | None = None,
         *,
         settings: str,
+        others: Sequence[Plan] = (),
         cap: Budget | None = None,
         tuning: bool = False,
         copies: bool = True,
     ) -> dict[str, Budget]:
         """Count a fit on every silo's rows before anything is released; return each silo's total, this fit included.
 
-        `persons` says whose each row is, if the plan protects persons. Equal rows of a fit are copies of one record,
-        unless `copies` is false: then they are different records.
+        `others` are plans that the fit asks the same silos for beside the first, approved together with it. `persons`
+        says whose each row is, if the plan protects persons, and `sections` in which section it is, if the plan has
+        sections. Equal rows of a fit are copies of one record, unless `copies` is false: then they are different
+        records.
 
         Raises ApprovalError, and counts nothing, if a total would exceed the cap, if most of a silo's records or
         persons were in a fit with other settings and `tuning` is not allowed (a few may be equal to others' by chance),
@@ -93,7 +106,7 @@ class Memory:
                     plan.digest(),
                     plan.unit,
                     settings,
-                    tuple((event.of_silo(terms.name), count) for event, count in plan_events(plan, terms)),
+                    _of_silo(terms.name, rows[terms.name], all_events((plan, *others), terms.name)),
                     terms.guarantee.delta,
                 )
                 for terms in plan.silos
@@ -102,13 +115,18 @@ class Memory:
             own: dict[str, set[bytes]] = {}
             for number, terms in enumerate(plan.silos, len(self._charges)):
                 silo = terms.name
-                marks = self._marks(silo, rows[silo], None if persons is None else persons[silo], copies)
+                places = [None] * len(rows[silo]) if sections is None else sections[silo]
+                marks = self._marks(silo, rows[silo], None if persons is None else persons[silo], places, copies)
                 if persons is None:
                     own[silo] = set(marks)
                 else:
                     _refuse_records(silo, any(self._was_a_record(mark) for mark in marks))
-                    own[silo] = {self._mark(b"person", label.encode()) for label in persons[silo]}
-                    marks.update(own[silo])
+                    people = {
+                        self._mark(b"person", label.encode()): place
+                        for label, place in zip(persons[silo], places, strict=True)
+                    }
+                    own[silo] = set(people)
+                    marks |= {mark: ((place, 1),) for mark, place in people.items()}
                 for mark, times in marks.items():
                     added[mark] = (*added.get(mark, ()), (number, times))
             known = [*self._charges, *charges]
@@ -132,11 +150,27 @@ class Memory:
         heads = b"".join(hashlib.sha256(part).digest() for part in parts[:-1])
         return hashlib.blake2b(heads + parts[-1], digest_size=16, key=self._secret).digest()
 
-    def _marks(self, silo: str, rows: Sequence[bytes], persons: Sequence[str] | None, copies: bool) -> Counter[bytes]:
-        """Count every record's copies; where a fit is of persons, the persons that have it."""
-        owned = rows if persons is None else [row for row, _ in set(zip(rows, persons, strict=True))]
-        marks = Counter(self._mark(b"record", silo.encode(), row) for row in owned)
-        return marks if copies else Counter(set(marks))
+    def _marks(
+        self,
+        silo: str,
+        rows: Sequence[bytes],
+        persons: Sequence[str] | None,
+        places: Sequence[str | None],
+        copies: bool,
+    ) -> dict[bytes, Copies]:
+        """Count every record's copies in each section; where a fit is of persons, the persons that have it."""
+        seen: Iterable[tuple[bytes, str | None]] = zip(rows, places, strict=True)
+        if persons is not None:
+            seen = [(row, place) for row, _, place in set(zip(rows, persons, places, strict=True))]
+        counted = Counter((self._mark(b"record", silo.encode(), row), place) for row, place in seen)
+        found: dict[bytes, Copies] = {}
+        alike: dict[Copies, Copies] = {}  # rows with as many copies share one tuple
+        for (mark, place), times in counted.items():
+            own = (*found.get(mark, ()), (place, times if copies else 1))
+            if len(own) > 1:  # one of several records that are equal is in one section, and nobody knows in which
+                own = tuple(sorted(own, key=str)) if copies else ((None, 1),)
+            found[mark] = alike.setdefault(own, own)
+        return found
 
     def _was_a_record(self, mark: bytes) -> bool:
         return any(self._charges[number].unit == "record" for number, _ in self._seen.get(mark, ()))
@@ -148,7 +182,13 @@ class Memory:
             self._seen[mark] = longer.setdefault((past, now), (*past, *now))
 
 
-def _differs(history: Sequence[tuple[_Charge, int]], settings: str) -> bool:
+def _of_silo(silo: str, rows: Sequence[bytes], events: Events) -> tuple[tuple[Event, int], ...]:
+    """Name the events' divisions by the silo and the order of its rows: another order divides them otherwise."""
+    order = hashlib.sha256(b"".join(hashlib.sha256(row).digest() for row in rows)).hexdigest()
+    return tuple((event.of_silo(silo), count) for event, count in in_version(order, events))
+
+
+def _differs(history: Sequence[tuple[_Charge, Copies]], settings: str) -> bool:
     return any(charge.settings != settings for charge, _ in history)
 
 
@@ -166,9 +206,10 @@ def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
     if share > 0.5:
         raise ApprovalError(
             f"{unit.capitalize()}s of silo '{silo}' were fitted before in this process, with other settings. Trying "
-            "settings on private records spends budget on every try, and nothing was released now. Choose settings on "
-            f"public or simulated data; or, if these {unit}s are to pay for it, say what all fits together may cost "
-            "them: cap=(epsilon, delta)."
+            "settings on private records spends budget on every try, and nothing was released now. Let "
+            "ringfence.model_selection.FederatedSearch try them, all for one epsilon; choose settings on public or "
+            f"simulated data; or, if these {unit}s are to pay for every fit, say what all fits together may cost them: "
+            "cap=(epsilon, delta)."
         )
 
 
@@ -187,22 +228,20 @@ def _refuse_beyond(cap: Budget, needed: float, silo: str, unit: Unit) -> None:
         )
 
 
-def _worst(histories: Iterable[Sequence[tuple[_Charge, int]]], cap: Budget | None) -> Budget:
+def _worst(histories: Iterable[Sequence[tuple[_Charge, Copies]]], cap: Budget | None) -> Budget:
     delta = max(charge.delta for history in histories for charge, _ in history) if cap is None else cap.delta
     composed = {
-        frozenset(Counter(event for charge, times in history for event in of_group(times, charge.events)).items())
+        frozenset(Counter(event for charge, times in history for event in charge.of(times)).items())
         for history in histories
     }  # few differ: order does not matter, and a search or a forest of fits asks the same again
     return Budget(max(accountant.epsilon([(e, n * k) for (e, n), k in events], delta) for events in composed), delta)
 
 
-def _needed(histories: Iterable[Sequence[tuple[_Charge, int]]], cap: Budget) -> float:
+def _needed(histories: Iterable[Sequence[tuple[_Charge, Copies]]], cap: Budget) -> float:
     """Return how much of the cap the fits take up where each may be chosen by what came out of those before it."""
     committed = {
         tuple(
-            Commitment.of(
-                [event for charge, times in silos for event in of_group(times, charge.events)], founding=number == 0
-            )
+            Commitment.of([event for charge, times in silos for event in charge.of(times)], founding=number == 0)
             for number, (_, silos) in enumerate(groupby(history, key=lambda charged: charged[0].fit))
         )
         for history in histories

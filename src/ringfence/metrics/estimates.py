@@ -104,11 +104,16 @@ class Cells:
 
     def variance(self, slope: FloatArray, other: FloatArray | None = None) -> float:
         """Return the variance of a sum of shares times `slope`, by noise and by sampling; or its covariance."""
-        other = slope if other is None else other
+        slopes = np.array([slope, slope if other is None else other])
+        return float(self.covariance(slopes)[0, 1])
+
+    def covariance(self, slopes: FloatArray) -> FloatArray:
+        """Return the covariance of several such sums, one row of slopes each."""
         kept = np.maximum(self.shares, 0.0)
         kept = kept / max(float(kept.sum()), 1e-12)
-        sampling = float(kept @ (slope * other) - (kept @ slope) * (kept @ other))
-        return float(slope @ self.noise @ other) + sampling / self.records
+        means = slopes @ kept
+        sampling = (slopes * kept) @ slopes.T - np.outer(means, means)
+        return np.asarray(slopes @ self.noise @ slopes.T + sampling / self.records)
 
     def within(self, slope: FloatArray) -> float:
         """Return the noise's variance alone."""

@@ -35,11 +35,18 @@ class Figure(Public):
 
 def shown(number: float) -> str:
     """Write a number with three digits."""
-    return f"{number:.3f}" if 0.01 <= abs(number) < 10 or number == 0 else f"{number:.3g}"
+    if 0.01 <= abs(number) < 10 or number == 0:
+        return f"{number:.3f}"
+    return f"{float(f'{number:.3g}'):.15g}" if 10 <= abs(number) < 1e6 else f"{number:.3g}"
 
 
 def figure(name: str, value: float, low: float, high: float, *, least: float, most: float, unknown: str) -> Figure:
-    """Return a figure that lies between `least` and `most`, or say why it cannot be told."""
+    """Return a figure that lies between `least` and `most`, or say why it cannot be told.
+
+    Noise may put the value beyond what it can be. What is left of its interval would then look the more precise the
+    farther off it is, so the interval moves along as the value is moved to the bound, which only makes it wider.
+    """
+    low, high = low - max(value - most, 0.0), high + max(least - value, 0.0)
     if not (math.isfinite(low) and math.isfinite(high)) or (low <= least and high >= most):
         return Figure(name=name, value=None, low=None, high=None, unknown=unknown)
     inside = [float(min(max(number, least), most)) for number in (value, low, high)]
@@ -113,8 +120,7 @@ def sum_of_sizes(name: str, cells: Cells, slopes: FloatArray) -> Figure:
 
     It errs by at most Σ|e| of the errors e of these sums, whose distribution is known: no more than its 95 % quantile.
     """
-    spread = np.array([[cells.variance(one, other) for other in slopes] for one in slopes])
-    values, vectors = np.linalg.eigh(spread)
+    values, vectors = np.linalg.eigh(cells.covariance(slopes))
     errors = np.random.default_rng(0).normal(size=(DRAWS, len(slopes))) * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     reach = float(np.quantile(np.sum(np.abs(errors), axis=1), COVERAGE))
     found = float(np.sum(np.abs(slopes @ cells.shares)))

@@ -1,125 +1,19 @@
-"""Numbers: errors by size, means of cut errors with what lies beyond the cut, and the spread of targets."""
+"""Numbers: errors by size, means of cut errors and of what lies beyond the cut, and the spread of targets."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gamma, gammaincc
 
-from ringfence.metrics.estimates import Cells, Found, Means, cells_of_tree, everybody
-from ringfence.metrics.intervals import NOISE, Figure, Z, cut_figure, figure, normal, proportion, ratio
+from ringfence.metrics.estimates import Found, Means, cells_of_tree, everybody
+from ringfence.metrics.intervals import NOISE, Figure, cut_figure, figure, normal, proportion, ratio
 from ringfence.metrics.intervals import shown as shown_number
-from ringfence.metrics.quantiles import log_quantiles, reached
+from ringfence.metrics.tails import FAR, Bounded, Sizes, Targets, most_beyond
 from ringfence.protocol.arrays import TINY, FloatArray
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.evaluation import CURVE, RESIDUAL_LEVELS, TARGET_LEVELS
-from ringfence.protocol.schema import Numeric
 
 MOST = 1e100
 """Larger than any figure."""
-
-FAR = 0.01
-"""The share of errors that a cut is meant to leave beyond it."""
-
-_BODY = (0.3, 0.1)
-"""Where the tail is fitted: the shares of records beyond."""
-
-
-@dataclass(frozen=True)
-class Tail:
-    """P(|x| > t) = exp(−(t/scale)^power): what is thought to lie beyond a cut."""
-
-    scale: float
-    power: float
-
-    @classmethod
-    def through(cls, near: float, far: float) -> "Tail":
-        """Fit the two sizes that the shares `_BODY` lie beyond."""
-        inner, outer = (-math.log(share) for share in _BODY)
-        power = math.log(outer / inner) / math.log(max(far / near, 1.05))
-        power = min(max(power, 0.7), 4.0)
-        return cls(far / outer ** (1 / power), power)
-
-    def size(self, share: float) -> float:
-        """Return the size that so large a share lies beyond."""
-        return self.scale * float((-math.log(share)) ** (1 / self.power))
-
-    def beyond(self, cut: float, moment: int) -> float:
-        """Return E max(|x|^m − cut^m, 0), which is ∫ m·t^(m−1)·P(|x| > t) dt from the cut on."""
-        shape = moment / self.power
-        whole = moment * self.scale**moment / self.power * float(gamma(shape))
-        return whole * float(gammaincc(shape, (cut / self.scale) ** self.power))
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Shares of records by size: of numbers above 0, between edges."""
-
-    cells: Cells
-    edges: FloatArray
-
-    def middles(self) -> FloatArray:
-        """Return a size for each cell."""
-        bounds: FloatArray = np.concatenate([[0.0], self.edges, [2 * self.edges[-1] - self.edges[-2]]])
-        return np.asarray((bounds[1:] + bounds[:-1]) / 2)
-
-    def quantiles(self, levels: FloatArray) -> FloatArray:
-        """Return sizes that those shares of records lie below."""
-        return log_quantiles(self.edges, self.cells.shares, levels)
-
-    def tail(self) -> Tail:
-        """Return the fitted tail."""
-        near, far = self.quantiles(1 - np.array(_BODY))
-        return Tail.through(float(near), float(far))
-
-
-@dataclass(frozen=True)
-class Targets:
-    """Shares of targets between edges, of which the outermost cells end at the public bound."""
-
-    cells: Cells
-    edges: FloatArray
-    bound: float
-
-    def _known(self) -> FloatArray:
-        return np.concatenate([[-self.bound], self.edges, [self.bound]])
-
-    def quantiles(self, levels: FloatArray) -> FloatArray:
-        """Return targets that those shares lie below."""
-        return np.interp(levels, reached(self.cells.shares), self._known())
-
-    def window(self) -> tuple[float, float]:
-        """Return the middle and half of the width of where nearly all targets lie."""
-        centre = float(np.mean(self.quantiles(np.array([0.1, 0.9]))))
-        return centre, min(1.3 * self.around(centre).size(FAR), 2 * self.bound)
-
-    def around(self, centre: float) -> Tail:
-        """Return the tail of the distances from the centre."""
-        known, below = self._known(), reached(self.cells.shares)
-        distances = np.linspace(0, 2 * self.bound, 20001)
-        inside = np.interp(centre + distances, known, below) - np.interp(centre - distances, known, below)
-        near, far = np.interp(1 - np.array(_BODY), np.maximum.accumulate(inside), distances)
-        return Tail.through(float(near), float(far))
-
-
-@dataclass(frozen=True)
-class _Mean:
-    """A mean, the variance of its error by noise and sampling, and what of it lies beyond a cut and is not measured."""
-
-    value: float
-    variance: float
-    beyond: float = 0.0
-
-
-def _mean(found: Means, cut: float, moment: int, sizes: Sizes) -> _Mean:
-    """Return the mean of |x|^m: of what is cut as it was found, and of the rest as the tail has it."""
-    mean, noise = found.scalar()
-    tail, scale = sizes.tail(), cut**moment
-    powers = np.minimum(sizes.middles(), cut) ** moment
-    sampling = sizes.cells.variance(powers) - sizes.cells.within(powers)
-    sampling += tail.beyond(cut, 2 * moment) / sizes.cells.records
-    beyond = tail.beyond(cut, moment)
-    return _Mean(scale * mean + beyond, (scale * noise) ** 2 + sampling, beyond)
 
 
 def _sizes(found: Found) -> Sizes:
@@ -134,32 +28,8 @@ def _targets(found: Found) -> Targets:
 
 def figures(found: Found) -> list[Figure]:
     """Return all figures, in units of the target."""
-    sizes, column = _sizes(found), found.facts.data.target_column
-    unit, offset = (column.unit, column.offset) if isinstance(column, Numeric) else (1.0, 0.0)
-    below, noise = found.together("below").scalar()
-    shown = [proportion("share of targets below the prediction", (1 + below) / 2, (noise / 2) ** 2, found.records)]
-    if found.has("squared"):
-        squared, absolute = found.latest("squared"), found.latest("absolute")
-        cap = float(squared.ruler[0])
-        square, size = _mean(squared, cap, 2, sizes), _mean(absolute, cap, 1, sizes)
-        inner = _Mean(square.value - square.beyond, square.variance)
-        cut = shown_number(unit * cap)
-        beyond = f"errors beyond {cut} are taken to fall off as those before it do"
-        shown += [
-            _shaped("RMSE", square, unit, root=True, note=beyond),
-            _shaped("RMSE of cut errors", inner, unit, root=True, note=f"each record's error counts {cut} at most"),
-            _shaped("MAE", size, unit, root=False, note=beyond),
-        ]
-        if found.has("target") and found.has("targets"):
-            mean, spread = _target(found.latest("target"), _targets(found))
-            note = "targets far from the others are taken to fall off as those before them do"
-            shown += [
-                _shaped("RMSE of guessing the mean", spread, unit, root=True, note=note),
-                normal(
-                    "mean of the targets", unit * mean.value + offset, unit**2 * mean.variance, least=-MOST, most=MOST
-                ),
-                _explained(square, spread),
-            ]
+    unit, offset = found.facts.data.target_scaling
+    shown = [*_errors(found, unit, offset), _below(found)] if found.has("squared") else [_below(found)]
     if found.has("loss"):
         loss = found.latest("loss")
         (value, noise), cap = loss.scalar(), float(loss.ruler[0])
@@ -169,42 +39,98 @@ def figures(found: Found) -> list[Figure]:
     return shown
 
 
-def _shaped(name: str, mean: _Mean, unit: float, *, root: bool, note: str) -> Figure:
-    """Return a mean, or its root, in units of the target; what lies beyond the cut may be off by all of it."""
-    reach = Z * math.hypot(math.sqrt(mean.variance), mean.beyond)
+def _below(found: Found) -> Figure:
+    """Return the coverage: of a model of a quantile, beside what it aims at."""
+    below, noise = found.together("below").scalar()
+    name = "share of targets below the prediction"
+    share = proportion(name, (1 + below) / 2, (noise / 2) ** 2, found.records)
+    aim = found.facts.loss.aimed_share
+    return share.model_copy(update={"note": "" if aim is None else f"the model aims at {aim:g}"})
+
+
+def _errors(found: Found, unit: float, offset: float) -> list[Figure]:
+    sizes, squared, absolute = _sizes(found), found.latest("squared"), found.latest("absolute")
+    cap = float(squared.ruler[0])
+    square, size = _mean(squared, cap, 2, sizes), _mean(absolute, cap, 1, sizes)
+    inner = Bounded(square.least, square.least, square.least_variance, square.least, square.least_variance)
+    cut = shown_number(unit * cap)
+    tail = f"if errors of x times {cut} are at most 1/x³ as frequent as those beyond {cut}"
+    shown = [
+        _shaped("RMSE", square, unit, root=True, most=math.sqrt(cap**2 + most_beyond(cap, 2)), note=tail),
+        _shaped("RMSE of cut errors", inner, unit, root=True, most=cap, note=f"each error counts {cut} at most"),
+        _shaped("MAE", size, unit, root=False, most=cap + most_beyond(cap, 1), note=tail),
+    ]
+    if found.has("target") and found.has("targets"):
+        mean, variance, spread = _target(found.latest("target"), _targets(found))
+        note = "targets far from the others are taken to fall off as those before them do"
+        own, most = unit * mean + offset, 2 * found.facts.data.target_bound
+        shown += [
+            _shaped("RMSE of guessing the mean", spread, unit, root=True, most=most, note=note),
+            normal("mean of the targets", own, unit**2 * variance, least=-MOST, most=MOST),
+            _explained(square, spread, tail),
+        ]
+    return shown
+
+
+def _mean(found: Means, cut: float, moment: int, sizes: Sizes) -> Bounded:
+    """Return the mean of |x|^m: at least that of what is cut; at most, with the heaviest tail beyond the cut."""
+    (mean, deviation), (cells, middles) = found.scalar(), sizes.cut(cut)
+    powers, heaviest = middles**moment, np.append(np.zeros(len(middles) - 1), most_beyond(cut, moment))
+    inside, noise = cut**moment * mean, (cut**moment * deviation) ** 2
+
+    def sampling(slopes: FloatArray) -> float:
+        return cells.variance(slopes) - cells.within(slopes)
+
+    return Bounded(
+        value=inside + sizes.expected_beyond(cut, moment),
+        least=inside,
+        least_variance=noise + sampling(powers),
+        most=inside + float(heaviest @ cells.shares),
+        most_variance=noise + cells.within(heaviest) + sampling(powers + heaviest),
+    )
+
+
+def _shaped(name: str, mean: Bounded, unit: float, *, root: bool, most: float, note: str) -> Figure:
+    """Return a mean, or its root, in units of the target."""
 
     def shape(value: float) -> float:
         return unit * (math.sqrt(max(value, 0.0)) if root else max(value, 0.0))
 
-    if mean.value <= reach:  # not even its order of magnitude is known
-        return Figure(name=name, value=None, low=None, high=None, unknown=NOISE, note=note)
-    ends = shape(mean.value), shape(mean.value - reach), shape(mean.value + reach)
-    return figure(name, *ends, least=-1.0, most=MOST, unknown=NOISE).model_copy(update={"note": note})
+    low, high = (shape(end) for end in mean.ends())
+    value = min(max(shape(mean.value), low), high)
+    told = figure(name, value, low, high, least=0.0, most=unit * most, unknown=NOISE)
+    return told.model_copy(update={"note": note})
 
 
-def _target(found: Means, targets: Targets) -> tuple[_Mean, _Mean]:
-    """Return the targets' mean, and their variance: what is beyond the window is the tail's."""
+def _target(found: Means, targets: Targets) -> tuple[float, float, Bounded]:
+    """Return the targets' mean, the variance of its error, and their variance: what is beyond the window is the tail's,
+    and may be off by all of it."""
     centre, reach = (float(number) for number in found.ruler)
     records = targets.cells.records
     mean, square = float(found.values[0]), float(found.values[1]) / CURVE
-    tail = targets.around(centre)
-    beyond = tail.beyond(reach, 2)
+    beyond, fourths = (targets.expected_beyond(centre, reach, moment) for moment in (2, 4))
     fourth = square * min(1.0, 3 * square)  # of a number in ±1, at most the square; about 3 squares of a Gaussian's
     of_mean = found.noise**2 + max(square - mean**2, 0.0) / records
     of_square = (found.noise / CURVE) ** 2 + max(fourth - square**2, 0.0) / records + (2 * mean) ** 2 * of_mean
     spread = reach**2 * (square - mean**2 + found.noise**2) + beyond
-    variance = reach**4 * of_square + tail.beyond(reach, 4) / records
-    return _Mean(centre + reach * mean, reach**2 * of_mean), _Mean(spread, variance, beyond)
+    variance = reach**4 * of_square + fourths / records + beyond**2
+    return centre + reach * mean, reach**2 * of_mean, Bounded(spread, spread, variance, spread, variance)
 
 
-def _explained(square: _Mean, spread: _Mean) -> Figure:
-    """Return R² = 1 − MSE/variance."""
-    variances = (square.variance + square.beyond**2, spread.variance + spread.beyond**2, 0.0)
+def _explained(square: Bounded, spread: Bounded, note: str) -> Figure:
+    """Return R² = 1 − MSE/variance: at most with the least errors and the largest variance, at least the other way."""
     unknown = "the targets' variance is too small to be seen through the noise"
-    of = ratio("R²", square.value, spread.value, variances, least=0.0, most=1e9, unknown=unknown)
-    if of.value is None or of.low is None or of.high is None or of.low <= 0:
-        return Figure(name="R²", value=None, low=None, high=None, unknown=of.unknown or NOISE)
-    return figure("R²", 1 - of.value, 1 - of.high, 1 - of.low, least=-1e9, most=1.0, unknown=unknown)
+
+    def unexplained(over: float, under: float, *variances: float) -> Figure:
+        return ratio("R²", over, under, (variances[0], variances[1], 0.0), least=-MOST, most=MOST, unknown=unknown)
+
+    fewest = unexplained(square.least, spread.most, square.least_variance, spread.most_variance).low
+    largest = unexplained(square.most, spread.least, square.most_variance, spread.least_variance).high
+    if fewest is None or largest is None or spread.value <= 0 or (fewest <= 0 and largest >= 1):
+        return Figure(name="R²", value=None, low=None, high=None, unknown=unknown)
+    value = min(max(square.value / spread.value, fewest), largest)
+    told = figure("R²", 1 - value, 1 - largest, 1 - fewest, least=-MOST, most=1.0, unknown=unknown)
+    return told.model_copy(update={"note": note})
 
 
 def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatArray]:
@@ -216,8 +142,10 @@ def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatA
         edges = np.linspace(-bound, bound, targets + 1)[1:-1]
     else:
         sizes, seen = _sizes(found), _targets(found)
-        cut, window = min(sizes.tail().size(FAR), bound + largest), seen.window()
-        errors = sizes.quantiles(1 - (1 - np.arange(1, count) / count) ** 1.5)  # finer where they are large
+        cut, window = min(sizes.far(), bound + largest), seen.window()
+        half = np.arange(1, count // 2) / (count // 2)  # the root divides at the cut: so is the share beyond seen best
+        below = sizes.quantiles((1 - FAR) * (1 - (1 - half) ** 1.5))  # finer where they are large
+        errors = np.concatenate([np.minimum(below, cut), [cut], cut * 2.0 ** (4 * half)])
         edges = seen.quantiles(np.arange(1, targets) / targets)
     losses = facts.loss.values(np.array([[-cut], [cut]]), np.zeros(2))
     cuts = dict.fromkeys(("squared", "absolute"), np.array([cut])) | {

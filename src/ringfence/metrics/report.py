@@ -45,6 +45,11 @@ class Evaluated(Public):
         """Return a figure by its name; KeyError if there is none."""
         return {figure.name: figure for figure in self.figures}[name]
 
+    @property
+    def score(self) -> Figure:
+        """The figure that scikit-learn calls score: accuracy, or R² where numbers are predicted."""
+        return next(figure for figure in self.figures if figure.name in ("accuracy", "R²"))
+
     def sentences(self) -> list[str]:
         """Return the figures in words, each with what guessing gives, if that is known."""
         guesses = {name: (what, f) for f in self.figures for name, _, what in [f.name.partition(_GUESSING)] if what}
@@ -68,3 +73,7 @@ class EvaluationReport(Public):
     coverage: float = COVERAGE
     together: Evaluated
     silos: dict[str, Evaluated]
+
+    def __str__(self) -> str:
+        head = f"How good it is, by {self.together.records} {self.unit}s: private, with {self.coverage:.0%} intervals"
+        return "\n  ".join([head, *self.together.sentences()])

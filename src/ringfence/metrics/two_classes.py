@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from ringfence.metrics.average_precision import average_precision
 from ringfence.metrics.estimates import Cells, Found, Means, cells_of_tree
 from ringfence.metrics.intervals import NOISE, Figure, cut_figure, normal, of_cells, proportion, sum_of_sizes
 from ringfence.metrics.quantiles import log_quantiles
@@ -96,6 +97,7 @@ def figures(found: Found) -> list[Figure]:
         part("specificity", _of(0, 0), 1 - positive),
         part("F1", 2 * hit, taken + positive),
         auc(scores),
+        average_precision(cells, RARE),
     ]
     wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     losses = found.facts.loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))

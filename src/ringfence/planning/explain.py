@@ -123,22 +123,32 @@ def _nothing(proposal: Proposal) -> str:
 
 def warnings(proposal: Proposal) -> list[str]:
     """Say, before anything is spent, where a budget buys nothing, or protects nobody."""
-    plan, found = proposal.plan, []
+    epsilon = max(terms.guarantee.epsilon for terms in proposal.plan.silos)
+    return [told for told in (buys_nothing(proposal), protects_nobody(epsilon, proposal.plan.unit)) if told]
+
+
+def buys_nothing(proposal: Proposal) -> str:
+    """Say so where the noise in a weight is as large as a weight; else nothing."""
+    plan = proposal.plan
     noise, size = noise_in_weights(plan), weight_of(proposal.distance, plan)
-    if noise is not None and noise >= size:
-        found.append(
-            f"This budget buys next to nothing: the noise in a weight is about {noise:.2g} or more, and a weight is "
-            f"about {size:.2g} if the model is as large as is planned for ({proposal.distance:.3g}). Take fewer "
-            f"columns (there are {plan.dimension} weights), more records or a larger epsilon"
-            f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
-        )
-    epsilon = max(terms.guarantee.epsilon for terms in plan.silos)
-    if epsilon > LARGE_EPSILON:
-        found.append(
-            f"Epsilon {epsilon:g} protects next to nobody: whoever guesses whether a {plan.unit} was there may be "
-            "right every time. Most releases stay below 10."
-        )
-    return found
+    if noise is None or noise < size:
+        return ""
+    return (
+        f"This budget buys next to nothing: the noise in a weight is about {noise:.2g} or more, and a weight is "
+        f"about {size:.2g} if the model is as large as is planned for ({proposal.distance:.3g}). Take fewer "
+        f"columns (there are {plan.dimension} weights), more records or a larger epsilon"
+        f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
+    )
+
+
+def protects_nobody(epsilon: float, unit: Unit) -> str:
+    """Say so of an epsilon that is too large to mean anything; else nothing."""
+    if epsilon <= LARGE_EPSILON:
+        return ""
+    return (
+        f"Epsilon {epsilon:g} protects next to nobody: whoever guesses whether a {unit} was there may be "
+        "right every time. Most releases stay below 10."
+    )
 
 
 def _clip(plan: Plan) -> float:

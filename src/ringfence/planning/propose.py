@@ -137,7 +137,7 @@ class _Proposing:
             shifts=setting.shifts,
             **request.units(self.data),
             held_out=request.held_out_share if held_out else None,
-            evaluation=Evaluation() if held_out else None,
+            evaluation=Evaluation() if held_out and request.evaluation else None,
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)

@@ -27,6 +27,9 @@ Risk: TypeAlias = Literal["empirical", "population"]
 Trust: TypeAlias = Literal["nobody", "shuffler"]
 Weights: TypeAlias = Literal["records", "equal"]
 
+HELD_OUT = 0.2
+"""The share of a silo's records that do not train, unless somebody says another."""
+
 
 @dataclass(frozen=True)
 class Member:
@@ -195,6 +198,8 @@ class PlanRequest:
         metadata=offered("The most bits per record, or person, of the shuffled sum; by default 140 per weight."),
     )
     run: str | None = None
+    evaluation: bool = True
+    """Whether a plan that holds records out asks them, at its end, how good the model is."""
 
     def __post_init__(self) -> None:
         for name, (what, allowed) in _choices().items():
@@ -224,12 +229,10 @@ class PlanRequest:
     @property
     def held_out_share(self) -> float:
         """The share of records that do not train."""
-        return 0.2 if self.held_out is None else self.held_out
+        return HELD_OUT if self.held_out is None else self.held_out
 
     def members(self, sizes: Mapping[str, int]) -> list[Member]:
         """Return the silos of the given sizes, divided into sections, with the budgets that were asked for."""
-        from ringfence.protocol import sections
-
         if self.epsilon is None:
             raise PlanError("Say how much each silo allows: give the request an epsilon.")
         for name in self.budgets:
@@ -239,14 +242,21 @@ class PlanRequest:
         for name, records in sizes.items():
             epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
             weight = 1.0 / len(sizes) if self.weights == "equal" else None
-            held_out = sections.size("held-out", records, self.held_out_share) if self.held_out_share else 0
-            if self.held_out_share and not 0 < held_out < records:
-                raise PlanError(
-                    f"Silo '{name}' has {records} record{'s' * (records != 1)}, too few to hold some out and train on "
-                    "the others: leave it out, or let all records train, with a held-out share of 0."
-                )
-            members.append(Member(name, records - held_out, epsilon, delta, self.batch, weight, held_out))
+            training, held_out = self.divided(name, records)
+            members.append(Member(name, training, epsilon, delta, self.batch, weight, held_out))
         return members
+
+    def divided(self, silo: str, records: int) -> tuple[int, int]:
+        """Return how many of a silo's records train, and how many are held out; PlanError if these are too few."""
+        from ringfence.protocol import sections
+
+        held_out = sections.size("held-out", records, self.held_out_share) if self.held_out_share else 0
+        if self.held_out_share and not 0 < held_out < records:
+            raise PlanError(
+                f"Silo '{silo}' has {records} record{'s' * (records != 1)}, too few to hold some out and train on the "
+                "others: leave it out, or let all records train, with a held-out share of 0."
+            )
+        return records - held_out, held_out
 
     def units(self, data: Schema) -> dict[str, Any]:
         """Return a plan's fields about what it protects: persons where the schema tells them apart."""

@@ -101,11 +101,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         "updates": sections.update_chart(rounds, plan),
         **evaluation_charts(evaluation),
     }
-    what = (
-        f"One model that predicts “{plan.data.target}” was trained across {len(silos)} silos"
-        if plan.steps
-        else f"{len(silos)} silos were asked for statistics, and nothing was trained"
-    )
+    title, what = _subject(plan, len(silos), evaluation)
     parts = (
         tag(
             "p",
@@ -115,7 +111,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         facts(
             {
                 f"largest epsilon claimed, per {plan.unit}": max(terms.guarantee.epsilon for terms in plan.silos),
-                "rounds": plan.steps,
+                "rounds": plan.steps or plan.rounds,
                 "silos": len(silos),
                 f"{plan.unit}s in all": f"{sum(terms.records for terms in plan.silos):,}",
             }
@@ -136,8 +132,21 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
-    title = f"A model of “{plan.data.target}” from" if plan.steps else "Statistics of"
-    return ReportPage(f"{title} {len(silos)} silos", kicker, parts, figures)
+    return ReportPage(title, kicker, parts, figures)
+
+
+def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tuple[str, str]:
+    """Return the page's title, and a sentence of what was done."""
+    target = f"“{plan.data.target}”"
+    if plan.steps:
+        return (
+            f"A model of {target} from {silos} silos",
+            f"One model that predicts {target} was trained across {silos} silos",
+        )
+    if evaluation is not None:
+        words = f"{silos} silos were asked how well a model predicts {target}, and nothing was trained"
+        return f"How well a model predicts {target}, by {silos} silos", words
+    return f"Statistics of {silos} silos", f"{silos} silos were asked for statistics, and nothing was trained"
 
 
 def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:

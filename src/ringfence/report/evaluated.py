@@ -54,14 +54,15 @@ def evaluation_section(report: EvaluationReport | None, charts: dict[str, Html |
 
 def _row(name: str, own: Evaluated) -> Sequence[Value]:
     first = own.figures[0]
-    return (name, own.records, first.name, *_told(first))
+    return (name, own.records, first.name, *told(first))
 
 
 def _confusion(found: Evaluated) -> list[Sequence[Value]]:
-    return [(cell.actual, cell.predicted, *_told(cell.share)) for cell in found.confusion]
+    return [(cell.actual, cell.predicted, *told(cell.share)) for cell in found.confusion]
 
 
-def _told(one: Figure) -> tuple[Value, Value]:
+def told(one: Figure) -> tuple[Value, Value]:
+    """Return a figure's value and interval for a table."""
     if one.value is None or one.low is None or one.high is None:
         return "cannot be told", ""
     return one.value, f"{one.low:.3g} to {one.high:.3g}"

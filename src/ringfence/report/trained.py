@@ -10,6 +10,7 @@ from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import Proposal
 from ringfence.protocol.guarantee import against, against_words, claimed_against
 from ringfence.report import sections
+from ringfence.report.chosen import choice_section
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.page import ReportPage, facts, not_private
 from ringfence.statement import Statement
@@ -73,10 +74,11 @@ def train_report(
         ),
         _budgets(statement, figures["budgets"]),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
+        choice_section(outcomes.result.model.choice),
         evaluation_section(outcomes.result.evaluation, figures),
         _test(outcomes, figures["held-out-loss"]),
         _what_if(what_if, figures["what-if"]),
-        _why(outcomes.proposal),
+        _why(outcomes),
         _model(outcomes.result.model),
         sections.plan_section(plan, list(silos)),
     )
@@ -201,8 +203,10 @@ def _what_if(proposals: Mapping[float, Proposal], chart: Html | None) -> Html | 
     )
 
 
-def _why(proposal: Proposal) -> Html:
-    return section("Why it was run like this", bullets(_sentence(line) for line in explain_proposal(proposal)))
+def _why(outcomes: WorkflowResult) -> Html:
+    shared = [] if outcomes.division is None else outcomes.division.explain()
+    lines = [*shared, *(_sentence(line) for line in explain_proposal(outcomes.proposal))]
+    return section("Why it was run like this", bullets(lines))
 
 
 def _model(model: Model) -> Html | None:

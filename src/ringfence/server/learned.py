@@ -1,7 +1,7 @@
 """What the server has made of the answers so far: a frozen value that each question's answers replace."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,23 +37,36 @@ def as_data(findings: Mapping[str, Findings]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Learned:
-    """The algorithm's settings and state, if something is trained, and the statistics found, by the question's name."""
+    """The algorithm's settings and state, if something is trained, and the statistics found, by the question's name.
+
+    `candidates` are the weights of models that came from elsewhere, to be compared, and `chosen` is the number of the
+    best of them, once it is known.
+    """
 
     plan: Plan
     settings: Any
     state: Any
     findings: Mapping[str, Findings] = field(default_factory=dict)
+    candidates: tuple[FloatArray, ...] = ()
+    chosen: int | None = None
 
     @classmethod
-    def nothing(cls, plan: Plan) -> Self:
+    def nothing(cls, plan: Plan, candidates: Sequence[FloatArray] = ()) -> Self:
         """Return what is known before the first round."""
         if plan.training is None:
-            return cls(plan, None, None)
+            return cls(plan, None, None, candidates=tuple(candidates))
         algorithm = algorithm_of(plan)
-        return cls(plan, algorithm.settings(plan), algorithm.init(np.zeros(plan.dimension)))
+        start = algorithm.init(np.zeros(plan.dimension))
+        return cls(plan, algorithm.settings(plan), start, candidates=tuple(candidates))
+
+    def choosing(self, number: int) -> Self:
+        """Return what is known, with that candidate as the model."""
+        return replace(self, chosen=number)
 
     def model(self) -> FloatArray:
-        """Return the model's weights: 0 where nothing is trained."""
+        """Return the model's weights: the chosen candidate's, if one was chosen; 0 where nothing is trained."""
+        if self.chosen is not None:
+            return self.candidates[self.chosen]
         if self.plan.training is None:
             return np.zeros(self.plan.dimension)
         return algorithm_of(self.plan).output(self.settings, self.state)

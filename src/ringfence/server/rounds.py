@@ -48,15 +48,15 @@ class Session:
     `asked()` and `request()` say what to send to whom next; `receive()` takes what came back. Equal answers make equal
     sessions, bit for bit. A silo that refuses for good is not asked again; a round that nobody answers changes
     nothing. `choices` decides which silos are asked where the plan leaves it open; it protects nothing, so it may be
-    seeded.
+    seeded. `candidates` are the weights of models that the plan compares, if it does.
     """
 
-    def __init__(self, plan: Plan, choices: np.random.Generator) -> None:
+    def __init__(self, plan: Plan, choices: np.random.Generator, candidates: Sequence[FloatArray] = ()) -> None:
         self.plan = plan
         self.round = 0
         self._digest = plan.digest()
         self._choices = choices
-        self._learned = Learned.nothing(plan)
+        self._learned = Learned.nothing(plan, candidates)
         self._gone: set[str] = set()
         self._asked: list[str] | None = None
         self._history: list[RoundOutcome] = []
@@ -167,9 +167,10 @@ def run(
     choices: np.random.Generator | None = None,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
     collect: Collect | None = None,
+    candidates: Sequence[FloatArray] = (),
 ) -> RunResult:
     """Run all rounds of the plan, with a server that asks, and a third party to collect from if a channel has one."""
-    session = Session(plan, choices or np.random.default_rng())
+    session = Session(plan, choices or np.random.default_rng(), candidates)
     while not session.finished:
         asked = session.asked()
         answers = ask(session.request(), asked) if asked else {}

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -147,14 +148,17 @@ class Account:
         """Whether any round was ever charged."""
         return self.pledged is not None
 
-    def commitments(self, plan: Plan | None = None, events: Events = ()) -> list[Commitment]:
-        """Return every plan that was ever approved, as a filter counts it; with `plan` as if that were approved now."""
+    def commitments(self, asked: Mapping[str, Events] | None = None) -> list[Commitment]:
+        """Return every plan that was ever approved, as a filter counts it.
+
+        `asked` are the events of plans, by their digests, that count as if they were approved now.
+        """
         found = {digest: approved.commitment(self.answered) for digest, approved in self.plans.items()}
-        if plan is not None:
-            before = self.plans.get(plan.digest())
+        for digest, events in (asked or {}).items():
+            before = self.plans.get(digest)
             founding = not self.answered or (before is not None and before.founding)
             version = before.version if before is not None and before.rounds else self.version
-            found[plan.digest()] = Commitment.of(in_version(version, events), founding=founding)
+            found[digest] = Commitment.of(in_version(version, events), founding=founding)
         return list(found.values())
 
     def guarantees(self) -> tuple[Guarantee, ...]:

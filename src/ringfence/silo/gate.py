@@ -302,7 +302,7 @@ class Gate:
                 )
 
     def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
-        history = account.commitments(plan, events)
+        history = account.commitments({plan.digest(): events})
         observers = observers_of(plan.observers, account.observers)
         for limit in account.budget.limits:
             total = used(history, limit)

@@ -128,7 +128,7 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
             own = costs(events, plan.observers, terms.guarantee.delta)
             together = [*account.reserved(without=plan.digest()), *in_version(account.version, events)]
             observers = observers_of(plan.observers, account.observers)
-            history = account.commitments(plan, events)
+            history = account.commitments({plan.digest(): events})
             limits = [account.budget.limit(observer) for observer in observers]
             remaining = tuple(left(history, limit, answered=account.answered) for limit in limits)
             total = costs(together, observers, account.budget.delta)

@@ -266,7 +266,7 @@ def test_the_smoothness_is_infinite_exactly_where_there_is_no_width(plain: AnyNo
     assert plain.smoothing_error == 0.0
     smooth = plain.with_width(0.5)
     assert smooth.constants(3.0, 1.0, math.inf).smoothness == 18.0
-    assert smooth.with_width(0.0) == plain
+    assert smooth.with_width(0.0) == smooth.unsmoothed() == plain
     # Features that are all 0 make the loss constant.
     assert plain.constants(0.0, 1.0, math.inf).smoothness == 0.0
 

@@ -17,6 +17,7 @@ from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
 from ringfence.protocol.questions import (
+    Comparison,
     Curvature,
     Evaluation,
     Gradient,
@@ -50,6 +51,8 @@ ASKED: list[Question] = [
     Moments(),
     Moments(bound="joint"),
     Evaluation(),
+    Comparison(models=4, part="sizes"),
+    Comparison(models=4, part="losses"),
     SecondMoments(start=pack(np.zeros(3))),
     Statistics(columns=("a", "b"), cross=(("a", "b"),)),
 ]

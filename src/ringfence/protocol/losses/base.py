@@ -81,6 +81,15 @@ class BaseLoss(Public):
         """How far at most the loss lies below the one that it smooths; never above it. 0 if it smooths none."""
         return 0.0
 
+    @property
+    def aimed_share(self) -> float | None:
+        """The share of targets that predictions aim to lie above, of a loss whose least value is at a quantile."""
+        return None
+
+    def unsmoothed(self) -> Self:
+        """Return the loss that this one smooths: itself if it smooths none."""
+        return self
+
     def smoothed(self, feature_norm: float, smoothness: float) -> Self:
         """Return this loss with β = `smoothness` for ‖x‖ ≤ feature_norm, whatever its width was before.
 
@@ -142,6 +151,10 @@ class NonSmooth(BaseLoss):
     def with_width(self, width: float) -> Self:
         """Return this loss with another width: refused as at its making. 0 takes the smoothing away."""
         return type(self)(**(dict(self) | {"width": width}))
+
+    def unsmoothed(self) -> Self:
+        """Return this loss with width 0."""
+        return self.with_width(0.0)
 
     def smoothed(self, feature_norm: float, smoothness: float) -> Self:
         """Return this loss with the width X²/β, whatever its width was before."""

@@ -36,6 +36,11 @@ class Pinball(NonSmooth):
     quantile: float = Field(gt=0, lt=1)
 
     @property
+    def aimed_share(self) -> float:
+        """The quantile."""
+        return self.quantile
+
+    @property
     def _slopes(self) -> tuple[float, float]:
         return -self.quantile, 1.0 - self.quantile
 

@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 from pydantic import Field
 
 from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
+from ringfence.protocol.questions.comparison import Comparison
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
 from ringfence.protocol.questions.feature_moments import FeatureMoments
@@ -21,6 +22,7 @@ from ringfence.protocol.questions.statistics import Statistics
 
 __all__ = [
     "BaseQuestion",
+    "Comparison",
     "Curvature",
     "Evaluation",
     "FeatureMoments",
@@ -35,6 +37,14 @@ __all__ = [
 ]
 
 Question: TypeAlias = Annotated[
-    Gradient | PreconditionedGradient | Curvature | FeatureMoments | Moments | Evaluation | SecondMoments | Statistics,
+    Gradient
+    | PreconditionedGradient
+    | Curvature
+    | FeatureMoments
+    | Moments
+    | Evaluation
+    | Comparison
+    | SecondMoments
+    | Statistics,
     Field(discriminator="name"),
 ]

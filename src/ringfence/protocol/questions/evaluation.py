@@ -25,7 +25,8 @@ CURVE = math.sqrt(2.5)
 MARGIN = math.sqrt(0.5)
 """What class and prediction, of two, are multiplied by beside whether they agree."""
 
-_LARGEST = 1e100
+LARGEST = 1e100
+"""No number of a request is larger."""
 
 
 class Block(NamedTuple):
@@ -76,7 +77,7 @@ def node_weights(levels: int) -> FloatArray:
 
 
 @cache
-def _tree(name: str, groups: int, levels: int, edges: int = 1) -> Block:
+def tree_block(name: str, groups: int, levels: int, edges: int = 1) -> Block:
     """Two leaves that part at the root differ by 2 there, and by one node each on every level below."""
     spread = 4.0 + 2.0 * float(np.sum(level_weights(levels)[1:] ** 2))
     return Block(name, groups * (2**levels - 1), edges * (2**levels - 1), spread)
@@ -102,15 +103,15 @@ class Evaluation(BaseQuestion):
         loss, unit = facts.loss, 1.0
         brier = [Block("brier", 1, 0, unit)] if loss.has_probabilities else []
         if loss.target_kind == "label":
-            own = [Block("confusion", 3, 0, 6.0), _tree("scores", 4, SCORE_LEVELS, edges=2), *brier]
+            own = [Block("confusion", 3, 0, 6.0), tree_block("scores", 4, SCORE_LEVELS, edges=2), *brier]
         elif loss.target_kind == "class":
             cells = loss.outputs ** (2 if loss.outputs <= MOST_CONFUSED else 1)
             own = [Block("correct", 1, 0, 4.0), Block("cells", cells, 0, 2.0)]
-            own += [_tree("confidence", 2, SCORE_LEVELS), *brier]
+            own += [tree_block("confidence", 2, SCORE_LEVELS), *brier]
         else:
-            own = [Block("below", 1, 0, 4.0), _tree("residuals", 1, RESIDUAL_LEVELS)]
+            own = [Block("below", 1, 0, 4.0), tree_block("residuals", 1, RESIDUAL_LEVELS)]
             own += [Block("squared", 1, 1, unit), Block("absolute", 1, 1, unit)]
-            own += [_tree("targets", 1, TARGET_LEVELS), Block("target", 2, 2, 4.0)]
+            own += [tree_block("targets", 1, TARGET_LEVELS), Block("target", 2, 2, 4.0)]
         own.append(Block("loss", 1, 1, unit))
         if self.against is not None:
             own += [Block("paired", 2, 1, 4.0)]
@@ -151,7 +152,7 @@ class Evaluation(BaseQuestion):
         asked = self.read(facts, argument)
         shares = list(asked.shares.values())
         return (
-            bool(np.all(np.abs(argument) <= _LARGEST))
+            bool(np.all(np.abs(argument) <= LARGEST))
             and all(facts.domain.contains(model) for model in (asked.weights, asked.against) if model is not None)
             and min(shares) >= 0
             and math.fsum(shares) <= 1.0

@@ -61,6 +61,7 @@ _TERMS: dict[str | None, Callable[[int, Any], float]] = {
 
 _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "gradient": lambda question, plan, batch: 2 * question.clip * _longest_term(plan) / batch,
+    "comparison": lambda question, plan, batch: 1.0 / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
     "evaluation": lambda question, plan, batch: 1.0 / batch,
     "feature-moments": lambda question, plan, batch: math.sqrt(2.0 + 0.5) / batch,

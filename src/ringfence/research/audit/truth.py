@@ -69,7 +69,8 @@ def truth_of(mechanism: str, question: AuditQuestion) -> Truth:
         [plan] = plans
         second = second_epsilon_of_counts(counts(plan, against), question.delta, releases(plan))
         return Truth(mechanism, question, claimed, second, is_bound=True)
-    found = [release for plan in plans for release in releases(plan)]
+    asked = filter(MECHANISMS[mechanism].reads, plans)  # a record pays for those that ask its section
+    found = [release for plan in asked for release in releases(plan)]
     return Truth(mechanism, question, claimed, second_epsilon(found, question.delta))
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import TINY, FloatArray, without_negligible
+from ringfence.protocol.arrays import TINY, FloatArray
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation
@@ -16,10 +15,9 @@ from ringfence.protocol.questions.evaluation import (
     RESIDUAL_LEVELS,
     SCORE_LEVELS,
     TARGET_LEVELS,
-    node_weights,
-    signs,
 )
 from ringfence.silo import exact_sums
+from ringfence.silo.questions.scores import leaf_of, scores_of, tree_terms
 from ringfence.silo.records import Records
 
 Terms = dict[str, FloatArray]
@@ -31,13 +29,13 @@ def compute(
 ) -> FloatArray:
     """Return the mean, over the records that take part, of what each says of the model."""
     asked = question.read(plan, argument)
-    scores, loss, targets = _scores(plan, asked.weights, records), plan.loss, records.targets
+    scores, loss, targets = scores_of(plan, asked.weights, records), plan.loss, records.targets
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number counts as 0
         terms = _TERMS[loss.target_kind](loss, scores, targets, asked.ruler)
         losses = loss.values(scores, targets)
         terms["loss"] = _cut(losses, asked.ruler["loss"])[:, None]
         if asked.against is not None:
-            other = _scores(plan, asked.against, records)
+            other = scores_of(plan, asked.against, records)
             terms["paired"] = _curved(_cut(losses - loss.values(other, targets), asked.ruler["paired"]))
             if loss.target_kind != "number":
                 right = _predicted(loss, scores) == targets, _predicted(loss, other) == targets
@@ -47,14 +45,6 @@ def compute(
         [terms[name] * (kept * scale) for name, scale in question.scale(plan, asked).items()], axis=1
     )
     return exact_sums.mean(records.means(np.nan_to_num(values)), chosen, batch)
-
-
-def _scores(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
-    """Return the records' scores, each the same wherever the record stands."""
-    limbs = exact_sums.limbs(without_negligible(weights).reshape(plan.data.width, -1))
-    products, outputs = records.features @ limbs, limbs.shape[1] // 2
-    scores: FloatArray = products[:, :outputs] + products[:, outputs:]
-    return scores
 
 
 def _predicted(loss: Loss, scores: FloatArray) -> FloatArray:
@@ -74,27 +64,14 @@ def _curved(values: FloatArray) -> FloatArray:
     return np.stack([values, CURVE * values**2], axis=1)
 
 
-def _leaf(edges: FloatArray, values: FloatArray) -> NDArray[np.int64]:
-    """Return how many edges lie at or below each value. Of edges out of order, a search would tell by other values."""
-    return np.searchsorted(np.sort(edges), values, side="right")
-
-
-def _tree(levels: int, group: NDArray[np.int64], groups: int, leaf: NDArray[np.int64]) -> FloatArray:
-    """Return, in the part of each record's group, the signs of the nodes above its leaf, and 0 elsewhere."""
-    paths = signs(levels) * node_weights(levels)
-    result = np.zeros((len(leaf), groups, paths.shape[1]))
-    result[np.arange(len(leaf)), group] = paths[leaf]
-    return result.reshape(len(leaf), -1)
-
-
 def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
     score, predicted = scores[:, 0], _predicted(loss, scores)
     positive, above = (targets > 0).astype(np.int64), (predicted > 0).astype(np.int64)
     edges = np.split(ruler["scores"], 2)
-    leaf = np.where(above, *(_leaf(side, np.abs(score)) for side in edges[::-1]))
+    leaf = np.where(above, *(leaf_of(side, np.abs(score)) for side in edges[::-1]))
     terms = {
         "confusion": np.stack([predicted * np.sign(targets), MARGIN * np.sign(targets), MARGIN * predicted], axis=1),
-        "scores": _tree(SCORE_LEVELS, 2 * positive + above, 4, leaf),
+        "scores": tree_terms(SCORE_LEVELS, 2 * positive + above, 4, leaf),
     }
     if loss.has_probabilities:
         probability = 0.5 * (1 + np.tanh(0.5 * score))
@@ -111,13 +88,13 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     confused = classes <= MOST_CONFUSED
     cells = np.zeros((len(own), classes ** (2 if confused else 1)))
     cells[numbers, own * classes + predicted if confused else own] = 1.0
-    leaf = _leaf(ruler["confidence"], probabilities.max(axis=1))
+    leaf = leaf_of(ruler["confidence"], probabilities.max(axis=1))
     off = probabilities.copy()
     off[numbers, own] -= 1.0
     return {
         "correct": 2.0 * right[:, None] - 1,
         "cells": cells,
-        "confidence": _tree(SCORE_LEVELS, right, 2, leaf),
+        "confidence": tree_terms(SCORE_LEVELS, right, 2, leaf),
         "brier": np.minimum(np.sum(off**2, axis=1, keepdims=True) / 2, 1.0),
     }
 
@@ -128,10 +105,10 @@ def _of_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     centre, reach = ruler["target"]
     return {
         "below": np.where(targets <= scores[:, 0], 1.0, -1.0)[:, None],
-        "residuals": _tree(RESIDUAL_LEVELS, everybody, 1, _leaf(ruler["residuals"], error)),
+        "residuals": tree_terms(RESIDUAL_LEVELS, everybody, 1, leaf_of(ruler["residuals"], error)),
         "squared": _cut(error, ruler["squared"])[:, None] ** 2,
         "absolute": _cut(error, ruler["absolute"])[:, None],
-        "targets": _tree(TARGET_LEVELS, everybody, 1, _leaf(ruler["targets"], targets)),
+        "targets": tree_terms(TARGET_LEVELS, everybody, 1, leaf_of(ruler["targets"], targets)),
         "target": _curved(_cut(targets - centre, np.array([reach]))),
     }
 

@@ -1,0 +1,131 @@
+"""An evaluation across agents: a plan from a model, approved by every silo, asked by a server that may die half way."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ringfence.metrics.report import EvaluationReport
+from ringfence.model import Model
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.messages import parse_answer
+from ringfence.protocol.plan import Plan, load_plan
+from ringfence.server.questions.evaluation import reported
+from ringfence.server.rounds import Session
+from tests.deployment.agents import DELTA, RECORDS, RINGFENCE, Federation, Seen, Wire, finish, server
+
+NAMES = ("north", "south", "west")
+MOMENTS = [  # of one silo in each round, whose answer is not written down before the last: others may have been heard
+    Seen("north", 0, "asked"),
+    Seen("north", 0, "answered"),
+    Seen("north", 0, "delivered"),  # the second round's question depends on all answers to the first
+    Seen("south", 1, "asked"),
+    Seen("south", 1, "answered"),
+]
+
+
+@pytest.fixture(params=[1, 3], ids=["records", "persons"])
+def federation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Federation]:
+    made = Federation(tmp_path, NAMES, rows=request.param)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+
+
+def ringfence(*arguments: object) -> str:
+    done = subprocess.run([*RINGFENCE, *map(str, arguments)], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def planned(federation: Federation) -> Plan:
+    """Write the plan that evaluates a good model, by the command, and let every operator approve it, by the command."""
+    members = [Member(name, 48, 1.0, DELTA, held_out=12) for name in NAMES]
+    trained = make_plan(federation.schema, members, PlanRequest(rounds=1, survey=False))
+    assert all(terms.records == RECORDS for terms in trained.silos)
+    model, draft = federation.folder / "model.json", federation.folder / "evaluation.json"
+    names = trained.data.feature_names
+    weights = 5.0 * (np.array([name == "age" for name in names]) - 1.0 * np.array([name == "dose" for name in names]))
+    Model.of(trained, weights, {}).save(model)
+    told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft)
+    assert "every silo's operator approves it" in told
+    plan = load_plan(draft)
+    (federation.folder / f"{plan.run}.json").write_bytes(plan.content)
+    return plan
+
+
+def approve(federation: Federation, plan: Plan) -> None:
+    draft = federation.folder / "evaluation.json"
+    for silo in federation.silos.values():
+        review = ringfence("silo", "review", silo.silo_folder.path, draft)
+        assert "how well a model that the server names predicts 'ill'" in " ".join(review.split())
+        assert f"All 12 held-out {plan.unit}s take part in every round" in " ".join(review.split())
+        ringfence("silo", "approve", silo.silo_folder.path, draft, "--digest", plan.digest())
+
+
+def from_ledgers(federation: Federation, plan: Plan) -> EvaluationReport | None:
+    """What the answers in the silos' own ledgers say, without a server."""
+    released = {name: silo.released(plan) for name, silo in federation.silos.items()}
+    session = Session(plan, np.random.default_rng(0))
+    while not session.finished:
+        session.receive({name: parse_answer(answers[session.round]) for name, answers in released.items()})
+    return reported(plan, session.result().findings)
+
+
+def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_and_costs_no_silo_more(
+    federation: Federation, tmp_path: Path
+) -> None:
+    plan, run = planned(federation), tmp_path / "run"
+    approve(federation, plan)
+    with Wire(federation, tmp_path / "wire") as wire:
+        for moment in [*MOMENTS, None]:
+            process = server(federation, plan, run, wire.doors(), "--json", "--quorum", "all")
+
+            def strike(seen: Seen, moment: Seen | None = moment, kill: Callable[[], None] = process.kill) -> None:
+                if seen == moment:
+                    kill()
+
+            wire.meanwhile = strike
+            output, errors = process.communicate(timeout=240)
+            assert process.returncode == (0 if moment is None else -signal.SIGKILL), errors
+        sent = wire.sent
+    content = json.loads(output)
+    told = EvaluationReport.model_validate_json(json.dumps(content["evaluation"]))
+    assert told == from_ledgers(federation, plan)
+    assert told.together.records == 3 * 12
+    assert set(told.silos) == set(NAMES)
+    for name, silo in federation.silos.items():
+        silo.check_that_ledger_covers(plan, sent[name])
+        assert set(silo.released(plan)) == {0, 1}
+    assert content["model"] is None
+    assert not (run / "model.json").exists(), "nothing was trained"
+    page = (run / "report.html").read_text()
+    assert "How well a model predicts “ill”, by 3 silos" in page
+    assert "NOT PRIVATE" not in page
+
+
+def test_nothing_is_told_before_every_silo_has_approved(federation: Federation, tmp_path: Path) -> None:
+    plan, run = planned(federation), tmp_path / "run"
+    doors = [f"--doors={name}=unix:{silo.silo_folder.socket_path}" for name, silo in federation.silos.items()]
+    process = server(federation, plan, run, doors, "--quorum", "all", "--seconds", "2", "--patience", "0")
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 1
+    assert b"not-approved" in errors, errors
+    approve(federation, plan)
+    shown = finish(server(federation, plan, run, doors, "--quorum", "all")).decode()
+    assert f"How good it is, by 36 {plan.unit}s: private, with 95% intervals\n  accuracy " in shown
+    assert "\nmodel " not in shown
+
+
+def test_an_evaluation_has_no_model_to_write(federation: Federation, tmp_path: Path) -> None:
+    plan = planned(federation)
+    process = server(federation, plan, tmp_path / "run", [], "--out", str(tmp_path / "model.json"))
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 1
+    assert b"The plan trains nothing" in errors

@@ -1,0 +1,211 @@
+"""How good a fit is, told privately by rows that did not train: `score_` and `evaluation_`."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import ringfence
+from ringfence.accounting import gaussian_shift
+from ringfence.accounting.profiles import gaussian_epsilon
+from ringfence.errors import ApprovalError, EstimatorError, PlanError
+from ringfence.protocol import sections
+from ringfence.protocol.arrays import FloatArray
+from ringfence.silo.summary import summarise
+
+RANDOM = np.random.default_rng(5)
+X = RANDOM.uniform(-1, 1, (2000, 2))
+Y = np.where(X @ [2.0, 1.0] + 0.3 * RANDOM.normal(size=2000) > 0, "yes", "no")
+COST = X @ [2.0, 1.0] + 0.3 * RANDOM.normal(size=2000)
+HELD_OUT = sections.members("held-out", 2000, 0.2)
+
+
+def classifier(**changes: Any) -> ringfence.FederatedLogisticRegression:
+    return ringfence.FederatedLogisticRegression(
+        **{"epsilon": 15.0, "bounds": (-1, 1), "classes": ["no", "yes"], "max_rounds": 10, **changes}
+    )
+
+
+def regressor(kind: Any = ringfence.FederatedLinearRegression, **changes: Any) -> Any:
+    return kind(**{"epsilon": 15.0, "bounds": (-1, 1), "target_bounds": (-4, 4), "max_rounds": 20, **changes})
+
+
+def epsilon_of(times: float, epsilon: float = 1.0, delta: float = 1e-6) -> float:
+    """What Gaussian releases of that many squared shifts come to."""
+    return gaussian_epsilon(math.sqrt(times) * gaussian_shift(epsilon, delta), delta)
+
+
+def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -> None:
+    fitted = classifier().fit(X, Y)
+    exact = fitted.score(X[HELD_OUT], Y[HELD_OUT])
+    told = fitted.evaluation_.together.figure("accuracy")
+    assert told.value == fitted.score_
+    assert fitted.score_ == pytest.approx(exact, abs=0.02)  # the noise's deviation is below 0.0014
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low < fitted.score_ < told.high
+    assert fitted.evaluation_.together.records == len(HELD_OUT) == 400
+    assert fitted.model_.evaluation == fitted.evaluation_
+    assert str(fitted.evaluation_).startswith(
+        "How good it is, by 400 records: private, with 95% intervals\n  accuracy 0."
+    )
+    assert "; guessing the larger class gives 0.5" in str(fitted.evaluation_)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [ringfence.FederatedLinearRegression, ringfence.FederatedHuberRegressor, ringfence.FederatedQuantileRegressor],
+)
+def test_a_regressor_s_score_is_its_r_squared(kind: Any) -> None:
+    fitted = regressor(kind).fit(X, COST)
+    told = fitted.evaluation_.together.figure("R²")
+    assert told.low is not None
+    assert told.high is not None
+    assert told.low <= fitted.score(X[HELD_OUT], COST[HELD_OUT]) <= told.high
+    assert fitted.score_ == told.value
+    assert 0.8 < fitted.score_ < 1.0
+
+
+def test_a_model_of_a_quantile_tells_how_many_targets_lie_below_it() -> None:
+    fitted = regressor(ringfence.FederatedQuantileRegressor, quantile=0.9).fit(X, COST)
+    (line,) = (line for line in fitted.evaluation_.together.sentences() if "below the prediction" in line)
+    below = float(np.mean(COST[HELD_OUT] <= fitted.predict(X[HELD_OUT])))
+    told = fitted.evaluation_.together.figure("share of targets below the prediction")
+    assert told.value == pytest.approx(below, abs=0.02)
+    assert line.endswith("(the model aims at 0.9)")
+
+
+@pytest.mark.usefixtures("repeated_noise")
+def test_what_is_held_out_does_not_train_and_what_trains_does_not_score() -> None:
+    flipped = Y.copy()
+    flipped[HELD_OUT] = np.where(Y[HELD_OUT] == "yes", "no", "yes")
+    fitted = classifier(cap=(100, 1e-5), unusual_budget=True).fit(X, Y)
+    otherwise = classifier(cap=(100, 1e-5), unusual_budget=True).fit(X, flipped)
+    assert np.array_equal(fitted.coef_, otherwise.coef_)
+    assert otherwise.score_ == pytest.approx(1 - fitted.score_, abs=0.02)
+
+
+@pytest.mark.parametrize("share", [0, None])
+def test_without_a_held_out_share_all_rows_train_and_a_former_evaluation_is_forgotten(share: float | None) -> None:
+    model = classifier(cap=(100, 1e-5), unusual_budget=True).fit(X, Y)
+    assert (model.plan_.held_out, hasattr(model, "score_")) == (0.2, True)
+    model.set_params(held_out=share).fit(X, Y)
+    assert model.plan_.stages[-1].section is None
+    assert model.plan_.silos[0].stages[0].batch == 2000
+    assert not hasattr(model, "score_")
+    assert not hasattr(model, "evaluation_")
+    assert model.model_.evaluation is None
+
+
+def test_training_and_evaluation_cost_a_row_what_the_dearer_of_them_costs() -> None:
+    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+    for times in (1, 2, 3):  # the same rows in the same order: who trains, trains again
+        total = classifier(**settings).fit(X, Y).privacy_.silos["all"].total
+        assert total.epsilon == pytest.approx(epsilon_of(times), rel=1e-4)
+
+
+def test_a_row_that_trained_and_is_held_out_later_pays_for_both() -> None:
+    """In another order it has another place: some rows train in both fits, some in one of them, and none pays more."""
+    settings: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6}
+    classifier(**settings).fit(X, Y)
+    apart = X[HELD_OUT]  # all of these evaluated, and a fifth of them evaluates again
+    total = classifier(**settings).fit(apart, Y[HELD_OUT]).privacy_.silos["all"].total
+    assert total.epsilon == pytest.approx(epsilon_of(2), rel=1e-4)
+
+
+def test_copies_pay_for_what_their_own_sections_released() -> None:
+    """A row stands twice where it trains and once where it is held out: twice the shift, and once. Others pay once."""
+    rows = X.copy()
+    rows[[*sections.members("training", 2000, 0.2)[-2:], HELD_OUT[-1]]] = 0.5
+    fitted = classifier(epsilon=1.0, delta=1e-6).fit(rows, Y)
+    assert fitted.privacy_.silos["all"].total.epsilon == pytest.approx(epsilon_of(2**2 + 1), rel=1e-4)
+
+
+def test_equal_rows_that_are_different_records_each_pay_for_one_section() -> None:
+    categories = RANDOM.integers(0, 2, (400, 2)).astype(np.float64)
+    y = np.where(categories[:, 0] > 0, "yes", "no")
+    model = classifier(epsilon=1.0, delta=1e-6, equal_rows="records")
+    for times in (1, 2):  # in the same order the same rows are held out
+        assert model.fit(categories, y).privacy_.silos["all"].total.epsilon == pytest.approx(
+            epsilon_of(times), rel=1e-4
+        )
+    moved = model.fit(categories[::-1], y[::-1]).privacy_.silos["all"].total.epsilon
+    assert moved == pytest.approx(epsilon_of(3), rel=1e-4)
+
+
+def test_persons_are_held_out_with_all_their_rows() -> None:
+    persons = np.repeat(np.arange(500), 4)
+    fitted = classifier(person_rule="mean").fit(X, Y, persons=persons)
+    held_out = np.isin(persons, sections.members("held-out", 500, 0.2))
+    assert fitted.evaluation_.unit == "person"
+    assert fitted.evaluation_.together.records == 100
+    assert fitted.score_ == pytest.approx(fitted.score(X[held_out], Y[held_out]), abs=0.08)
+    again = classifier(person_rule="mean").fit(X, Y, persons=persons).privacy_.silos["all"].total
+    delta = again.delta
+    assert again.epsilon == pytest.approx(epsilon_of(2, 15.0, delta), rel=1e-3)
+
+
+def test_silos_each_have_figures_of_their_own() -> None:
+    fitted = classifier().fit(X, Y, silos=np.arange(2000) % 3)
+    assert set(fitted.evaluation_.silos) == {"0", "1", "2"}
+    assert all(own.figure("accuracy").low is not None for own in fitted.evaluation_.silos.values())
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_too_few_rows_to_hold_some_out_are_refused_before_anything_is_spent(rows: int) -> None:
+    labels = ["large"] * (2000 - rows) + ["small"] * rows
+    with pytest.raises(EstimatorError, match=rf"'small' has {rows} record.*held_out=0 lets all of them train"):
+        classifier(epsilon=1.0).fit(X, Y, silos=labels)
+    fitted = classifier(epsilon=1.0, delta=1e-6, held_out=0).fit(X, Y, silos=labels)
+    assert fitted.privacy_.silos["small"].total.epsilon == pytest.approx(1.0, rel=1e-4), "nothing was charged before"
+
+
+@pytest.mark.parametrize("model", [classifier(epsilon=1.0), regressor(epsilon=1.0)], ids=["classes", "numbers"])
+def test_a_silo_of_three_records_has_a_defined_answer(model: Any) -> None:
+    """One of them is held out; the noise hides it, so that no number stands without an interval."""
+    y: NDArray[Any] | FloatArray = Y if hasattr(model, "classes") else COST
+    fitted = model.fit(X[:3], y[:3])
+    assert math.isnan(fitted.score_)
+    assert "cannot be told: " in fitted.evaluation_.together.score.sentence()
+    for figure in fitted.evaluation_.together.figures:
+        assert (figure.value is None) == (figure.low is None)
+
+
+def test_one_class_alone_among_the_held_out_rows_has_an_accuracy_and_no_auc() -> None:
+    y = Y.copy()
+    y[HELD_OUT] = "yes"
+    fitted = classifier().fit(X, y)
+    assert fitted.score_ == pytest.approx(fitted.score(X[HELD_OUT], y[HELD_OUT]), abs=0.02)
+    assert "AUC cannot be told" in str(fitted.evaluation_)
+
+
+@pytest.mark.parametrize("share", [1.0, -0.1, 0.255])
+def test_a_share_that_divides_nothing_is_refused(share: float) -> None:
+    with pytest.raises(PlanError, match=r"held-out share must be between 0 and 0\.99"):
+        classifier(held_out=share).fit(X, Y)
+
+
+def test_another_share_is_another_setting() -> None:
+    classifier(epsilon=1.0).fit(X, Y)
+    with pytest.raises(ApprovalError, match="with other settings"):
+        classifier(epsilon=1.0, held_out=0.5).fit(X, Y)
+
+
+def test_a_ledger_counts_rows_in_another_order_as_divided_anew(tmp_path: Path) -> None:
+    """It knows no row: rows that trained may now be held out, and pay for both at most."""
+    model = classifier(epsilon=1.0, delta=1e-6, ledgers=tmp_path, cap=(20, 1e-6))
+    used = []
+    for order in (slice(None), slice(None), slice(None, None, -1)):
+        model.fit(X[order], Y[order])
+        used.append(summarise(tmp_path / "all.ledger")["costs"][0]["used"])
+    assert used == pytest.approx([epsilon_of(1), epsilon_of(2), epsilon_of(3)], rel=1e-4)
+    assert "a run was begun with it" in " ".join(str(model.privacy_).split())
+
+
+def test_a_summary_asks_every_row_and_each_pays_for_its_own_section_besides() -> None:
+    model = classifier(epsilon=1.0, delta=1e-6, max_rounds=None).fit(X, Y)
+    told = model.summary(X, Y, epsilon=1.0, delta=1e-6)
+    assert told.statement.silos["all"].total.epsilon == pytest.approx(epsilon_of(2), rel=1e-3)

@@ -1,0 +1,137 @@
+"""All plans of a choice together cost every silo what it grants, whatever its candidates ask for."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ringfence.accounting import accountant
+from ringfence.accounting.charges import costs, plan_events
+from ringfence.accounting.events import Event
+from ringfence.errors import PlanError
+from ringfence.local_shuffler import local_shuffler
+from ringfence.planning.choices import CandidatePlan, ChoiceProposal, propose_choice
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+
+NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+LABEL = {"type": "categorical", "categories": ["no", "yes"]}
+MEMBERS = [Member("large", 4000, 0.5, 1e-7, held_out=1000), Member("small", 160, 4.0, 1e-5, held_out=40)]
+CLIPS: list[dict[str, Any]] = [{"clip": clip} for clip in (0.25, 0.5, 1.0, 2.0)]
+
+
+def schema(**more: Any) -> Schema:
+    columns = dict.fromkeys(("x1", "x2", "x3"), NUMBER) | {"y": LABEL}
+    return parse_schema({"columns": columns, **more}, target="y")
+
+
+def proposed(
+    settings: list[dict[str, Any]], members: list[Member] = MEMBERS, data: Schema | None = None, **asked: Any
+) -> ChoiceProposal:
+    request = PlanRequest(held_out=0.2, evaluation=False, **asked)
+    return propose_choice(data or schema(), [CandidatePlan(own, replace(request, **own), members) for own in settings])
+
+
+def events_of(plans: tuple[Plan, ...], silo: str) -> list[tuple[Event, int]]:
+    terms = [(plan, plan.terms(silo)) for plan in plans]
+    return [event for plan, own in terms if own is not None for event in plan_events(plan, own)]
+
+
+def test_candidates_and_comparison_together_cost_exactly_what_each_silo_grants() -> None:
+    made = proposed(CLIPS)
+    for member in MEMBERS:
+        whole = events_of(made.plans, member.name)
+        assert accountant.epsilon(whole, member.allowed_delta) == pytest.approx(member.epsilon, rel=1e-4)
+        assert accountant.epsilon(whole, member.allowed_delta) <= member.epsilon
+        for places in (made.plans[:-1], made.plans[-1:]):  # those that train, and those that are held out
+            paid = accountant.epsilon(events_of(places, member.name), member.allowed_delta)
+            assert paid == pytest.approx(member.epsilon, rel=1e-4)
+
+
+def test_each_of_k_candidates_has_root_k_times_the_noise_of_one_alone() -> None:
+    made = proposed(CLIPS)
+    alone = make_plan(schema(), MEMBERS, PlanRequest(held_out=0.2, evaluation=False, clip=1.0, rounds=20))
+    rounds = proposed([{"clip": 1.0}, {"clip": 1.0, "ridge": 0.1}], rounds=20)
+    assert made.share == pytest.approx(1 / 2)
+    for terms, other in zip(rounds.candidates[0].plan.silos, alone.silos, strict=True):
+        assert terms.stages[0].sigma / other.stages[0].sigma == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert "each trains with 2 times the noise that it would have alone" in made.explain()[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [{"sampling": "poisson", "batch": 16}, {"sampling": "fixed", "batch": 16}],
+        [{"sampling": "full"}, {"sampling": "poisson", "batch": 16}, {"sampling": "one-pass"}],
+        [
+            {"algorithm": "localized"},
+            {"algorithm": "multi-stage", "ridge": 0.1},
+            {"algorithm": "accelerated", "survey": True},
+        ],
+    ],
+)
+def test_candidates_of_any_kind_keep_to_what_was_granted(settings: list[dict[str, Any]]) -> None:
+    members = [Member("one", 320, 1.0, 1e-6, batch=16, held_out=80), Member("two", 400, 2.0, 1e-6, held_out=100)]
+    members = [replace(member, batch=None) for member in members]
+    candidates = [
+        CandidatePlan(
+            own,
+            PlanRequest(held_out=0.2, evaluation=False, most_rounds=20, **own),
+            [replace(member, batch=own.get("batch")) for member in members],
+        )
+        for own in settings
+    ]
+    made = propose_choice(schema(), candidates)
+    for member in members:
+        paid = accountant.epsilon(events_of(made.plans, member.name), 1e-6)
+        assert 0.9 * member.epsilon < paid <= member.epsilon
+
+
+def test_candidates_through_a_shuffler_keep_both_guarantees() -> None:
+    members = [Member(name, 400, 1.0, 1e-6, held_out=100) for name in ("one", "two", "three")]
+    with local_shuffler([member.name for member in members]) as shuffler:
+        made = proposed(CLIPS[:2], members, trust="shuffler", keys=shuffler.keys, rounds=5)
+    for member in members:
+        server, anyone = made.promised[member.name]
+        found = costs(events_of(made.plans, member.name), ("server", "anyone"), 1e-6)
+        assert 0.9 < found[0].epsilon <= server.epsilon == 1.0
+        assert found[1].epsilon <= anyone.epsilon
+        assert server.against == "server"
+
+
+def test_persons_are_promised_as_a_whole() -> None:
+    data = parse_schema({"columns": {"x": NUMBER, "y": LABEL}, "person": "who"}, target="y")
+    made = proposed([{"person_rule": "mean"}, {"person_rule": "sum"}], data=data)
+    assert {plan.unit for plan in made.plans} == {"person"}
+    assert accountant.epsilon(events_of(made.plans, "small"), 1e-5) <= 4.0
+
+
+def test_a_kinked_loss_is_compared_as_it_is_and_not_as_candidates_smooth_it() -> None:
+    made = proposed([{"clip": 0.5}, {"clip": 1.0}], loss="hinge")
+    assert all(each.plan.loss.smoothing_error > 0 for each in made.candidates)
+    assert made.comparison.loss.smoothing_error == 0
+
+
+def test_a_silo_that_holds_nothing_out_has_nothing_to_compare_by() -> None:
+    with pytest.raises(PlanError, match="silo 'small' holds none out: give a held-out share"):
+        proposed(CLIPS, [MEMBERS[0], replace(MEMBERS[1], held_out=0)])
+
+
+def test_too_many_candidates_for_the_budget_are_warned_of_before_anything_is_spent() -> None:
+    members = [Member("one", 80, 0.02, 1e-6, held_out=20)]
+    few, many = proposed(CLIPS[:2], MEMBERS), proposed(CLIPS, members)
+    assert few.warnings() == []
+    told, blind = many.warnings()
+    assert told.startswith("Of 4 candidates, 4 would be trained for next to nothing. Try fewer: alone, a candidate")
+    assert "buys next to nothing" in told
+    assert blind.startswith("The held-out records are too few to choose by: noise hides differences of up to")
+
+
+def test_a_candidate_that_no_plan_can_be_made_of_is_named() -> None:
+    with pytest.raises(
+        PlanError, match=r"The candidate algorithm=multi-stage cannot be trained\. Stages halve the error"
+    ):
+        proposed([{"algorithm": "accelerated"}, {"algorithm": "multi-stage"}])
