@@ -76,8 +76,9 @@ def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def feature_moments_argument(plan: Plan) -> FloatArray:
+def feature_moments_argument(plan: Plan, stage: int) -> FloatArray:
     """Look along axes so long that every record is cut."""
+    del stage
     return Viewed(4.0 * np.eye(plan.data.width), -1.0, 1.0).packed()
 
 
@@ -88,8 +89,9 @@ def feature_moments_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 
-def preconditioned_argument(plan: Plan) -> FloatArray:
+def preconditioned_argument(plan: Plan, stage: int) -> FloatArray:
     """Ask at weights of 0, where the residual is the target, along axes so long that every gradient is cut."""
+    del stage
     return np.concatenate([np.zeros(plan.dimension), 4.0 * np.eye(plan.data.width).reshape(-1)])
 
 
