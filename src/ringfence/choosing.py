@@ -16,7 +16,7 @@ from ringfence.server.channels import Collect
 from ringfence.server.questions.comparison import compared
 from ringfence.server.questions.evaluation import reported
 from ringfence.server.rounds import RoundOutcome
-from ringfence.training import Federation, Silo, TrainingResult
+from ringfence.training import Federation, Silo, TrainingResult, require_collector
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,13 @@ def choose(
     how the rounds of a plan that trusts a shuffler are collected.
     """
     plans = proposed.plans
+    collectors = [None if collect is None else collect(each.plan) for each in proposed.candidates]
+    for each, collector in zip(proposed.candidates, collectors, strict=True):
+        require_collector(each.plan, collector)
     with Federation(plans, silos, proposed.promised) as federation:
         runs = [
-            federation.run(
-                each.plan,
-                watch=partial(watch, each.plan),
-                collect=None if collect is None else collect(each.plan),
-            )
-            for each in proposed.candidates
+            federation.run(each.plan, watch=partial(watch, each.plan), collect=collector)
+            for each, collector in zip(proposed.candidates, collectors, strict=True)
         ]
         comparison = proposed.comparison
         judged = federation.run(comparison, watch=partial(watch, comparison), candidates=[run.weights for run in runs])

@@ -114,11 +114,19 @@ def train(
     a shuffler needs one to `collect` from (`local_shuffler`), and silos with keys. Raises ApprovalError, before
     anything is released anywhere, if a silo's cap does not cover the plan.
     """
+    require_collector(plan, collect, peer_to_peer=peer_to_peer)
     with Federation([plan], silos) as federation:
         trained = federation.run(plan, watch=watch, peer_to_peer=peer_to_peer, collect=collect)
         federation.end()
         statement, evaluation = federation.statement(plan), reported(plan, trained.findings)
     return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
+
+
+def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool = False) -> None:
+    """Refuse a plan that cannot be collected as it says, before any silo approves it."""
+    collected = any(stage.channel.is_collected for stage in plan.stages)
+    if (collect is not None) != collected or (peer_to_peer and collected):
+        raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
 
 
 class Federation:
@@ -179,9 +187,6 @@ class Federation:
         candidates: Sequence[FloatArray] = (),
     ) -> rounds.RunResult:
         """Run one of the plans through the gates."""
-        collected = any(stage.channel.is_collected for stage in plan.stages)
-        if (collect is not None) != collected or (peer_to_peer and collected):
-            raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
         if peer_to_peer:
             return peers.run(plan, self._gates, watch=watch)
         return rounds.run(

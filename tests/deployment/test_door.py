@@ -115,7 +115,7 @@ def test_a_courier_loads_the_standard_library_and_our_errors_alone() -> None:
     ours = {name for name in loaded if name.startswith("ringfence.")}
     rooms = {f"ringfence.{name}" for name in ("deployment", "storage", "transport")}
     ways = {"deployment.carried_head", "deployment.door", "transport.client"}
-    files = {f"storage.{name}" for name in ("formats", "private_files", "state_folder", "toml_files")}
+    files = {f"storage.{name}" for name in ("files", "formats", "private_files", "state_folder", "toml_files")}
     parts = {f"ringfence.{name}" for name in ways | files}
     assert ours == {"ringfence.errors", *rooms, *parts}
     assert not {"numpy", "scipy", "pydantic", "opendp", "sqlite3", "tomli_w"} & set(loaded)

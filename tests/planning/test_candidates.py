@@ -26,7 +26,6 @@ def test_options_have_the_names_that_the_command_line_gives_them() -> None:
     }
     asked = candidate_request(PlanRequest(epsilon=1.0, ridge=0.1), {"max-rounds": 20, "clip": None})
     assert (asked.most_rounds, asked.clip, asked.ridge, asked.epsilon) == (20, None, 0.1, 1.0)
-    assert not asked.evaluation
 
 
 def test_every_combination_is_a_candidate_in_the_order_that_was_given() -> None:

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from ringfence.accounting import accountant
-from ringfence.accounting.charges import costs, plan_events
-from ringfence.accounting.events import Event
+from ringfence.accounting.charges import all_events, costs
 from ringfence.errors import PlanError
 from ringfence.local_shuffler import local_shuffler
 from ringfence.planning.choices import CandidatePlan, ChoiceProposal, propose_choice
-from ringfence.planning.propose import make_plan
+from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -31,29 +29,25 @@ def schema(**more: Any) -> Schema:
 def proposed(
     settings: list[dict[str, Any]], members: list[Member] = MEMBERS, data: Schema | None = None, **asked: Any
 ) -> ChoiceProposal:
-    request = PlanRequest(held_out=0.2, evaluation=False, **asked)
+    request = PlanRequest(held_out=0.2, **asked)
     return propose_choice(data or schema(), [CandidatePlan(own, replace(request, **own), members) for own in settings])
-
-
-def events_of(plans: tuple[Plan, ...], silo: str) -> list[tuple[Event, int]]:
-    terms = [(plan, plan.terms(silo)) for plan in plans]
-    return [event for plan, own in terms if own is not None for event in plan_events(plan, own)]
 
 
 def test_candidates_and_comparison_together_cost_exactly_what_each_silo_grants() -> None:
     made = proposed(CLIPS)
+    assert {stage.section for plan in made.plans[:-1] for stage in plan.stages} == {"training"}
     for member in MEMBERS:
-        whole = events_of(made.plans, member.name)
+        whole = all_events(made.plans, member.name)
         assert accountant.epsilon(whole, member.allowed_delta) == pytest.approx(member.epsilon, rel=1e-4)
         assert accountant.epsilon(whole, member.allowed_delta) <= member.epsilon
         for places in (made.plans[:-1], made.plans[-1:]):  # those that train, and those that are held out
-            paid = accountant.epsilon(events_of(places, member.name), member.allowed_delta)
+            paid = accountant.epsilon(all_events(places, member.name), member.allowed_delta)
             assert paid == pytest.approx(member.epsilon, rel=1e-4)
 
 
 def test_each_of_k_candidates_has_root_k_times_the_noise_of_one_alone() -> None:
     made = proposed(CLIPS)
-    alone = make_plan(schema(), MEMBERS, PlanRequest(held_out=0.2, evaluation=False, clip=1.0, rounds=20))
+    alone = propose(schema(), MEMBERS, PlanRequest(held_out=0.2, clip=1.0, rounds=20), evaluated=False).plan
     rounds = proposed([{"clip": 1.0}, {"clip": 1.0, "ridge": 0.1}], rounds=20)
     assert made.share == pytest.approx(1 / 2)
     for terms, other in zip(rounds.candidates[0].plan.silos, alone.silos, strict=True):
@@ -79,14 +73,14 @@ def test_candidates_of_any_kind_keep_to_what_was_granted(settings: list[dict[str
     candidates = [
         CandidatePlan(
             own,
-            PlanRequest(held_out=0.2, evaluation=False, most_rounds=20, **own),
+            PlanRequest(held_out=0.2, most_rounds=20, **own),
             [replace(member, batch=own.get("batch")) for member in members],
         )
         for own in settings
     ]
     made = propose_choice(schema(), candidates)
     for member in members:
-        paid = accountant.epsilon(events_of(made.plans, member.name), 1e-6)
+        paid = accountant.epsilon(all_events(made.plans, member.name), 1e-6)
         assert 0.9 * member.epsilon < paid <= member.epsilon
 
 
@@ -96,7 +90,7 @@ def test_candidates_through_a_shuffler_keep_both_guarantees() -> None:
         made = proposed(CLIPS[:2], members, trust="shuffler", keys=shuffler.keys, rounds=5)
     for member in members:
         server, anyone = made.promised[member.name]
-        found = costs(events_of(made.plans, member.name), ("server", "anyone"), 1e-6)
+        found = costs(all_events(made.plans, member.name), ("server", "anyone"), 1e-6)
         assert 0.9 < found[0].epsilon <= server.epsilon == 1.0
         assert found[1].epsilon <= anyone.epsilon
         assert server.against == "server"
@@ -106,7 +100,7 @@ def test_persons_are_promised_as_a_whole() -> None:
     data = parse_schema({"columns": {"x": NUMBER, "y": LABEL}, "person": "who"}, target="y")
     made = proposed([{"person_rule": "mean"}, {"person_rule": "sum"}], data=data)
     assert {plan.unit for plan in made.plans} == {"person"}
-    assert accountant.epsilon(events_of(made.plans, "small"), 1e-5) <= 4.0
+    assert accountant.epsilon(all_events(made.plans, "small"), 1e-5) <= 4.0
 
 
 def test_a_kinked_loss_is_compared_as_it_is_and_not_as_candidates_smooth_it() -> None:

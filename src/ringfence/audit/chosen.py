@@ -46,7 +46,6 @@ def plans(question: AuditQuestion, *, section: Section) -> list[Plan]:
         algorithm=SGD,
         rounds=max(1, question.rounds // CANDIDATES),
         held_out=HELD_OUT,
-        evaluation=False,
     )
     ridges = [replace(asked, ridge=0.1 * number) for number in range(CANDIDATES)]
     return list(propose_choice(schema, [CandidatePlan({"ridge": own.ridge}, own, [member]) for own in ridges]).plans)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -111,10 +110,10 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             raise EstimatorError(str(refused)) from None
 
     def _candidate_plan(self, problem: FitData, settings: dict[str, Any]) -> CandidatePlan:
-        """Return what a candidate asks for; it is not evaluated by itself, since all are compared."""
+        """Return what a candidate asks for, and of whom, as a fit with its settings would."""
         fitting = clone(self.estimator).set_params(**settings)
         request = fitting._request(problem.schema)
-        return CandidatePlan(settings, replace(request, evaluation=False), fitting._members(problem, request))
+        return CandidatePlan(settings, request, fitting._members(problem, request))
 
     def _tell(self) -> None:
         above = [one.above for one in self.choice_.candidates]

@@ -90,10 +90,10 @@ def parse_tries(options: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def candidate_request(request: PlanRequest, settings: Settings) -> PlanRequest:
-    """Return what a candidate of the command line asks for; its plan is not to evaluate, since all are compared."""
+    """Return what a candidate of the command line asks for."""
     fields = flags()
     chosen: dict[str, Any] = {fields[name]: value for name, value in settings.items()}
-    return dataclasses.replace(request, evaluation=False, **chosen)
+    return dataclasses.replace(request, **chosen)
 
 
 def _value(name: str, field: str, text: str) -> Any:

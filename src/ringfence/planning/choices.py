@@ -17,13 +17,13 @@ from ringfence.accounting.profiles import gaussian_epsilon
 from ringfence.errors import PlanError
 from ringfence.metrics.choice import Setting, shown_settings
 from ringfence.metrics.comparison import hidden
-from ringfence.planning.draft import EVALUATIONS
+from ringfence.planning.draft import EVALUATIONS, held_out_terms
 from ringfence.planning.explain import buys_nothing, protects_nobody
 from ringfence.planning.one_question import facts_of
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
 from ringfence.protocol.guarantee import Guarantee, observers_of
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms
+from ringfence.protocol.plan import Plan, SiloTerms, Stage
 from ringfence.protocol.questions import Comparison, Evaluation
 from ringfence.protocol.sampling import Full
 from ringfence.protocol.schema import Schema
@@ -134,7 +134,9 @@ def _candidate(data: Schema, candidate: CandidatePlan, share: float) -> Proposal
         return replace(member, epsilon=gaussian_epsilon(shift, member.allowed_delta), delta=member.allowed_delta)
 
     try:
-        return propose(data, [own(member) for member in candidate.members], replace(candidate.request, run=None))
+        members = [own(member) for member in candidate.members]
+        # The best alone is evaluated, by the plan that compares them.
+        return propose(data, members, replace(candidate.request, run=None), evaluated=False)
     except PlanError as problem:
         raise PlanError(f"The candidate {shown_settings(candidate.settings)} cannot be trained. {problem}") from None
 
@@ -153,18 +155,16 @@ def _comparison(plans: Sequence[Plan], members: Sequence[Member]) -> Plan:
 
     def terms(member: Member) -> SiloTerms:
         shift = gaussian_shift(member.epsilon, member.allowed_delta)
-        own = []
-        for question, rounds, part in asked:
-            # What rounding sums and the grid adds to each answer (`accounting.events.shift_of`) is less than this.
-            rounding = math.sqrt(question.terms_summed(first)) * 2.0**-30
-            allowed = shift * math.sqrt(part / rounds) * (1 - 1e-6) - rounding
-            own.append(StageTerms(batch=member.held_out, sigma=question.sensitivity(first, member.held_out) / allowed))
+        own = tuple(
+            held_out_terms(first, question, member.held_out, shift * math.sqrt(part / rounds))
+            for question, rounds, part in asked
+        )
         return SiloTerms(
             name=member.name,
             records=member.all_records,
             weight=member.all_records / total,
             guarantees=(Guarantee(epsilon=member.epsilon, delta=member.allowed_delta),),
-            stages=tuple(own),
+            stages=own,
         )
 
     facts = facts_of(first) | {"model_loss": first.loss.unsmoothed(), "held_out": first.held_out}

@@ -14,6 +14,7 @@ from ringfence.protocol.keys import Key
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms, Training
 from ringfence.protocol.questions import PersonRule, Question, Unit
+from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.sampling import Full, Sampling, SamplingName
 from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
@@ -108,10 +109,7 @@ class PlanDraft:
     def _evaluation_terms(self, member: Member, shift: float) -> list[StageTerms]:
         if self.evaluation is None:
             return []
-        movement = self.evaluation.sensitivity(self, member.held_out)
-        # What rounding sums and the grid adds to each of the answers (`accounting.events.shift_of`) is less than this.
-        allowed = shift / math.sqrt(EVALUATIONS) * (1 - 1e-6) - math.sqrt(self.evaluation.terms_summed(self)) * 2.0**-30
-        return [StageTerms(batch=member.held_out, sigma=movement / allowed)]
+        return [held_out_terms(self, self.evaluation, member.held_out, shift / math.sqrt(EVALUATIONS))]
 
     def plan(self, channel: Channel, silos: Sequence[SiloTerms]) -> Plan:
         """Put the plan together."""
@@ -146,3 +144,10 @@ class PlanDraft:
             rows_per_person=self.rows_per_person,
             silos=tuple(silos),
         )
+
+
+def held_out_terms(facts: Facts, question: Question, held_out: int, shift: float) -> StageTerms:
+    """Return what so many held-out records are asked with, if each answer may have that Gaussian shift."""
+    # What rounding sums and the grid adds to each of the answers (`accounting.events.shift_of`) is less than this.
+    allowed = shift * (1 - 1e-6) - math.sqrt(question.terms_summed(facts)) * 2.0**-30
+    return StageTerms(batch=held_out, sigma=question.sensitivity(facts, held_out) / allowed)

@@ -50,24 +50,27 @@ def propose_for(request: PlanRequest, data: Schema, sizes: Mapping[str, int]) ->
     return propose(data, request.members(sizes), request)
 
 
-def propose(data: Schema, members: Sequence[Member], request: PlanRequest | None = None) -> Proposal:
+def propose(
+    data: Schema, members: Sequence[Member], request: PlanRequest | None = None, *, evaluated: bool = True
+) -> Proposal:
     """Choose everything that is not asked for, calibrate every silo's noise to its budget, and return the plan.
 
     Silos weigh as many records as they hold unless every member names a weight: then a small silo's large noise counts
-    as little as its records do.
+    as little as its records do. Records that are held out are asked at the end how good the model is, unless it is not
+    to be `evaluated`.
     """
     request = request or PlanRequest()
     if not members:
         raise PlanError("A plan needs at least one silo.")
     request = planner_of(request).restricted(request, members)
-    return _Proposing(data, members, request).proposal()
+    return _Proposing(data, members, request, evaluated=evaluated).proposal()
 
 
 class _Proposing:
     """One request on its way to a plan."""
 
-    def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest) -> None:
-        self.data, self.members = data, members
+    def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest, *, evaluated: bool) -> None:
+        self.data, self.members, self.evaluated = data, members, evaluated
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
@@ -137,7 +140,7 @@ class _Proposing:
             shifts=setting.shifts,
             **request.units(self.data),
             held_out=request.held_out_share if held_out else None,
-            evaluation=Evaluation() if held_out and request.evaluation else None,
+            evaluation=Evaluation() if held_out and self.evaluated else None,
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)

@@ -198,8 +198,6 @@ class PlanRequest:
         metadata=offered("The most bits per record, or person, of the shuffled sum; by default 140 per weight."),
     )
     run: str | None = None
-    evaluation: bool = True
-    """Whether a plan that holds records out asks them, at its end, how good the model is."""
 
     def __post_init__(self) -> None:
         for name, (what, allowed) in _choices().items():
