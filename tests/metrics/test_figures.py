@@ -213,6 +213,18 @@ def test_a_model_that_errs_more_than_its_tail_may_is_told_of_cut_errors_alone() 
     assert figure.value == pytest.approx(float(np.sqrt(np.mean(np.minimum(scores, cap) ** 2))), rel=1e-4)
 
 
+def test_an_r_squared_is_told_only_where_the_errors_are() -> None:
+    """Noise that hides all errors may put the cut far below them: next to the targets' variance they would be none."""
+    plan, data = plan_of("Gaussian errors", 1000), drawn("Gaussian errors", 1)
+    hidden = 0
+    for seed in range(50):
+        told = evaluated(found_by(Evaluation(), plan, asked_twice(plan, {"clinic": data}, 10.0, seed=seed)))
+        if told.figure("RMSE").value is None:
+            hidden += 1
+            assert told.figure("R²").value is None
+    assert hidden > 25
+
+
 def test_the_interval_of_an_average_precision_holds_every_order_within_cells() -> None:
     """All records lie in one cell: the order that ranks positives first and the one that ranks them last both fit."""
     cells = Cells(np.array([0.0, 0.5, 0.0, 0.5]), np.zeros((4, 4)), 10**12)

@@ -56,7 +56,7 @@ def _errors(found: Found, unit: float, offset: float) -> list[Figure]:
     cut = shown_number(unit * cap)
     tail = f"if errors of x times {cut} are at most 1/x³ as frequent as those beyond {cut}"
     shown = [
-        _shaped("RMSE", square, unit, root=True, most=math.sqrt(cap**2 + most_beyond(cap, 2)), note=tail),
+        error := _shaped("RMSE", square, unit, root=True, most=math.sqrt(cap**2 + most_beyond(cap, 2)), note=tail),
         _shaped("RMSE of cut errors", inner, unit, root=True, most=cap, note=f"each error counts {cut} at most"),
         _shaped("MAE", size, unit, root=False, most=cap + most_beyond(cap, 1), note=tail),
     ]
@@ -67,7 +67,7 @@ def _errors(found: Found, unit: float, offset: float) -> list[Figure]:
         shown += [
             _shaped("RMSE of guessing the mean", spread, unit, root=True, most=most, note=note),
             normal("mean of the targets", own, unit**2 * variance, least=-MOST, most=MOST),
-            _explained(square, spread, tail),
+            _explained(square, spread, tail) if error.value is not None else error.model_copy(update={"name": "R²"}),
         ]
     return shown
 
