@@ -76,7 +76,7 @@ def gate(records: int = 10_000, features: int = 100) -> dict[str, float]:
     schema = parse_schema({"columns": columns}, target="y")
     random = np.random.default_rng(0)
     data = np.concatenate([random.uniform(-1, 1, (records, features - 1)), np.ones((records, 1))], axis=1)
-    plan = make_plan(schema, [Member("silo", records, 1.0)], PlanRequest(rounds=100))
+    plan = make_plan(schema, [Member("silo", records, 1.0)], PlanRequest(algorithm="accelerated", rounds=100))
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         with Ledger.create(Path(folder) / "silo.ledger", silo="silo", budget=Budget(2.0, 1e-5)) as ledger:
             door = Gate(Records(schema, data, random.choice([-1.0, 1.0], records)), ledger)

@@ -25,7 +25,7 @@ SEEDS, TRAINED, SIMULATED = (1, 2, 3), 3, 100
 PERSONS = {"north": 1500, "south": 700, "west": 400}
 NAMES = [f"x{number}" for number in range(8)]
 TRUTH = np.array([1.5, -1.0, 0.8, 0.5, -0.4, 0.3, 0.0, 0.0])
-ASKED = PlanRequest(epsilon=1.0, delta=1e-6)
+ASKED = PlanRequest(epsilon=1.0, delta=1e-6, algorithm="bounded")
 RULES = {
     "one visit per person": ASKED,
     "mean": ASKED,

@@ -25,9 +25,10 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     plan, choice = proposal.plan, proposal.choice
     method = choice.method if choice else plan.algorithm.name
     training = plan.training_stages[0]
+    cut = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
     what = (
         f"{PAPER_NAMES[method]}: {_rounds(plan.steps)} of {training.sampling.name} batches, {plan.loss.name} loss, "
-        f"{plan.dimension} weights, clip {_clip(plan):.4g}, {plan.algorithm.words(plan)}"
+        f"{plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
     )
     if choice is None:
         return [what, "as asked for; nothing was compared", _survey(plan)]

@@ -26,6 +26,9 @@ from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
 
+BY_BOUND = "bounded"
+"""What to ask for in place of an algorithm to get the one with the least loss bound."""
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -76,7 +79,7 @@ class _Proposing:
         self.loss = _loss(request, data)
         is_open = _is_left_open(request, len(members))
         self.default = default_method(data, self.loss) if self.algorithm is None and is_open else None
-        self.algorithm = self.algorithm or self.default
+        self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
         alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None), len(members)))
         require_method(self.algorithm, data, self.loss, alone=alone)
         self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip

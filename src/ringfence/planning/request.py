@@ -96,7 +96,8 @@ class PlanRequest:
     algorithm: AlgorithmSpec | str | None = field(
         default=None,
         metadata=offered(
-            "minibatch-sgd, accelerated, regularised, multi-stage, localized or preconditioned; chosen for you."
+            "minibatch-sgd, accelerated, regularised, multi-stage, localized, preconditioned, or 'bounded' for the one "
+            "with the least loss bound; chosen for you."
         ),
     )
     risk: Risk = field(

@@ -32,6 +32,8 @@ class _Algorithm(Public):
     default_sampling: ClassVar[SamplingName] = "full"
     takes_kinks: ClassVar[bool] = False
     """Whether it may be given a loss with kinks as it is."""
+    finds_clip: ClassVar[bool] = False
+    """Whether a survey decides where gradients are cut."""
 
     def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
         """Return the rounds and the sampling rule of every training stage."""
@@ -279,6 +281,7 @@ class Preconditioned(_Algorithm):
     clip and step by rules that look at noisy answers alone. The model is the last point.
     """
 
+    finds_clip: ClassVar[bool] = True
     name: Literal["preconditioned"] = "preconditioned"
     momentum: float = Field(default=0.5, ge=0, lt=1)
 

@@ -37,7 +37,7 @@ class FeatureMoments(BaseQuestion):
     A record's v are its features along the request's axes, cut to norm 1. Of the matrix the upper triangle is told,
     what is off its diagonal times √2, so that lengths stay as they are.
 
-    Replacing a record moves all of it by at most √2.5/n, whatever the request (`docs/proofs.md`, Lemma Q8).
+    Replacing a record moves all of it by at most √2.5/n, whatever the request (`docs/proofs.md`, Lemma Q10).
     """
 
     name: Literal["feature-moments"] = "feature-moments"

@@ -16,7 +16,7 @@ class PreconditionedGradient(BaseQuestion):
     A record's gradient is outer(Ax, residual), x its features and A the axes, a row each, cut to norm 1. The axes'
     scale decides how much is cut, and their shape where the noise goes: along them it is alike in all directions.
 
-    Replacing a record moves it by at most 2/batch, whatever weights and axes are (`docs/proofs.md`, Lemma Q9); so does
+    Replacing a record moves it by at most 2/batch, whatever weights and axes are (`docs/proofs.md`, Lemma Q11); so does
     replacing a person, by each rule for their rows.
     """
 

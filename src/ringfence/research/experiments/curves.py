@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.sampling import run_events
-from ringfence.planning.propose import make_plan
+from ringfence.planning.propose import BY_BOUND, make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import WholeSpace
@@ -147,7 +147,7 @@ def ringfence_tuned(
 
 
 def ringfence_untuned(problem: TrialData, epsilons: Sequence[float], *, seed: int, repeats: int) -> list[CurvePoint]:
-    """The planner's own choice, in at most the panel's rounds: nothing looks at the records but the training itself."""
+    """The planner's choice by loss bounds, in at most the panel's rounds: nothing looks at the records but the training itself."""
     members = [Member(f"silo {i}", n, 1.0, problem.delta) for i, n in enumerate(problem.sizes)]
     seeds = [seed + 1000 * r + 500 for r in range(repeats)]
     data, schema = engine.federation(problem.silos), schema_of(problem.geometry, problem.loss)
@@ -156,7 +156,12 @@ def ringfence_untuned(problem: TrialData, epsilons: Sequence[float], *, seed: in
         plan = make_plan(
             schema,
             [replace(member, epsilon=epsilon) for member in members],
-            PlanRequest(loss=problem.loss, most_rounds=problem.rounds, participation=problem.participation),
+            PlanRequest(
+                algorithm=BY_BOUND,
+                loss=problem.loss,
+                most_rounds=problem.rounds,
+                participation=problem.participation,
+            ),
         )
         known = [learned(plan, problem.silos, own) for own in seeds]
         streams, runs = engine.from_plans([plan] * repeats, seeds, learned=known)

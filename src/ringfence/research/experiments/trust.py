@@ -18,7 +18,7 @@ import numpy as np
 
 from ringfence.accounting import calibrate
 from ringfence.errors import AccountingError
-from ringfence.planning.propose import Proposal, propose
+from ringfence.planning.propose import BY_BOUND, Proposal, propose
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.channels import ShufflerChannel
@@ -94,7 +94,7 @@ def problem_of(name: str, size: Size) -> PlannedProblem:
     """Return what is public of the problem."""
     if name == DIGITS:
         geometry = Geometry(mnist.COMPONENTS + 1, float(np.hypot(1.0, mnist.INTERCEPT)), 1.0)
-        return PlannedProblem(25, mnist.RECORDS, geometry, mnist.ROUNDS, PlanRequest())
+        return PlannedProblem(25, mnist.RECORDS, geometry, mnist.ROUNDS, PlanRequest(algorithm=BY_BOUND))
     request = PlanRequest(clip=CLIP, distance=DISTANCE, domain=Ball(radius=DISTANCE))
     return PlannedProblem(size.silos, size.records, Geometry(size.dimension, 1.0, 1.0), size.rounds, request)
 
