@@ -245,6 +245,16 @@ def test_accelerated_steps_are_surveyed_for_where_it_pays_and_nowhere_else(schem
     assert surveys(make_plan(schema, poor, PlanRequest(survey=True)))
 
 
+def test_whoever_asks_for_a_bound_gets_the_algorithm_with_the_least(schema: Schema) -> None:
+    default, bounded = (propose(schema, EVEN, PlanRequest(algorithm=asked)) for asked in (None, "bounded"))
+    assert default.choice is not None
+    assert bounded.choice is not None
+    assert default.choice.method not in BOUNDED
+    assert bounded.choice.method in BOUNDED
+    assert math.isfinite(bounded.choice.bound)
+    assert bounded.choice.expected == min(other.expected for other in bounded.alternatives)
+
+
 # Losses with a kink
 
 Kinked = Hinge | Absolute | Pinball | EpsilonInsensitive

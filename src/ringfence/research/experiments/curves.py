@@ -147,7 +147,7 @@ def ringfence_tuned(
 
 
 def ringfence_untuned(problem: TrialData, epsilons: Sequence[float], *, seed: int, repeats: int) -> list[CurvePoint]:
-    """The planner's choice by loss bounds, in at most the panel's rounds: nothing looks at the records but the training itself."""
+    """The planner's choice by loss bounds, in at most the panel's rounds: only the training looks at the records."""
     members = [Member(f"silo {i}", n, 1.0, problem.delta) for i, n in enumerate(problem.sizes)]
     seeds = [seed + 1000 * r + 500 for r in range(repeats)]
     data, schema = engine.federation(problem.silos), schema_of(problem.geometry, problem.loss)
