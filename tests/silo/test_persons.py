@@ -62,9 +62,9 @@ SCHEMA_FILE = 'person = "patient"\n' + "".join(
     f'[columns.{name}]\ntype = "numeric"\nlower = -1.0\nupper = 1.0\n' for name in "aby"
 )
 RULES: dict[str, PlanRequest] = {
-    "mean": PlanRequest(rounds=2, loss="squared", person_rule="mean"),
-    "rows": PlanRequest(rounds=2, loss="squared", person_rule="rows", rows_per_person=3),
-    "sum": PlanRequest(rounds=2, loss="squared", person_rule="sum"),
+    "mean": PlanRequest(rounds=2, loss="squared", survey=False, person_rule="mean"),
+    "rows": PlanRequest(rounds=2, loss="squared", survey=False, person_rule="rows", rows_per_person=3),
+    "sum": PlanRequest(rounds=2, loss="squared", survey=False, person_rule="sum"),
 }
 PLANS = {rule: make_plan(SCHEMA, [Member("clinic", 4, 1.0, 1e-6)], request) for rule, request in RULES.items()}
 SECOND_MOMENTS = SecondMoments(start=pack(np.zeros(3)))

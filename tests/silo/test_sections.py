@@ -38,7 +38,7 @@ SHARES = st.integers(1, 99).map(lambda percent: percent / 100)
 
 
 def plan_of(sizes: dict[str, int] | None = None, **asked: Any) -> Plan:
-    request = PlanRequest(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 3, "loss": "squared", **asked})
+    request = PlanRequest(**{"epsilon": 1.0, "delta": 1e-6, "rounds": 3, "survey": False, "loss": "squared", **asked})
     return propose_for(request, SCHEMA, sizes or {"clinic": 40}).plan
 
 

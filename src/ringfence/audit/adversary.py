@@ -108,7 +108,8 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
         rows.append(np.mean(answers, axis=0))
         if stage.question.trains:
             # Any rule would do: it shows that answers may decide what is asked next.
-            weights = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
+            moved = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
+            weights = np.concatenate([moved, start(number)[plan.dimension :]])  # what comes behind weights stays
     return rows
 
 
