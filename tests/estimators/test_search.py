@@ -38,7 +38,7 @@ def test_the_best_settings_are_found_told_and_used() -> None:
     assert found.results_["low"][0] > 0
     assert found.results_["loss_above_best"][1] == 0.0
     low, high = found.best_score_interval_
-    assert low < found.best_score_ < high
+    assert low < found.best_score_ <= high  # which is 1 where noise puts the score there or beyond
     assert abs(found.best_score_ - found.score(X, Y)) < 0.15
     assert np.array_equal(found.predict(X), found.best_estimator_.predict(X))
     assert found.predict_proba(X[:2]).shape == (2, 2)
