@@ -53,7 +53,7 @@ def test_a_fit_that_is_told_whose_rows_are_whose_protects_each_person() -> None:
     fitted = classifier(person_rule="rows", rows_per_person=2).fit(X, Y, silos=SILOS, persons=PERSONS)
     assert (fitted.plan_.unit, fitted.plan_.person_rule, fitted.plan_.rows_per_person) == ("person", "rows", 2)
     assert [terms.records for terms in fitted.plan_.silos] == [15, 15]
-    assert "a: each of 15 persons, over 7 rounds, by epsilon = 1" in str(fitted.privacy_)
+    assert "a: each of 15 persons, over 5 rounds, by epsilon = 1" in str(fitted.privacy_)
     assert "records was there" not in str(fitted.privacy_)
     assert classifier(cap=(9.0, DELTA)).fit(X, Y, persons=PERSONS).plan_.person_rule == "mean"
     assert fitted.predict(X).shape == (90,)

@@ -1,10 +1,13 @@
 """Preconditioned descent in a plan: where it is the default, what it cannot do, and how its budget is divided."""
 
+import math
+
 from ringfence.errors import PlanError
 from ringfence.planning import defaults
 from ringfence.protocol.algorithms import AlgorithmSpec, Preconditioned
 from ringfence.protocol.domain import Ball, Domain, WholeSpace
 from ringfence.protocol.losses import Loss
+from ringfence.protocol.questions.feature_moments import WEIGHT
 from ringfence.protocol.schema import Schema
 
 ROUNDS, SURVEY = 12, 0.2
@@ -15,9 +18,14 @@ WIDEST_SURVEY = 400
 """The most features of which a survey tells how they vary together: as many numbers as their pairs."""
 
 
-def default_method(data: Schema, loss: Loss) -> str | None:
-    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour."""
-    return "preconditioned" if _has_rule(data, loss) else None
+def default_method(data: Schema, loss: Loss, noise: float) -> str | None:
+    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour.
+
+    `noise` is that of the whole budget in the silos' average of a number which a record moves by 1/n. A survey whose
+    noise has a larger edge (`server.metric`) than any second moment can be tells of no direction, and is not made.
+    """
+    edge = math.sqrt(2.0 * data.width) * math.sqrt(2.0 + 2.0 * WEIGHT**2) * noise / math.sqrt(SURVEY / 2)
+    return "preconditioned" if _has_rule(data, loss) and edge < 1 else None
 
 
 def require_method(algorithm: AlgorithmSpec | str | None, data: Schema, loss: Loss, *, alone: bool) -> None:

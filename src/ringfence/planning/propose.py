@@ -78,7 +78,7 @@ class _Proposing:
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
         is_open = _is_left_open(request, len(members))
-        self.default = default_method(data, self.loss) if self.algorithm is None and is_open else None
+        self.default = self._default() if self.algorithm is None and is_open else None
         self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
         alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None), len(members)))
         require_method(self.algorithm, data, self.loss, alone=alone)
@@ -90,6 +90,14 @@ class _Proposing:
             self.domain: Domain = request.domain or domain_of(self.algorithm, self.distance)
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
         self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
+
+    def _default(self) -> str | None:
+        if any(member.records < 1 for member in self.members):
+            return None
+        shifts = (calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in self.members)
+        sized = zip(_weights(self.members), self.members, shifts, strict=True)
+        noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
+        return default_method(self.data, self.loss, noise)
 
     def proposal(self) -> Proposal:
         """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
