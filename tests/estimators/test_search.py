@@ -83,6 +83,7 @@ def test_named_ledgers_hold_every_plan_of_the_search(tmp_path: Path) -> None:
 
 
 def test_persons_and_numbers_are_searched_for_too() -> None:
+    """Of so many rows that the candidates' losses differ by eight deviations of the noise, wherever it puts the cut."""
     persons = np.repeat(np.arange(600), 2)
     found = search({"person_rule": ["mean", "sum"]}, epsilon=1.0, max_rounds=5).fit(X, Y, persons=persons)
     assert found.choice_.unit == "person"
@@ -90,7 +91,9 @@ def test_persons_and_numbers_are_searched_for_too() -> None:
     regression = ringfence.FederatedLinearRegression(
         epsilon=15.0, delta=DELTA, bounds=(-1, 1), target_bounds=(-3, 3), max_rounds=20
     )
-    fitted = FederatedSearch(regression, {"clip": [0.001, 1.0]}).fit(X / 2, X @ [1.0, -1.0, 0.5], silos=SILOS)
+    many = np.random.default_rng(5).uniform(-0.5, 0.5, (24_000, 3))
+    labels = np.repeat(["a", "b", "c"], 8_000)
+    fitted = FederatedSearch(regression, GRID).fit(many, many @ [2.0, -2.0, 1.0], silos=labels)
     assert fitted.best_params_ == {"clip": 1.0}
     assert not hasattr(fitted, "predict_proba")
 
