@@ -20,9 +20,11 @@ from ringfence.protocol.questions import (
     Comparison,
     Curvature,
     Evaluation,
+    FeatureMoments,
     Gradient,
     Moments,
     PersonRule,
+    PreconditionedGradient,
     Question,
     SecondMoments,
     Statistics,
@@ -48,6 +50,7 @@ PERSONS: dict[str, dict[str, Any]] = {
 }
 ASKED: list[Question] = [
     Curvature(),
+    FeatureMoments(),
     Moments(),
     Moments(bound="joint"),
     Evaluation(),
@@ -106,6 +109,15 @@ def test_both_agree_on_persons_by_every_rule_for_their_rows(
     assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
 
 
+@pytest.mark.parametrize("person_rule", [None, *PERSONS])
+def test_both_agree_on_gradients_along_axes_and_the_survey_before_them(person_rule: str | None) -> None:
+    persons = {} if person_rule is None else {"person": "who"}
+    request = PlanRequest(algorithm="preconditioned", **PERSONS.get(person_rule or "", {}))
+    plan = make_plan(schema_with("number", **persons), [Member("clinic", 400, 1.0, DELTA)], request)
+    assert [stage.question.name for stage in plan.stages] == ["feature-moments", "preconditioned-gradient"]
+    assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
+
+
 @pytest.mark.parametrize("person_rule", PERSONS)
 def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: str) -> None:
     request = PlanRequest(
@@ -136,7 +148,8 @@ def test_no_question_sampling_rule_channel_or_rule_for_persons_is_left_out() -> 
     def names(kinds: Any) -> set[str]:
         return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
 
-    assert {question.name for question in [*ASKED, Gradient(clip=1.0)]} == names(Question)
+    trained = [Gradient(clip=1.0), PreconditionedGradient()]
+    assert {question.name for question in [*ASKED, *trained]} == names(Question)
     assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
     assert names(Channel) == {"own-noise", "shuffler"}
     assert set(PERSONS) == set(get_args(PersonRule))
