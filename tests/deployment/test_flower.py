@@ -106,9 +106,7 @@ def test_three_rounds_reach_three_silos_and_their_ledgers(tmp_path: Path) -> Non
         assert (tmp_path / "run" / "model.json").is_file()
         for site in ground.sites:
             summary = summarise(site.folder / f"{site.name}.ledger")
-            assert [plan["charged"] for plan in summary["plans"]] == [
-                2 + 3 + 2
-            ]  # the survey's first, and the evaluation's
+            assert [plan["charged"] for plan in summary["plans"]] == [2 + 3 + 2]  # survey and evaluation
         family.end()
         assert family.members() == []
 

@@ -148,7 +148,7 @@ def test_no_question_sampling_rule_channel_or_rule_for_persons_is_left_out() -> 
     def names(kinds: Any) -> set[str]:
         return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
 
-    trained = [Gradient(clip=1.0), PreconditionedGradient()]
+    trained: list[Question] = [Gradient(clip=1.0), PreconditionedGradient()]
     assert {question.name for question in [*ASKED, *trained]} == names(Question)
     assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
     assert names(Channel) == {"own-noise", "shuffler"}
