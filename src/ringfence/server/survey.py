@@ -3,7 +3,7 @@
 The choice minimises what is expected of the final scores' error, from public numbers and noisy answers alone: what
 descent leaves of the signal, what noise it gathers, and what cutting gradients shifts. Nobody knows how the signal
 lies; it is thought to be spread evenly over the whitened directions. That, and the sizes named below, are the only
-assumptions; they are priors, not fits to any table.
+assumptions; they were compared on public tables, those of the published figures among them.
 """
 
 import math
