@@ -27,6 +27,11 @@ SECTIONS = {
         "FederatedLinearRegression",
         "FederatedHuberRegressor",
         "FederatedQuantileRegressor",
+        "FederatedPoissonRegressor",
+        "FederatedNegativeBinomialRegressor",
+        "FederatedGammaRegressor",
+        "FederatedOrdinalClassifier",
+        "FederatedSurvivalRegressor",
     ],
     "Schema and records": ["load_schema", "Schema", "load_records", "Records"],
     "Plan": ["make_plan", "propose", "PlanRequest", "Member", "Proposal", "load_plan", "Plan", "Guarantee"],
@@ -174,6 +179,7 @@ def _kind(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
     text = re.sub(r"Annotated\[([^\[\]]*), FieldInfo\([^()]*\)\]", r"\1", text)
+    text = re.sub(r"Annotated\[(\w+), FieldInfo\(.*AfterValidator\(func=<function \w+ at \w+>\)\]", r"\1", text)
     if union := re.fullmatch(r"Union\[(.*)\]", text):
         return union[1].replace(", ", " | ").replace("NoneType", "None")
     optional = re.fullmatch(r"Optional\[(.*)\]", text)

@@ -12,15 +12,30 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 PAGES: dict[str, list[str]] = {
-    "Start": ["index.md", "tutorial.md", "estimators.md", "statistics.md", "choosing.md", "pitfalls.md"],
+    "Start": ["index.md", "tutorial.md", "estimators.md", "statistics.md", "choosing.md", "personal.md", "pitfalls.md"],
     "Run": ["deploy.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
-    "Trust": ["threat-model.md", "accounting.md", "compatibility.md", "comparison.md"],
-    "Understand": ["architecture.md", "algorithms.md", "simulation.md", "extending.md", "api.md", "notation.md"],
+    "Trust": [
+        "for-those-who-decide.md",
+        "threat-model.md",
+        "accounting.md",
+        "compatibility.md",
+        "comparison.md",
+        "security.md",
+    ],
+    "Understand": [
+        "architecture.md",
+        "algorithms.md",
+        "simulation.md",
+        "extending.md",
+        "api.md",
+        "glossary.md",
+        "notation.md",
+    ],
     "Results": ["results.md"],
     "Project": ["changelog.md", "contributing.md"],
 }
-FROM_THE_ROOT = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
-ELSEWHERE = {"../CHANGELOG.md": "changelog.md", "../CONTRIBUTING.md": "contributing.md", "../README.md": "index.md"}
+FROM_THE_ROOT = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+ELSEWHERE = {f"../{file}": page for page, file in FROM_THE_ROOT.items()} | {"../README.md": "index.md"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -44,7 +59,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, source in FROM_THE_ROOT.items():
         content = (root / source).read_text(encoding="utf-8").replace("](docs/", "](")
         for name, file in FROM_THE_ROOT.items():
-            content = content.replace(f"]({file})", f"]({name})")
+            content = content.replace(f"]({file}", f"]({name}")
         files.append(File.generated(config, page, content=content))
     return files
 
