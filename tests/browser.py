@@ -52,7 +52,7 @@ class Window:
         page.on("console", lambda message: visit.console.append(message.text))
         page.on("pageerror", lambda error: visit.console.append(str(error)))
         page.on("request", lambda request: visit.requests.append(request.url))
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(120_000)
         page.goto(address)
         return visit
 

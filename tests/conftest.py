@@ -1,5 +1,6 @@
 """Small real federations: real plans, records, ledgers and gates."""
 
+import gc
 import os
 import shutil
 import signal
@@ -37,6 +38,12 @@ os.environ["XDG_STATE_HOME"] = _STATE.name
 # Some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and thousands of tests that stay until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module", autouse=True)

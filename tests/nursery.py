@@ -26,9 +26,12 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 IMPORTED = (
     "ringfence.cli.main", "ringfence.cli.server", "ringfence.cli.silo", "ringfence.deployment.door",
-    "ringfence.report.conducted", "ringfence.server.conduct", "ringfence.shuffler.service", "ringfence.silo.agent",
+    "ringfence.model", "ringfence.report.conducted", "ringfence.server.channels.own_noise", "ringfence.server.conduct",
+    "ringfence.server.questions.gradient", "ringfence.shuffler.service", "ringfence.silo.agent",
     "ringfence.silo.channels.own_noise", "ringfence.silo.decisions", "ringfence.silo.operator",
-    "ringfence.transport.direct", "opendp.prelude", "rich.table", "uvicorn.protocols.http.h11_impl", "argparse",
+    "ringfence.silo.questions.gradient", "ringfence.sources.arrow_files", "ringfence.transport.direct",
+    "anyio._backends._asyncio", "argparse", "rich.table", "uvicorn.loops.asyncio", "uvicorn.protocols.http.h11_impl",
+    "pandas",  # Arrow imports it, where it is installed, with the first column that becomes an array
 )  # fmt: skip
 _SUBREAPER = 36  # of prctl
 _LARGEST = 2**20

@@ -23,7 +23,8 @@ from ringfence.errors import RingfenceError
 from ringfence.shuffler.store import Store
 from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder, make_settings
-from tests.deployment.kits import make_kits
+from tests.deployment.kits import Kits, make_kits
+from tests.nursery import completed
 from tests.shuffler.depositors import make_shuffler
 from tests.shuffler.test_witness import opened, two_of_three
 
@@ -47,11 +48,16 @@ def silo(tmp_path: Path) -> Path:
     return SiloFolder.create(tmp_path / "silo", settings, Budget(1.0, 1e-6)).path
 
 
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory: pytest.TempPathFactory) -> Kits:
+    return make_kits(tmp_path_factory.mktemp("federation") / "kits", "localhost", ["north"])
+
+
 @pytest.fixture
-def kit(silo: Path, tmp_path: Path) -> Path:
-    made = make_kits(tmp_path / "kits", "localhost", ["north"])
-    policy.join(silo, made.silos["north"], made.responses["north"])
-    return made.silos["north"]
+def kit(silo: Path, kits: Kits, tmp_path: Path) -> Path:
+    own = shutil.copytree(kits.silos["north"], tmp_path / "kit")
+    policy.join(silo, own, kits.responses["north"])
+    return own
 
 
 def wrong(*paths: Path) -> list[Diagnosis]:
@@ -237,7 +243,7 @@ def test_what_an_extra_needs_counts_where_all_of_it_is_there(
 def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo: Path) -> None:
     def run(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "ringfence", "doctor", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        return completed(command, text=True)
 
     well = run()
     assert (well.returncode, well.stderr) == (0, "")

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import pytest
 
-from ringfence.errors import OutputError, RecordsError
+from ringfence.errors import OutputError, PlanError, RecordsError
 from ringfence.export import LinearFunction
 from ringfence.model import Model
 from ringfence.planning.defaults import loss_named
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.encoding import Table, encode_features
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.encoding import encode_features
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.schema import parse_schema
 from ringfence.statement import SiloGuarantee
@@ -42,10 +44,20 @@ def at(epsilon: float) -> tuple[Guarantee, ...]:
     return (Guarantee(epsilon=epsilon, delta=1e-5),)
 
 
-def model(loss: str, target: str, *, intercept: float = 1.0, guaranteed: bool = True) -> Model:
+def model(
+    loss: str,
+    target: str,
+    *,
+    intercept: float = 1.0,
+    guaranteed: bool = True,
+    radius: float | None = None,
+    maps: list[dict[str, Any]] | None = None,
+) -> Model:
     """A model with random weights."""
     columns = {name: column for name, column in COLUMNS.items() if name not in OTHERS - {target}}
-    schema = parse_schema({"columns": columns, "intercept": intercept}, target=target)
+    schema = parse_schema({"columns": columns, "intercept": intercept, "maps": maps}, target=target).model_copy(
+        update={"radius": radius}
+    )
     plan = make_plan(
         schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], PlanRequest(loss=loss_named(loss, schema), rounds=3)
     )
@@ -57,7 +69,7 @@ def model(loss: str, target: str, *, intercept: float = 1.0, guaranteed: bool = 
     return Model.of(plan, weights, {"north": 3, "a": 3}, promised if guaranteed else None)
 
 
-def table(rows: int = 40) -> Table:
+def table(rows: int = 40) -> dict[str, list[str]]:
     """Rows within the bounds, one of them with a gap."""
     random = np.random.default_rng(2)
     return {
@@ -87,6 +99,29 @@ def test_the_matrix_holds_the_table_s_own_numbers_even_beyond_the_bounds() -> No
     ]
 
 
+def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -> None:
+    maps: list[dict[str, Any]] = [
+        {"type": "spline", "columns": ["age"], "degree": 2},
+        {"type": "cyclic", "columns": ["dose"], "period": 10, "keep": True},
+        {"type": "interaction", "columns": ["pain", "ward"]},
+        {"type": "fourier", "columns": ["age", "dose"], "features": 4, "seed": 5},
+    ]
+    trained = model("logistic", "ill", maps=maps)
+    linear = trained.linear()
+    scores = linear.matrix(table()) @ linear.coefficients.T + linear.intercepts
+    encoded = encode_features(trained.plan.data, table(), source="the table")
+    assert np.allclose(scores, trained.in_units(trained.scores(encoded)))
+    matrix = dict(zip(linear.features, linear.matrix(table()).T, strict=True))
+    assert matrix["dose"][1:].tolist() == [float(cell) for cell in table()["dose"][1:]]
+    assert sum(matrix[name] for name in matrix if name.startswith("age spline")) == pytest.approx(1.0)
+    assert json.loads(linear.to_json())["maps"] == [
+        each.model_dump(mode="json") for each in trained.plan.data.maps or ()
+    ]
+    assert np.allclose(linear.to_scikit_learn().decision_function(pd.DataFrame(matrix)), scores[:, 0])
+    with pytest.raises(PlanError, match="No ONNX graph is written of maps of columns: export to JSON"):
+        linear.to_onnx()
+
+
 def test_a_bad_cell_is_refused_by_row_and_column() -> None:
     bad = {**table(3), "age": ["1", "old", "3"]}
     with pytest.raises(RecordsError, match="row 3, column 'age'"):
@@ -105,6 +140,41 @@ def test_a_scikit_learn_estimator_predicts_as_the_model_does(loss: str, target: 
     else:
         assert predicted.tolist() == expected
     assert hasattr(estimator, "predict_proba") == (loss in ("logistic", "softmax"))
+
+
+def run_onnx(graph: bytes, matrix: FloatArray) -> dict[str, Any]:
+    """What onnxruntime makes of a graph."""
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, {"features": matrix}), strict=True))
+
+
+@pytest.mark.parametrize("radius", [None, 1.0])
+@pytest.mark.parametrize(("loss", "target"), LOSSES)
+def test_an_onnx_graph_predicts_as_the_model_does_beyond_the_bounds_too(
+    loss: str, target: str, radius: float | None
+) -> None:
+    trained = model(loss, target, radius=radius)
+    cells = {**table(), "age": ["1000", "-3", *table()["age"][2:]]}
+    found = run_onnx(trained.linear().to_onnx(), trained.linear().matrix(cells))
+    expected = trained.predict_columns(cells, probabilities=loss in ("logistic", "softmax"))
+    if target == "cost":
+        assert np.allclose(found["prediction"], np.array(expected[target], dtype=float), rtol=1e-12)
+    else:
+        assert found["prediction"].tolist() == expected[target]
+    if loss in ("logistic", "softmax"):
+        shares = np.array([values for name, values in expected.items() if name != target], dtype=float).T
+        assert np.allclose(found["probabilities"], shares, rtol=1e-9)
+    assert ("probabilities" in found) == (loss in ("logistic", "softmax"))
+
+
+def test_nan_stands_for_a_missing_cell_in_an_onnx_graph() -> None:
+    linear = model("squared", "cost").linear()
+    matrix = linear.matrix(table())
+    blank = matrix.copy()
+    blank[0, FEATURES.index("dose")] = np.nan  # the cell that is empty in the table
+    graph = linear.to_onnx()
+    assert np.array_equal(run_onnx(graph, matrix)["prediction"], run_onnx(graph, blank)["prediction"])
 
 
 def test_a_scikit_learn_estimator_may_use_other_labels() -> None:

@@ -41,6 +41,21 @@ def test_the_functions_predict_what_the_weights_do(intercept: float) -> None:
         assert read == pytest.approx(predicted)
 
 
+def test_of_a_spline_the_first_function_is_left_out_as_of_categories() -> None:
+    maps = [{"type": "spline", "columns": ["age"], "knots": [15.0, 20.0], "degree": 1}]
+    data = parse_schema({"columns": COLUMNS, "maps": maps}, target="cost")
+    plan = make_plan(data, [Member("one", 100, 1.0)], PlanRequest(rounds=2))
+    names, functions, offsets = in_table_units(plan)
+    weights = np.random.default_rng(1).normal(size=data.width)
+    found = dict(zip(names, functions @ weights + offsets, strict=True))
+    assert [name for name in names if name.startswith("age")] == [
+        "age spline 2 (near 15)", "age spline 3 (near 20)", "age spline 4 (near 30)",
+    ]  # fmt: skip
+    row = encode_features(data, {"age": ["20"], "town": ["q"], "ward": ["b"]}, source="row")
+    read = found["(intercept)"] + found["age spline 3 (near 20)"] + found["town=q"] + found["ward=b"]
+    assert read == pytest.approx(float(row[0] @ weights) * 4.0 + 4.0)
+
+
 def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
     plan = make_plan(parse_schema({"columns": COLUMNS}, target="cost"), [Member("one", 9, 1.0)], PlanRequest(rounds=2))
     lost = CoefficientInterval(3.0, math.inf, -math.inf, math.inf, 1.0)

@@ -21,7 +21,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Absolute, EpsilonInsensitive, Hinge, Loss, Pinball, Squared
 from ringfence.protocol.plan import Participation, Plan
 from ringfence.protocol.questions import PreconditionedGradient
-from ringfence.protocol.schema import Categorical, Schema, parse_schema
+from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.silo import randomness
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.records import Records
@@ -43,7 +43,7 @@ def federation(schema: Schema, folder: Path) -> dict[str, Silo]:
     for name, size in SIZES.items():
         features = np.concatenate([random.uniform(-1, 1, (size, 3)), np.ones((size, 1))], axis=1)
         scores = features @ [0.4, 0.3, 0.0, 0.1] + random.normal(scale=0.05, size=size)
-        label = isinstance(schema.target_column, Categorical)
+        label = bool(schema.target_column.classes)
         targets = np.where(scores > 0, 1.0, -1.0) if label else np.clip(scores, -1, 1)
         silos[name] = Silo(Records(schema, features, targets), folder / f"{name}.ledger")
     return silos

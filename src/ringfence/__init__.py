@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringfence.errors import RingfenceError
     from ringfence.estimators import (
+        FederatedGammaRegressor,
         FederatedHuberRegressor,
         FederatedLinearRegression,
         FederatedLinearSVC,
         FederatedLogisticRegression,
+        FederatedNegativeBinomialRegressor,
+        FederatedOrdinalClassifier,
+        FederatedPoissonRegressor,
         FederatedQuantileRegressor,
+        FederatedSurvivalRegressor,
     )
     from ringfence.model import Model
     from ringfence.planning.propose import Proposal, make_plan, propose
@@ -35,11 +40,16 @@ __version__ = version("ringfence")
 
 _HOMES = {
     "Budget": "ringfence.silo.budget",
+    "FederatedGammaRegressor": "ringfence.estimators",
     "FederatedHuberRegressor": "ringfence.estimators",
     "FederatedLinearRegression": "ringfence.estimators",
     "FederatedLinearSVC": "ringfence.estimators",
     "FederatedLogisticRegression": "ringfence.estimators",
+    "FederatedNegativeBinomialRegressor": "ringfence.estimators",
+    "FederatedOrdinalClassifier": "ringfence.estimators",
+    "FederatedPoissonRegressor": "ringfence.estimators",
     "FederatedQuantileRegressor": "ringfence.estimators",
+    "FederatedSurvivalRegressor": "ringfence.estimators",
     "Gate": "ringfence.silo.gate",
     "Guarantee": "ringfence.protocol.guarantee",
     "Ledger": "ringfence.silo.ledger",
@@ -75,11 +85,16 @@ _NAMESPACES = (
 
 __all__ = [
     "Budget",
+    "FederatedGammaRegressor",
     "FederatedHuberRegressor",
     "FederatedLinearRegression",
     "FederatedLinearSVC",
     "FederatedLogisticRegression",
+    "FederatedNegativeBinomialRegressor",
+    "FederatedOrdinalClassifier",
+    "FederatedPoissonRegressor",
     "FederatedQuantileRegressor",
+    "FederatedSurvivalRegressor",
     "Gate",
     "Guarantee",
     "Ledger",

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import plan_events, task_event
@@ -30,9 +30,20 @@ Grant: TypeAlias = Mapping[Observer, float]
 """A budget: the most epsilon against each observer."""
 
 
+class Approval(NamedTuple):
+    """Who approved a plan, when by the silo's clock, and in which words; nothing where an earlier version wrote it."""
+
+    time: str
+    by: str
+    note: str
+
+
 @dataclass
-class _Followed:
-    """An approved plan and what was charged and released of it."""
+class Followed:
+    """An approved plan, who approved it, and what was charged and released of it: rounds, and when by the silo's clock.
+
+    It has ended if its operator finished or revoked it; a plan that has not may be asked for its other rounds.
+    """
 
     plan: Plan
     terms: SiloTerms
@@ -41,9 +52,11 @@ class _Followed:
     founding: bool = False
     version: int = 0
     charged: dict[int, Event] = field(default_factory=dict)
-    released: set[int] = field(default_factory=set)
+    released: dict[int, str] = field(default_factory=dict)
+    approvals: tuple[Approval, ...] = ()
 
     def commitment(self, answered: bool) -> Commitment:
+        """Return the plan as a filter counts it; `answered` says whether any round was."""
         founding = self.founding if answered else not self.ended
         planned = in_version(self.version, plan_events(self.plan, self.terms))
         return Commitment.of(planned, self.spent() if self.ended else None, founding=founding)
@@ -61,7 +74,7 @@ class History:
         self.budget: Grant = {}
         self.delta = 0.0
         self.pledged: tuple[Grant, float] | None = None  # the budget when the first round was charged
-        self.plans: dict[str, _Followed] = {}
+        self.plans: dict[str, Followed] = {}
         self.charges = self.releases = self.version = 0
         self.remarks: list[str] = []
 
@@ -107,10 +120,10 @@ class History:
             case "charged":
                 self._charge(body)
             case "released":
-                self._release(body)
+                self._release(entry.time, body)
             case "ended":
                 self.plans[body["plan"]].ended = True
-            case "refused" | "courier" | "registered" | "data":
+            case "refused" | "courier" | "registered" | "data" | "used":
                 self.version += entry.kind == "data"
             case _:
                 raise KeyError(entry.kind)
@@ -139,13 +152,17 @@ class History:
             raise CertificateError("what it reserved is not what the plan costs.")
         digest = plan.digest()
         before = self.plans.get(digest)
-        self.plans[digest] = _Followed(
+        self.plans[digest] = Followed(
             plan,
             terms,
             founding=before is not None and before.founding,
             version=before.version if before and before.charged else self.version,
             charged=before.charged if before else {},
-            released=before.released if before else set(),
+            released=before.released if before else {},
+            approvals=(
+                *(before.approvals if before else ()),
+                Approval(entry.time, str(body.get("by", "")), str(body.get("note", ""))),
+            ),
         )
         if not all(self._allows(observer, allowed * (1 + ROUNDING)) for observer, allowed in self.budget.items()):
             raise CertificateError("with this plan, more was promised than the budget of that time.")
@@ -179,13 +196,13 @@ class History:
             for other in self.plans.values():
                 other.founding = other.covered and not other.ended
 
-    def _release(self, body: Mapping[str, Any]) -> None:
+    def _release(self, time: str, body: Mapping[str, Any]) -> None:
         followed, round = self.plans.get(body["plan"]), body["round"]
         if followed is None or round not in followed.charged:
             raise CertificateError("the round was released without having been charged.")
         if round in followed.released:
             raise CertificateError("the round was released twice.")
-        followed.released.add(round)
+        followed.released[round] = time
         self.releases += 1
 
 

@@ -117,7 +117,7 @@ class DoorError(RingfenceError):
 
 
 class CertificateError(RingfenceError):
-    """A certificate does not show what it says: do not rely on it."""
+    """A certificate, or a dossier's signature, does not show what it says: do not rely on it."""
 
 
 class ShufflerError(RingfenceError):

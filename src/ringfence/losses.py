@@ -1,31 +1,173 @@
-"""Convex losses that plans may name, and what every loss is (`BaseLoss`)."""
+"""Convex losses that plans may name, what every loss is (`BaseLoss`), and losses of your own (`custom`)."""
 
+import __future__
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from ringfence.errors import PlanError
+from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import (
     Absolute,
     BaseLoss,
     Constants,
+    Custom,
     EpsilonInsensitive,
+    Gamma,
     Hinge,
     Huber,
     Logistic,
     Loss,
+    NegativeBinomial,
     NonSmooth,
+    Ordinal,
     Pinball,
+    PoissonLoss,
     Softmax,
     Squared,
+    Survival,
 )
+from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
+from ringfence.protocol.public import explain
 
 __all__ = [
     "Absolute",
     "BaseLoss",
     "Constants",
+    "Custom",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "NegativeBinomial",
     "NonSmooth",
+    "Ordinal",
     "Pinball",
+    "PoissonLoss",
     "Softmax",
     "Squared",
+    "Survival",
+    "custom",
+    "install",
 ]
+
+
+def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest_target: float = 1.0) -> Custom:
+    """Return your own convex loss of a record's score and scaled target, written with `jax.numpy` as `jnp`.
+
+    The function is a `def` of two numbers, at the top of a file, which uses nothing but them, `jnp` and `jax`: its
+    source stands in the plan, and each silo's operator has to install it. Offsets are in the score already, weights
+    come on top. It is refused, with a PlanError, if it raises, is not finite, or is not convex or not smooth for scores
+    and targets up to these sizes, as far as a grid can show; beyond them no plan is made.
+    """
+    try:
+        source = dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        raise PlanError("A custom loss needs a source: write it as a `def` in a file.") from None
+    return _checked(source, largest_score, largest_target)
+
+
+def install(path: Path) -> str:
+    """Let this process compute the loss in a file that its operator has read, and return the source's digest.
+
+    The file must hold, to the byte, the source that stands in the plan. It is run: install nothing that you did not
+    read.
+    """
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise PlanError(f"The loss in {path} could not be read as a text.") from None
+    _derived(source)
+    return digest_of(source)
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """A function of one score and target, over records and configurations, with its derivative by JAX."""
+
+    function: Callable[[Any, Any], Any]
+
+    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return it of every record."""
+        result: FloatArray = self._over(self.function, scores[..., 0], targets)
+        return result
+
+    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return its derivative in the score."""
+        import jax
+
+        result: FloatArray = self._over(jax.grad(self.function), scores[..., 0], targets)[..., None]
+        return result
+
+    @staticmethod
+    def _over(function: Callable[[Any, Any], Any], scores: Any, targets: Any) -> Any:
+        import jax
+        import jax.numpy as jnp
+
+        def each(scores: Any, targets: Any) -> Any:
+            beside = jnp.broadcast_to(targets.reshape(-1, *[1] * (scores.ndim - 1)), scores.shape)
+            return jax.vmap(function)(scores.reshape(-1), beside.reshape(-1)).reshape(scores.shape)
+
+        if not isinstance(scores, np.ndarray):
+            return each(scores, targets)
+        with jax.enable_x64(True):
+            return np.asarray(each(jnp.asarray(scores), jnp.asarray(targets)), dtype=np.float64)
+
+
+def _derived(source: str) -> str:
+    """Run a source that holds one function, install it, and return its name."""
+    try:
+        import jax
+        import jax.numpy as jnp
+    except ImportError:
+        raise PlanError('A loss of one\'s own needs JAX: pip install "ringfence[simulation]".') from None
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise PlanError("The source of a custom loss is not Python.") from None
+    functions = [part for part in body if isinstance(part, ast.FunctionDef)]
+    if len(functions) != 1 or len(body) != 1 or functions[0].decorator_list:
+        raise PlanError("A custom loss is one `def` of a score and a target, without decorators, and nothing else.")
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp}
+    code = compile(source, "<custom loss>", "exec", flags=__future__.annotations.compiler_flag)
+    try:
+        exec(code, names)  # noqa: S102 (the author's own, or installed by the operator)
+    except Exception as raised:
+        raise PlanError(f"The source of a custom loss raises {type(raised).__name__}: {raised}") from None
+    INSTALLED[digest_of(source)] = _Derived(names[functions[0].name])
+    return functions[0].name
+
+
+def _checked(source: str, largest_score: float, largest_target: float) -> Custom:
+    title = _derived(source)
+    digest = digest_of(source)
+    try:
+        steepest, bend = examined(digest, float(largest_score), float(largest_target))
+    except PlanError as refused:
+        INSTALLED.pop(digest)
+        raise PlanError(
+            f"The custom loss '{title}' {refused}. Choose a convex and smooth one, or narrower ranges."
+        ) from None
+    try:
+        return Custom(
+            title=title,
+            source=source,
+            digest=digest,
+            largest_score=float(largest_score),
+            largest_target=float(largest_target),
+            steepest=steepest,
+            bend=bend,
+        )
+    except ValidationError as refused:
+        INSTALLED.pop(digest)
+        raise PlanError(f"The custom loss '{title}' cannot stand in a plan: {explain(refused)}.") from None

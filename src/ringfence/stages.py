@@ -12,6 +12,7 @@ from ringfence.protocol.questions import (
     Question,
     SecondMoments,
     Statistics,
+    SurvivalCurve,
 )
 
 __all__ = [
@@ -34,5 +35,6 @@ __all__ = [
     "Stage",
     "StageTerms",
     "Statistics",
+    "SurvivalCurve",
     "Training",
 ]

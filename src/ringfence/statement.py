@@ -10,11 +10,12 @@ from pydantic import Field, model_validator
 
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import all_events, person_events
-from ringfence.accounting.events import Event, seen_by
+from ringfence.accounting.events import Event, Events, seen_by
 from ringfence.foreign_text import visible
 from ringfence.protocol.custody import Remark
 from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, observers_of
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.prospects import weighting
 from ringfence.protocol.public import Public
 
 _FORMAT_1 = {
@@ -116,6 +117,7 @@ class Statement:
                 *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
                 "",
                 *self._choice(),
+                *self._weighting(),
                 *self._remarks(),
                 self.words(),
             ]
@@ -164,6 +166,11 @@ class Statement:
         )
         return [*_filled(told), ""]
 
+    def _weighting(self) -> list[str]:
+        """Say whom the model is for, where silos do not count by how many they have."""
+        told = visible(weighting(self.plan))
+        return [*_filled(f"{told[0].upper()}{told[1:]}."), ""] if told else []
+
     def _remarks(self) -> list[str]:
         told = [
             line
@@ -176,7 +183,7 @@ class Statement:
     def _bet(self) -> list[str]:
         """Say it as a bet: how often an observer's best guess is right, and what the stronger guarantees rely on."""
         first, *others = self.plan.observers
-        channel, guess = self.plan.leading_channel, _best_guess(self._worst(first))
+        channel, guess = self.plan.leading_channel, best_guess(self._worst(first))
         return [
             *_filled(
                 f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s was "
@@ -203,7 +210,7 @@ class Statement:
 
     def _without(self, observer: Observer) -> list[str]:
         worst = self._worst(observer)
-        guess = _best_guess(worst)
+        guess = best_guess(worst)
         return _filled(
             f"{against_words(observer).capitalize()}, only the silo's own noise protects its {self.plan.unit}s: "
             f"epsilon = {worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability "
@@ -219,8 +226,8 @@ class Statement:
         }
 
     def _exact_guess(self, observer: Observer) -> float:
-        """Return how often telling two equally likely worlds apart is right after this run: (1 + TV)/2, TV = δ(0)."""
-        return (1 + max(accountant.delta(events, 0.0) for events in set(self._events(observer).values()))) / 2
+        """Return how often the observer's best guess is right after this run."""
+        return max(exact_guess(events) for events in set(self._events(observer).values()))
 
     def _person(self) -> list[str]:
         """Say what this run costs a person with a record in each of two or three silos, those that protect least."""
@@ -268,7 +275,12 @@ def _filled(text: str) -> list[str]:
     return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="  ")
 
 
-def _best_guess(guarantee: Guarantee) -> float:
+def best_guess(guarantee: Guarantee) -> float:
     """Return the largest success probability of telling two equally likely worlds apart under (ε, δ)-DP."""
     epsilon, delta = guarantee.epsilon, guarantee.delta
     return min(1.0, (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon))) if epsilon < 700 else 1.0
+
+
+def exact_guess(events: Events) -> float:
+    """Return how often telling two equally likely worlds apart is right after these events: (1 + TV)/2, TV = δ(0)."""
+    return (1 + accountant.delta(events, 0.0)) / 2

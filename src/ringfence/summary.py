@@ -101,13 +101,13 @@ def _without_first(data: Schema) -> FloatArray:
     """
     matrix, kept, place = np.eye(data.width), independent(data), 0
     constant, size = range(data.width - 1, data.width), data.intercept
-    for name, column in data.features.items():
-        others = range(place, place + len(column.feature_names(name)))
+    for block in data.blocks:
+        others = range(place, place + block.width)
         if place not in kept:
             matrix[others, place] -= 1.0
-            matrix[constant, place] += column.bound / size
-        elif len(others) > 1:
-            constant, size = others, column.bound
+            matrix[constant, place] += block.constant / size
+        elif block.constant:
+            constant, size = others, block.constant
         place = others.stop
     return matrix
 

@@ -89,15 +89,31 @@ CHOOSING = (
 
 @dataclass(frozen=True)
 class ExactScores:
-    """How good a model is, without noise, all records together and per silo. For whoever may see these records."""
+    """How good a model is, without noise, all records together and per silo. For whoever may see these records.
+
+    Targets are as their file has them. `clamped` is the error of all records with targets clamped to the schema's
+    bounds, as training saw them, where any lies beyond.
+    """
 
     metric: str
     value: float
     per_silo: Mapping[str, float]
+    clamped: float | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return the numbers for machines, with the word that they are not private."""
-        return {"test": {self.metric: self.value, "per_silo": dict(self.per_silo)}, "test_is_private": False}
+        beside = {} if self.clamped is None else {f"{self.metric}_clamped": self.clamped}
+        return {"test": {self.metric: self.value, **beside, "per_silo": dict(self.per_silo)}, "test_is_private": False}
+
+    @property
+    def remark(self) -> str:
+        """What to say where clamping makes a difference; else nothing."""
+        if self.clamped is None:
+            return ""
+        return (
+            "Some of these targets lie beyond the schema's bounds, where training cannot follow them: clamped to the "
+            f"bounds, the {self.metric} of all of them is {self.clamped:.4g}."
+        )
 
 
 def train(
@@ -207,14 +223,14 @@ class Federation:
 
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
-    """Measure the model, without noise, on at least one silo's records."""
-    pooled = model.evaluate(
-        np.concatenate([test.features for test in tests.values()]),
-        np.concatenate([test.targets for test in tests.values()]),
-    )
-    ((metric, value),) = pooled.items()
-    per_silo = {name: model.evaluate(test.features, test.targets)[metric] for name, test in tests.items()}
-    return ExactScores(metric, value, per_silo)
+    """Measure the model, without noise, on at least one silo's records, with targets as their file has them."""
+    features = np.concatenate([test.features for test in tests.values()])
+    clamped = np.concatenate([test.targets for test in tests.values()])
+    targets = np.concatenate([test.unclamped_targets for test in tests.values()])
+    ((metric, value),) = model.evaluate(features, targets).items()
+    per_silo = {name: model.evaluate(test.features, test.unclamped_targets)[metric] for name, test in tests.items()}
+    beside = None if np.array_equal(targets, clamped) else model.evaluate(features, clamped)[metric]
+    return ExactScores(metric, value, per_silo, beside)
 
 
 def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Sequence[Guarantee] | None) -> Ledger:

@@ -19,7 +19,7 @@ from ringfence.certified_history import ROUNDING, History
 from ringfence.errors import CertificateError, RingfenceError
 from ringfence.foreign_text import visible
 from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
-from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against
+from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, claimed_against
 from ringfence.protocol.plan import fewest_colluders, protected_by
 from ringfence.protocol.questions import Unit
 from ringfence.sealed_sums import sealing
@@ -53,6 +53,12 @@ class Verified:
     unit: Unit = "record"
     same_user: bool = False
     remarks: tuple[str, ...] = ()
+
+    def against(self, observer: Observer) -> str:
+        """Say whom a guarantee of all releases holds against."""
+        observers = [told.against for told in self.guarantee]
+        words = against_words(observer, self.colluders) if observers[1:] else claimed_against(observers, self.colluders)
+        return words.removeprefix("against ")
 
     def data(self) -> dict[str, Any]:
         """Return the finding for machines."""
@@ -126,7 +132,7 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
     """
     found: dict[str, Verified] = {}
     for path in certificates:
-        finding, history = _checked(read_file(path, "certificate", CertificateError), None)
+        finding, history = checked(read_file(path, "certificate", CertificateError), None)
         stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
         if stated is None or followed is None:
             raise CertificateError(f"{path} is of silo '{finding.silo}', which released nothing for this model by it.")
@@ -153,10 +159,11 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
 
 def verify(content: bytes, *, key: str | None = None) -> Verified:
     """Check a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
-    return _checked(content, key)[0]
+    return checked(content, key)[0]
 
 
-def _checked(content: bytes, key: str | None) -> "tuple[Verified, History]":
+def checked(content: bytes, key: str | None) -> tuple[Verified, History]:
+    """Check a certificate's bytes; return what it proves, and all that its entries say."""
     signed = read_certificate(content)
     certificate = signed.certificate
     _check_chain(certificate)

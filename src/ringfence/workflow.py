@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ringfence import sources
 from ringfence.accounting.events import require_positive, require_probability
 from ringfence.choosing import choose
 from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
@@ -22,6 +23,7 @@ from ringfence.planning.request import Member, PlanRequest
 from ringfence.planning.summaries import make_summary
 from ringfence.protocol import sections
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses.told import told, values_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, load_schema
 from ringfence.server import learned
@@ -48,7 +50,7 @@ class TrainRequest:
 
     files: Sequence[Path]
     schema: Path
-    target: str
+    target: str | Sequence[str]
     plan: PlanRequest
     exact: bool = False
     tests: Mapping[str, Path] = field(default_factory=dict)
@@ -193,6 +195,7 @@ def train_files(
         held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
         proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
         tests = loaded.tests
+        loaded.require_suited(proposal.plan)
         if not request.unusual_budget:
             require_usual_plan(proposal.plan, loaded.cap)
         planned(proposal)
@@ -222,6 +225,8 @@ def choose_files(
             loaded.schema,
             [CandidatePlan(*each, each[1].members(loaded.sizes)) for each in zip(settings, asked, strict=True)],
         )
+        for candidate in proposed.candidates:
+            loaded.require_suited(candidate.plan)
         if not request.unusual_budget:
             for silo, promised in proposed.promised.items():
                 require_usual(
@@ -262,6 +267,29 @@ class _Loaded:
             )
         return {name: _held_out(silo.records, share) for name, silo in self.silos.items()}
 
+    def require_suited(self, plan: Plan) -> None:
+        """Raise RecordsError if targets are none that the plan's loss is of: who trains on all files may see them all.
+
+        A gate does not look: what it answered would hang on a record.
+        """
+        loss = plan.loss
+        for name, silo in self.silos.items():
+            row = silo.records.first_below(loss.takes_least)
+            if row is not None:
+                where = f"row {row + 2}, " if silo.records.persons is None else ""
+                least = "above 0" if loss.takes_least > 0 else "0 or more"
+                raise RecordsError(
+                    f"Silo '{name}', {where}column '{plan.data.target}': this is not {least}, as every target of the "
+                    f"{loss.name} loss is. Correct it, remove the row, or choose another --loss."
+                )
+        if loss.target_kind == "time" and not any(
+            told(own.records.targets).events.any() for own in self.silos.values()
+        ):
+            raise RecordsError(
+                f"All times in '{plan.data.target}' are censored: no event ended any of them, so that nothing can be "
+                "learned of a hazard. Watch for longer, or correct the events."
+            )
+
     def measured(self, model: Model) -> ExactScores | None:
         """Return how good the model is without noise, if that is to be measured."""
         return exact_scores(model, self.tests) if self.tests else None
@@ -274,8 +302,8 @@ def _held_out(records: Records, share: float) -> Records:
 @contextmanager
 def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
     cap = None if request.cap is None else _cap(*request.cap)
-    schema = load_schema(request.schema, request.target)
     paths = silo_paths(request.files)
+    schema = load_schema(request.schema, request.target, lambda: sources.header(next(iter(paths.values()))))
     for name in request.tests:
         if name not in paths:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
@@ -315,8 +343,8 @@ def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:
 
 
 def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, Records]) -> float:
-    matrix = weights.reshape(plan.data.width, plan.loss.outputs)
-    values = [plan.loss.values(test.features @ matrix, test.targets) for test in tests.values()]
+    matrix = plan.loss.matrix(weights, plan.data.width)
+    values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in tests.values()]
     return float(np.mean(np.concatenate(values)))
 
 
@@ -366,7 +394,8 @@ def silo_paths(files: Sequence[Path]) -> dict[str, Path]:
     """Name each silo by its file's stem."""
     paths: dict[str, Path] = {}
     for path in files:
-        if path.stem in paths:
-            raise RecordsError(f"Two files name the silo '{path.stem}'; rename one of them.")
-        paths[path.stem] = path
+        name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
+        if name in paths:
+            raise RecordsError(f"Two files name the silo '{name}'; rename one of them.")
+        paths[name] = path
     return paths

@@ -13,7 +13,8 @@ from scipy.linalg import toeplitz
 
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.correlation import coefficients, column_norm, inverse_coefficients
-from ringfence.accounting.events import DisjointBatchRelease, Event, shift_of
+from ringfence.accounting.events import DisjointBatchRelease, Event
+from ringfence.accounting.shifts import shift_of
 from ringfence.errors import AccountingError
 
 Floats = NDArray[np.float64]

@@ -19,10 +19,9 @@ from ringfence.accounting.events import (
     GaussianRelease,
     PoissonRelease,
     event_from_dict,
-    rounding_of,
     seen_by,
-    shift_of,
 )
+from ringfence.accounting.shifts import rounding_of, shift_of
 from ringfence.errors import AccountingError
 from ringfence.protocol.guarantee import Observer
 

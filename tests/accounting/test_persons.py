@@ -29,7 +29,7 @@ from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import parse_schema
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from ringfence.silo.sampling import participation
 
@@ -79,7 +79,7 @@ def exact(plan: Plan, people: Sequence[Person], chosen: Floats) -> float:
     records = Records(SCHEMA, rows[:, :1], rows[:, 1], of_row=of_row)
     question = plan.stages[0].question
     batch = plan.silos[0].stages[0].batch
-    return float(computing(question).compute(question, plan, np.zeros(1), records, chosen, batch)[0])
+    return float(compute(question, plan, np.zeros(1), records, chosen, batch)[0])
 
 
 def draws(plan: Plan, round: int) -> Iterator[tuple[float, Floats]]:

@@ -12,9 +12,9 @@ from ringfence.accounting.events import (
     FixedSizeRelease,
     GaussianRelease,
     PoissonRelease,
-    exact_rounding,
 )
 from ringfence.accounting.sampling import event, per_round_event, run_events
+from ringfence.accounting.shifts import exact_rounding
 from ringfence.errors import AccountingError
 from ringfence.protocol.sampling import (
     FixedSize,

@@ -17,6 +17,7 @@ or negatively associated, which makes no moment of (1 − c + c·score/p₀)^(�
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -26,7 +27,7 @@ from scipy.stats import binom, norm
 from ringfence.audit.adversary import Observation
 from ringfence.audit.bound import STAKES
 from ringfence.audit.fidelity import Squares
-from ringfence.audit.game import FALSE_ALARM, LOCAL_SGD, GameRun, play
+from ringfence.audit.game import FALSE_ALARM, LOCAL_SGD, AuditReport, GameRun, audit, play
 from ringfence.audit.local import play_local
 from ringfence.audit.mechanisms import MECHANISMS
 from ringfence.audit.plans import AuditQuestion
@@ -35,6 +36,16 @@ from tests.audit.broken import Lattice, Laws, broken
 
 MOST = 1e-6
 """How often a test may fail by chance, be it by a false alarm or by a miss."""
+
+SMALL = AuditQuestion(10.0, 1e-5, 32, 2)
+NOISY = replace(SMALL, epsilon=1.0)
+"""So much noise that little else is in the squares."""
+
+
+def found_out(name: str, question: AuditQuestion, sabotage: str, runs: int) -> AuditReport:
+    """Audit a broken silo, with runs enough that it is missed with probability 1e-6 at most."""
+    assert miss_rate(name, question, sabotage, runs) <= MOST
+    return audit(name, question, runs=runs, sabotage=sabotage)
 
 
 def miss_rate(name: str, question: AuditQuestion, sabotage: str, runs: int, false_alarm: float = FALSE_ALARM) -> float:

@@ -29,7 +29,9 @@ def train(federation: Federation, ringfence_json: Json, check_ledgers: CheckLedg
 
     def run(*options: str, target: str = "ill") -> tuple[dict[str, Any], Model]:
         out = federation.folder / "model.json"
-        report = ringfence_json(*federation.train(*options, "--out", str(out), target=target, epsilon=GENEROUS))
+        report = ringfence_json(
+            *federation.train(*options, "--out", str(out), "--overwrite", target=target, epsilon=GENEROUS)
+        )
         model = Model.load(out)
         plan = model.plan
         assert plan.digest() == report["plan"]
@@ -181,7 +183,7 @@ def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation,
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("preconditioned descent, along axes that a survey finds: 3 rounds of full batches")
-    assert "no loss bound covers axes that a survey finds; by loss bounds: " in why
+    assert "no loss bound covers axes that a survey finds, and privacy needs none; by loss bounds: " in why
     assert basis.startswith("a budgeted survey asks every silo how features vary together")
     assert blank == ""
     shown = ringfence(*federation.train("--max-rounds", "3", "--algorithm", "accelerated"))

@@ -84,7 +84,7 @@ WISHES = [
     (["--ridge", "-1"], "ridge must be 0 or a positive number that can be computed with, but is -1.0"),
     (["--ridge", "nan"], "ridge must be 0 or a positive number"),
     (["--ridge", "inf"], "ridge must be 0 or a positive number"),
-    (["--weights", "loud"], "one of records, equal, not 'loud'"),
+    (["--weights", "loud"], "one of records, equal, noise, not 'loud'"),
     # what is learned
     (["--loss", "cubed"], "no loss 'cubed'; choose one of logistic, softmax, squared"),
     (["--loss", "squared"], "does not fit the target"),
@@ -125,7 +125,7 @@ def test_plan_refuses_it_in_the_same_words(
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),
         (["--ledgers", "/proc/nowhere", "--no-report"], "have a ledger already"),
         (["--ledgers", "/proc/nowhere", "--no-report", "--new-beginning", "a test"], "No ledger can be made"),
-        (["--ledgers", "/proc", "--no-report", "--new-beginning", "a\nb"], "a reason is one line"),
+        (["--ledgers", "/proc", "--no-report", "--new-beginning", "a\nb"], "write one line of plain text"),
         (["--same-data-as", "nowhere.ledger", "--no-report"], "There is no ledger at nowhere.ledger"),
     ],
 )

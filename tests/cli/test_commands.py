@@ -21,7 +21,7 @@ def test_a_schema_draft_holds_names_and_types_and_no_value(federation: Federatio
     done = ringfence("schema", "draft", str(federation.files[0]))
     columns = tomllib.loads(done.stdout)["columns"]
     assert {name: column["type"] for name, column in columns.items()} == {
-        "age": "numeric", "dose": "numeric", "ward": "categorical", "ill": "categorical", "cost": "numeric",
+        "age": "numeric", "dose": "numeric", "ward": "categorical", "ill": "boolean", "cost": "numeric",
     }  # fmt: skip
     assert all(value in ("?", ["?"]) for c in columns.values() for key, value in c.items() if key != "type")
 

@@ -30,14 +30,16 @@ def words(text: str) -> str:
 def test_all_commands_are_there() -> None:
     assert set(COMMANDS) == {
         "", "account", "plan", "bounds", "statistics", "train", "evaluate", "predict", "ledger", "demo", "reproduce",
-        "audit", "verify", "tour", "doctor", "schema", "schema draft", "server", "server run", "server start",
-        "server key", "server request", "server join", "server service", "federation", "federation init",
-        "federation sign",
+        "audit", "verify", "dossier", "dossier key", "dossier write", "dossier verify",
+        "tour", "doctor", "schema", "schema check", "schema draft", "server", "server run",
+        "server start", "server key", "server request", "server join", "server service", "federation",
+        "federation init", "federation sign",
         "shuffler", "shuffler init", "shuffler add", "shuffler end", "shuffler restore", "shuffler serve",
         "shuffler service", "shuffler status", "silo request", "silo service",
         "silo", "silo init", "silo serve", "silo page", "silo review", "silo approve", "silo revoke", "silo end",
         "silo budget", "silo status", "silo ledger", "silo certificate", "silo join", "silo courier", "silo backup",
-        "silo restore", "silo update", "silo register", "model", "model export", "model statement", "model summary",
+        "silo restore", "silo update", "silo register", "silo personalise", "silo compare", "silo loss", "model",
+        "model export", "model show", "model card", "model statement", "model summary",
         "example",
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ GOOD = 6.0
 def cost_model(federation: Federation, ringfence_json: Json, *options: str) -> tuple[float, Model]:
     out = federation.folder / "model.json"
     report = ringfence_json(
-        *federation.train(*options, "--max-rounds", "25", "--out", str(out), target="cost", epsilon="50")
+        *federation.train(*options, "--max-rounds", "25", "--out", str(out), "--overwrite", target="cost", epsilon="50")
     )
     assert all(epsilon(silo["this_run"]) == pytest.approx(50, rel=1e-3) for silo in report["silos"].values())
     return report["test"]["rmse"], Model.load(out)

@@ -10,6 +10,7 @@ import numpy as np
 from ringfence.model import Model
 from ringfence.silo.budget import Budget
 from ringfence.silo.certificate import export
+from ringfence.silo.records import Records
 from ringfence.training import Silo, train
 from tests.cli.conftest import Federation, Ringfence, check_one_sentence
 from tests.silo.agents import make_silo_folder
@@ -48,7 +49,9 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
     tmp_path: Path, plan_of: MakePlan, ringfence: Ringfence
 ) -> None:
     silo_folder, plan = make_silo_folder(tmp_path), plan_of(rounds=3)
-    silo = Silo(silo_folder.records().encoded(plan.data), silo_folder.ledger_path, Budget(2.0, 1e-6))
+    records = silo_folder.records().encoded(plan.data)
+    assert isinstance(records, Records)
+    silo = Silo(records, silo_folder.ledger_path, Budget(2.0, 1e-6))
     model = train(plan, {"clinic": silo}).model
     path, certificate, other = tmp_path / "model.json", tmp_path / "certificate.json", tmp_path / "other.json"
     model.save(path)
@@ -80,7 +83,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
 def test_what_cannot_be_exported_is_one_sentence(federation: Federation, ringfence: Ringfence) -> None:
     path = trained(federation, ringfence)
     for command, says in [
-        (["model", "export", str(path), "--to", "pickle"], "csv or json"),
+        (["model", "export", str(path), "--to", "pickle"], "csv, json or onnx"),
         (["model", "export", str(path), "--out", str(path / "here")], "cannot be written"),
         (["model", "export", str(federation.schema)], "not a valid Model"),
     ]:

@@ -59,7 +59,7 @@ def test_by_default_a_plan_is_preconditioned_and_says_why(federation: Federation
     assert [other["expected"] for other in others] == sorted(other["expected"] for other in others)
     what, why, basis = report["explanation"]
     assert what.startswith(PAPER_NAMES["preconditioned"])
-    assert "chosen for its errors on public tables" in why
+    assert "which on public tables gave smaller errors than what loss bounds favour" in why
     assert f"by loss bounds: {others[0]['algorithm']}" in why
     assert "survey" in basis
 

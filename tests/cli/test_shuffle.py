@@ -12,7 +12,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon, spent
 
-SHUFFLED = ("--trust", "shuffler", "--rounds", "5")
+SHUFFLED = ("--trust", "shuffler", "--algorithm", "bounded", "--rounds", "5")
 
 
 @pytest.fixture
@@ -89,6 +89,7 @@ def test_a_plan_pins_everybody_s_keys_and_survives_its_file(
 ) -> None:
     out = tmp_path / "plan.json"
     options = ["--trust", "shuffler", "--colluders", "0", "--keys", str(keys), "--sampling", sampling]
+    options += ["--algorithm", "bounded"]
     shown = ringfence_json(*federation.plan(*options, "--max-rounds", "10", "--bits", "2000", "--out", str(out)))
     plan = parsed(shown["plan"])
     assert plan == Plan.parse(out.read_bytes(), error=PlanError)

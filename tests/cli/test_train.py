@@ -7,7 +7,7 @@ import pytest
 from ringfence.model import Model
 from ringfence.protocol.messages import Answer, RoundRequest
 from ringfence.silo.gate import Gate
-from tests.cli.conftest import Federation, Json, Ringfence, epsilon
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence, epsilon
 
 
 def test_csvs_a_schema_and_an_epsilon_give_a_good_classifier(federation: Federation, ringfence_json: Json) -> None:
@@ -28,6 +28,23 @@ def test_a_numeric_target_gives_a_regression_in_its_own_units(federation: Federa
     report = ringfence_json(*federation.train(target="cost"))
     assert report["loss"] == "squared"
     assert report["test"]["rmse"] < 8.0  # the costs' standard deviation is about 18
+
+
+def test_the_exact_error_takes_targets_as_they_are_and_says_what_clamping_makes_of_it(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json, tmp_path: Path
+) -> None:
+    header, first, *others = federation.files[0].read_text().splitlines()
+    beyond = tmp_path / "beyond.csv"  # the schema's bounds for the cost are 0 and 100
+    beyond.write_text("\n".join([header, first.rpartition(",")[0] + ",1100", *others]) + "\n")
+    report = ringfence_json(*federation.train("--test", f"north={beyond}", target="cost"))
+    assert report["test"]["rmse_clamped"] < 10.0
+    assert report["test"]["rmse"] > 1000 / 300**0.5  # one of 300 errors is at least 1000, less what is predicted
+    assert report["test"]["per_silo"] == {"north": report["test"]["rmse"]}
+    assert "rmse_clamped" not in ringfence_json(*federation.train(target="cost"))["test"]
+    page = tmp_path / "page.html"
+    said = ringfence(*federation.train("--test", f"north={beyond}", "--report", str(page), target="cost")).stdout
+    for shown in (said, page.read_text()):
+        assert "clamped to the bounds" in " ".join(shown.split())
 
 
 def test_three_categories_give_a_softmax_classifier(federation: Federation, ringfence_json: Json) -> None:
@@ -114,9 +131,19 @@ def test_nobody_can_seed_the_noise(federation: Federation, ringfence_json: Json)
     model = federation.folder / "model.json"
     weights = []
     for _ in range(2):
-        ringfence_json(*federation.train("--out", str(model)))
+        ringfence_json(*federation.train("--out", str(model), "--overwrite"))
         weights.append(Model.load(model).weights)
     assert weights[0] != weights[1]
+
+
+def test_a_model_that_was_paid_for_is_not_written_over_and_the_refusal_costs_nothing(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    model = federation.folder / "model.json"
+    model.write_text("a model that cost a budget")
+    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or say --overwrite")
+    assert model.read_text() == "a model that cost a budget"
+    assert not federation.ledgers()
 
 
 def test_a_tiny_silo_does_not_spoil_the_model_of_the_others(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from ringfence.model import Model
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import SealedUpdate, parse_answer, unpack
+from ringfence.protocol.messages import NoisyUpdate, SealedUpdate, parse_answer, unpack
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from ringfence.sealed_sums.sealing import verifying_key
@@ -73,10 +74,10 @@ class Deployment:
     key: Path
     keys: PublicKeys
 
-    def plan(self, *, quorum: int | None = None, colluders: int | None = None) -> Plan:
+    def plan(self, *, algorithm: str | None = "bounded", **asking: Any) -> Plan:
         """Make a plan, have all silos approve it and the shuffler serve it, and write it down."""
         members = [Member(name, RECORDS, 8.0, DELTA) for name in NAMES]
-        asked = PlanRequest(rounds=ROUNDS, trust="shuffler", keys=self.keys, quorum=quorum, colluders=colluders)
+        asked = PlanRequest(algorithm=algorithm, rounds=ROUNDS, trust="shuffler", keys=self.keys, **asking)
         plan = make_plan(self.agents.schema, members, asked)
         (self.agents.folder / f"{plan.run}.json").write_bytes(plan.content)
         for silo in self.agents.silos.values():
@@ -99,13 +100,13 @@ class Deployment:
         """Whatever was seen on the wire was charged, in both views, and a round has one answer."""
         for name, silo in self.agents.silos.items():
             answers = [parse_answer(content) for content in wire.sent[name]]
-            sealed = {(answer.round, answer.to_bytes()) for answer in answers if isinstance(answer, SealedUpdate)}
-            assert len(sealed) == len({round for round, _ in sealed}), "a round was answered twice, and differently"
+            sent = {(a.round, a.to_bytes()) for a in answers if isinstance(a, NoisyUpdate | SealedUpdate)}
+            assert len(sent) == len({round for round, _ in sent}), "a round was answered twice, and differently"
             released = silo.released(plan)
-            assert {round: released[round] for round, _ in sealed} == dict(sealed)
+            assert {round: released[round] for round, _ in sent} == dict(sent)
             with Ledger.open(silo.silo_folder.ledger_path) as ledger:
                 account = ledger.account()
-            assert account.plans[plan.digest()].rounds.keys() >= {round for round, _ in sealed}
+            assert account.plans[plan.digest()].rounds.keys() >= {round for round, _ in sent}
             server, anyone = account.spent()
             assert (server.against, anyone.against) == ("server", "anyone")
             assert 0 < server.epsilon < anyone.epsilon
@@ -177,6 +178,25 @@ def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_hav
             assert isinstance(answer, SealedUpdate)
             with pytest.raises(MessageError, match="does not open"):
                 sealing.open_envelope(key, plan.digest(), answer.round, name, base64.b64decode(answer.envelope))
+
+
+def test_the_default_algorithm_surveys_by_the_silos_own_noise_and_trains_through_the_shuffler(
+    deployment: Deployment, wire: Wire, tmp_path: Path
+) -> None:
+    plan, run = deployment.plan(algorithm=None), tmp_path / "run"
+    assert plan.training is not None
+    assert plan.training.algorithm.name == "preconditioned"
+    survey, mixed = range(2), range(2, 2 + ROUNDS)
+    report = json.loads(finish(deployment.run(plan, run, wire, "--json")))
+    assert [sorted(entry["answered"]) for entry in report["rounds"]] == [sorted(NAMES)] * (2 + ROUNDS)
+    for contents in wire.sent.values():
+        kinds = {answer.round: type(answer) for answer in map(parse_answer, contents)}
+        assert kinds == dict.fromkeys(survey, NoisyUpdate) | dict.fromkeys(mixed, SealedUpdate)
+    assert deployment.released(plan) == list(mixed)
+    assert sum(isinstance(entry, Mixed) for entry in read(run)[1]) == ROUNDS
+    assert weights(run) == replay(run).weights.tobytes()
+    assert unpack(Model.load(run / "model.json").weights).any(), "the batches moved the weights"
+    deployment.check_ledgers(plan, wire)
 
 
 def test_a_shuffler_killed_in_the_middle_and_started_again_loses_and_repeats_nothing(

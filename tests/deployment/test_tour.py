@@ -16,7 +16,7 @@ def test_the_tour_leaves_no_process_and_no_file(tmp_path: Path, interrupted: boo
         tour = family.start("tour", ["tour", "--rounds", "12"])
         log = tmp_path / "tour.log"
         if interrupted:
-            until(lambda: any("engine runs the job" in run.read_text() for run in tmp_path.glob("*/run.log")), 60)
+            until(lambda: any("engine runs the job" in run.read_text() for run in tmp_path.glob("*/run.log")), 180)
             tour.send_signal(signal.SIGINT)
         status = tour.wait(timeout=150)
         assert status == (130 if interrupted else 0), log.read_text()

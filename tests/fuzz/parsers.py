@@ -1,6 +1,7 @@
 """Every parser that reads bytes from outside, with bytes that it accepts. All are real ones, made once."""
 
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -12,19 +13,26 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
 
 from ringfence.cli.server import _file_of_doors
 from ringfence.deployment.carried_head import CarriedHead
 from ringfence.deployment.door import Door
 from ringfence.deployment.shuffler_client import ShufflerClient
+from ringfence.dossier.evidence import read_audit, read_evaluation
+from ringfence.dossier.signing import read_signature
 from ringfence.errors import CertificateError, DoorError, SiloError
 from ringfence.model import Model
+from ringfence.personal import load_any
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.certificate import Certificate, SignedCertificate
-from ringfence.protocol.encoding import column_types, repeating_identifiers
+from ringfence.protocol.drafts import draft_schema, drafted_columns, repeating_identifiers
 from ringfence.protocol.head import SignedHead
 from ringfence.protocol.keys import load_keys
+from ringfence.protocol.losses.custom import Custom, digest_of
 from ringfence.protocol.messages import (
     Batch,
     NoisyUpdate,
@@ -45,6 +53,8 @@ from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder
 from ringfence.silo.gate import Gate
 from ringfence.silo.records import load_records
+from ringfence.sources import read_table
+from ringfence.sources.description import describe
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.private_files import read_key
 from ringfence.transport.client import meaning
@@ -53,6 +63,16 @@ from tests.protocol import plan_document
 from tests.silo.agents import SCHEMA, make_silo_folder
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "v0_1_0"
+OWN_MODEL = next((GOLDEN.parent / "v0_3_0" / "silos" / "personalised" / "own").glob("*.json"))
+SIGNATURE = GOLDEN.parent / "v0_3_0" / "dossiers" / "dossier.signature.json"
+AUDIT = (
+    b'{"epsilon_claimed":3.0,"epsilon_lower":2.6,"confidence":0.999999,"refuted":false,"delta":1e-05,"mechanism":"full",'
+    b'"sabotage":"none","records":64,"rounds":2,"runs":1200,"score":0.9,"score_allowed":0.91,"score_lower":0.89}'
+)
+EVALUATION = (
+    b'{"plan":"ab","evaluation":{"unit":"record","together":{"records":5,"figures":[{"name":"accuracy","value":0.5,'
+    b'"low":0.1,"high":0.9}]},"silos":{}}}'
+)
 
 Reader = Callable[[bytes], object]
 
@@ -129,16 +149,35 @@ def documents() -> dict[str, Parser]:
     return {
         **plans,
         **former,
+        "plan with an offset, a weight and a loss of its own": Parser(read_plan, _plan_with_own_loss().content),
         "model": Parser(from_file(Model.load), model.canonical()),
+        "own model": Parser(from_file(load_any), OWN_MODEL.read_bytes()),
         "model of format 1": Parser(from_file(Model.load), (GOLDEN / "models" / "shuffled.json").read_bytes()),
         "certificate": Parser(verify, certificate().to_file()),
         "certificate of format 1": Parser(verify, (GOLDEN / "certificates" / "correlated.json").read_bytes()),
         "signed certificate": Parser(_verify_signed_again, certificate().certificate.content),
         "certified plan": Parser(_verify_with_plan, _certified_plan().content),
+        "audit": Parser(read_audit, AUDIT),
+        "evaluation": Parser(read_evaluation, EVALUATION),
+        "dossier's signature": Parser(read_signature, SIGNATURE.read_bytes()),
         "transcript": Parser(from_file(_read_transcript, transcript.NAME), a_transcript()),
         "checked transcript": Parser(_read_checked, transcript.RunHeader(plan=plan, seed=7).canonical()),
         "transcript's plan": Parser(_read_plan_of_transcript, plan.content),
     }
+
+
+def _plan_with_own_loss() -> Plan:
+    """A plan with an offset, a weight, and a loss that nobody has installed."""
+    roles = "offset = 'b'\nweight = 'c'\n"
+    schema = load_schema_of(roles + SCHEMA.replace("lower = -1", "lower = 0"), "a")
+    plan = make_plan(schema, [Member("clinic", 40, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
+    source = "def own(score, target):\n    return (score - target) ** 2\n"
+    loss = Custom(
+        title="own", source=source, digest=digest_of(source), largest_score=9.0, largest_target=1.0, steepest=20.0,
+        bend=2.0,
+    )  # fmt: skip
+    assert plan.training is not None
+    return plan.model_copy(update={"training": plan.training.model_copy(update={"loss": loss})})
 
 
 def files() -> dict[str, Parser]:
@@ -156,9 +195,55 @@ def files() -> dict[str, Parser]:
         "private key": Parser(from_file(lambda path: read_key(path, SiloError)), key + b"\n"),
         "token": Parser(from_file(lambda path: ShufflerClient.read("http://127.0.0.1:9", path)), b"ab" * 32),
         "records": Parser(from_file(lambda path: load_records(path, schema)), table([["0.1", "-0.2", "1", "no"]] * 3)),
-        "columns": Parser(from_file(column_types), table([["0.1", "x", "1", "no"]] * 3)),
-        "identifiers": Parser(from_file(repeating_identifiers), table([["0.1", "x", "1", "no"]] * 3)),
+        "draft": Parser(from_file(_drafted), table([["0.1", "x", "1", "no"]] * 3)),
+        **tables(schema),
     }
+
+
+def tables(schema: Schema) -> dict[str, Parser]:
+    """Tables of other kinds than plain CSV, and what describes them."""
+    columns = {"a": [0.1, 0.2], "b": [-0.2, 0.3], "c": [1.0, 0.0], "ill": ["no", "yes"]}
+    held = pa.table(columns)
+    parquet, arrow, stream, arrays, fields, zipped = (io.BytesIO() for _ in range(6))
+    pyarrow.parquet.write_table(held, parquet)
+    with pyarrow.ipc.new_file(arrow, held.schema) as writer:
+        writer.write_table(held)
+    with pyarrow.ipc.new_stream(stream, held.schema) as writer:
+        writer.write_table(held)
+    kinds = [("a", "f8"), ("b", "f8"), ("c", "f8"), ("ill", "U3")]
+    np.save(fields, np.array(list(zip(*columns.values(), strict=True)), dtype=kinds))
+    np.savez(arrays, **{name: np.array(cells) for name, cells in columns.items()})  # type: ignore[arg-type]  # its stub
+    with gzip.GzipFile(fileobj=zipped, mode="wb", mtime=0) as file:
+        file.write(table([["0.1", "-0.2", "1", "no"]] * 3))
+    described = b'file = "described.csv"\ndelimiter = ","\nencoding = "latin-1"\ndecimal = "."\n[arrays]\n'
+
+    def read(name: str) -> Reader:
+        return from_file(lambda path: load_records(path, schema), name)
+
+    def read_described(path: Path) -> object:
+        path.with_name("described.csv").write_bytes(table([["0.1", "-0.2", "1", "no"]] * 3))
+        return load_records(path, schema)
+
+    return {
+        "records in Parquet": Parser(read("table.parquet"), parquet.getvalue()),
+        "records in Arrow": Parser(read("table.arrow"), arrow.getvalue()),
+        "records in a stream of Arrow": Parser(read("table.arrows"), stream.getvalue()),
+        "records in UTF-16": Parser(
+            read("wide.csv"), table([["0.1", "-0.2", "1", "no"]] * 3).decode().encode("utf-16")
+        ),
+        "records in an array of fields": Parser(read("table.npy"), fields.getvalue()),
+        "records in NumPy's arrays": Parser(read("table.npz"), arrays.getvalue()),
+        "records in gzip": Parser(read("table.csv.gz"), zipped.getvalue()),
+        "description of a table": Parser(from_file(read_described, "described.toml"), described),
+        "description of a query": Parser(
+            from_file(describe, "query.toml"), b'database = "sqlite:x.db"\nquery = "SELECT 1"\norder_by = "id"\n'
+        ),
+    }
+
+
+def _drafted(path: Path) -> object:
+    held = read_table(path)
+    return draft_schema(drafted_columns(held)), repeating_identifiers(held)
 
 
 def table(rows: list[list[str]]) -> bytes:
@@ -168,9 +253,9 @@ def table(rows: list[list[str]]) -> bytes:
     return text.getvalue().encode()
 
 
-def load_schema_of(text: str) -> Schema:
+def load_schema_of(text: str, target: str = "ill") -> Schema:
     """Parse a schema that is right."""
-    return from_file(lambda path: load_schema(path, "ill"), "right.toml")(text.encode())  # type: ignore[return-value]
+    return from_file(lambda path: load_schema(path, target), "right.toml")(text.encode())  # type: ignore[return-value]
 
 
 def _knock(path: Path) -> object:

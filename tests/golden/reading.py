@@ -186,6 +186,12 @@ def silo_facts(folder: Path) -> dict[str, Any]:
     }
 
 
+def keeping_of(folder: Path) -> dict[str, Any]:
+    """Return how a silo's folder says that records are kept, without reading them."""
+    settings = SiloFolder.open(folder).settings
+    return {"workers": settings.workers, "precision": settings.precision, "kept_in": settings.kept_in}
+
+
 def ask(folder: Path, requests: Sequence[bytes]) -> list[bytes]:
     """Ask a silo, through the gate of its folder, and return its answers."""
     silo_folder = SiloFolder.open(folder)
@@ -379,9 +385,10 @@ def _remarks_of(model: Model) -> dict[str, Any]:
 
 
 def _encoded(model: Model, rows: Path) -> Any:
-    from ringfence.protocol.encoding import encode_features, read_csv
+    from ringfence.protocol.encoding import encode_features
+    from ringfence.sources import read_table
 
-    return encode_features(model.plan.data, read_csv(rows), source=rows.name)
+    return encode_features(model.plan.data, read_table(rows), source=rows.name)
 
 
 def train_again(files: Sequence[Path], schema: Path, target: str, ledgers: Path) -> dict[str, float]:

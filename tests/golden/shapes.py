@@ -13,7 +13,9 @@ import numpy as np
 
 from ringfence.accounting.events import Event
 from ringfence.deployment.nvflare import policy
+from ringfence.dossier.signing import DossierContent, DossierSignature
 from ringfence.model import Model
+from ringfence.personal import PersonalModel
 from ringfence.protocol.certificate import Certificate, CertificateFile
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.messages import Batch, NoisyUpdate, Refusal, RoundRequest, SealedUpdate
@@ -38,6 +40,7 @@ def newest_formats() -> dict[str, int]:
     documents = {
         "plan": Plan.newest_format,
         "certificate": CertificateFile.newest_format,
+        "dossier": DossierSignature.newest_format,
         "transcript": transcript.RunHeader.newest_format,
         "model": Model.newest_format,
     }
@@ -51,7 +54,8 @@ def formats(golden: Path) -> dict[str, set[int]]:
     def add(document: str, stated: Any) -> None:
         found.setdefault(document, set()).add(stated if isinstance(stated, int) else 1)
 
-    for folder, document in (("plans", "plan"), ("certificates", "certificate"), ("models", "model")):
+    folders = {"plans": "plan", "certificates": "certificate", "models": "model", "dossiers": "dossier"}
+    for folder, document in folders.items():
         for path in (golden / folder).rglob("*.json"):
             add(document, json.loads(path.read_bytes()).get("format"))
     for path in golden.rglob("transcript.jsonl"):
@@ -82,6 +86,8 @@ def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
     documents: dict[str, type[Public]] = {
         "certificate": Certificate,
         "certificate file": CertificateFile,
+        "dossier": DossierContent,
+        "dossier file": DossierSignature,
         "keys.toml": PublicKeys,
         "message batch": Batch,
         "message refusal": Refusal,
@@ -89,6 +95,7 @@ def shapes(golden: Path, work: Path) -> dict[str, list[str]]:
         "message sealed": SealedUpdate,
         "message update": NoisyUpdate,
         "model": Model,
+        "own model": PersonalModel,
         "plan": Plan,
         "silo.toml": SiloSettings,
         "transcript answer": transcript.Answered,
@@ -136,6 +143,7 @@ def _silo_shapes(golden: Path, silo_folder: SiloFolder) -> dict[str, list[str]]:
         ledger.grant(Budget(2.0, 1e-6), note="why")
         gate.approve(plan, note="why")
         ledger.allow_same_user()
+        ledger.use_inside("compared", model=plan.digest(), plan=plan.digest(), note="why")
         entries = ledger.entries()
         tables = _tables(silo_folder.ledger_path)
     return _entries("ledger", [*entries, *_later_entries(golden, silo_folder)]) | {

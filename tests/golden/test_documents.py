@@ -56,6 +56,12 @@ def test_a_silo_s_folder_opens_with_its_records_keys_and_waiting_plans(seen: See
     assert facts.keys() <= expected.keys()
 
 
+@having("kept")
+def test_a_silo_s_folder_says_how_its_records_are_kept(seen: Seen, version: str) -> None:
+    expected = EXPECTED[version]["kept"]
+    assert {place: reading.keeping_of(seen(version) / place) for place in expected} == expected
+
+
 @each("silos")
 def test_answered_rounds_come_back_byte_for_byte_and_cost_nothing(copied: Copied, version: str, name: str) -> None:
     folder, expected = copied(version, f"silos/{name}") / "silos" / name, EXPECTED[version]["silos"][name]

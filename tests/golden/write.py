@@ -123,6 +123,8 @@ def expectations(golden: Path, work: Path) -> dict[str, Any]:
             "administrator": remembered.administrator(read / "kit" / "admin"),
             "federation": remembered.federation_facts(read / "kit" / "federation"),
         }
+    if (golden / "divided").exists():
+        expected["kept"] = {place: reading.keeping_of(read / place) for place in ("divided", "silos/large")}
     if (golden / "memory").exists():
         expected["memory"] = memory_expectations(read / "memory")
     return expected

@@ -12,7 +12,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.research.experiments.looking_coefficients import DESIGNS, draw, exact_answers, summary_plan
-from ringfence.silo.questions.second_moments import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 NUMBERS, LABELS = summary_plan(labels=False), summary_plan(labels=True)

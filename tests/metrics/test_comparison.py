@@ -11,7 +11,7 @@ from ringfence.metrics.estimates import Heard
 from ringfence.protocol.questions import Comparison
 from ringfence.protocol.questions.comparison import SIZE_LEVELS
 from ringfence.protocol.questions.evaluation import CURVE
-from ringfence.silo.questions.comparison import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from tests.protocol.questions.neighbours import draw_record
 from tests.protocol.questions.test_evaluation import plan_with

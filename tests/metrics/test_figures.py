@@ -19,7 +19,7 @@ from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation
 from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, cut_figures, exact_figures, plan_of
-from ringfence.silo.questions.evaluation import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 QUIET = 1e-9

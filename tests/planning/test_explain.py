@@ -96,6 +96,12 @@ def test_cut_gradients_of_several_outputs_are_not_covered_and_whole_ones_are() -
     assert explained(schema, clip=10.0)[1].startswith("bound:")
 
 
+def test_cut_gradients_of_several_targets_are_covered_since_what_is_left_is_convex() -> None:
+    number = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+    schema = parse_schema({"columns": {"a": number, "y": number, "z": number}}, target=["y", "z"])
+    assert explained(schema, survey=False)[1].startswith("bound:")
+
+
 def test_alternatives_are_listed_best_first_and_one_of_them_is_chosen(schema: Schema) -> None:
     for wishes in ({}, {"risk": "population"}, {"ridge": 0.1}, {"survey": False}, {"algorithm": "accelerated"}):
         proposal = propose(schema, MEMBERS, PlanRequest(**wishes))
@@ -114,3 +120,58 @@ def test_the_next_best_is_named_where_there_is_one(schema: Schema) -> None:
     proposal = propose(schema, MEMBERS, PlanRequest(survey=False))
     assert f"next best: {proposal.alternatives[1].method}" in explain_proposal(proposal)[1]
     assert "next best" not in explained(schema, algorithm="accelerated", sampling="full")[1]
+
+
+def test_it_is_said_what_a_survey_can_tell_from_its_noise_and_what_it_costs(schema: Schema) -> None:
+    proposal = propose(schema, MEMBERS)
+    lines = explain_proposal(proposal)
+    assert proposal.edge is not None
+    assert f"{schema.width} features" in lines[1]
+    assert f"that have {proposal.edge:.2g} of the largest second moment or more" in lines[1]
+    assert "for 20% of the budget in squared shift" in lines[2]
+
+
+def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions_apart(schema: Schema) -> None:
+    proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)])
+    assert proposal.plan.algorithm.name in BOUNDED
+    assert proposal.edge is not None
+    assert proposal.edge >= 1 / 2
+    assert f"not tell two directions from noise, which reaches {proposal.edge:.2g}" in explain_proposal(proposal)[1]
+    assert "not preconditioned descent" not in explained(schema, algorithm="accelerated")[1]
+
+
+def test_the_edge_falls_with_records_and_budget_and_decides_at_one_half(schema: Schema) -> None:
+    taken = []
+    for records in (20, 40, 80, 160, 320, 640):
+        for epsilon in (0.5, 2.0):
+            proposal = propose(schema, [Member("north", records, epsilon, 1e-6)])
+            assert proposal.edge is not None
+            taken.append((proposal.edge, proposal.plan.algorithm.name == "preconditioned"))
+    assert {edge < 1 / 2 for edge, _ in taken} == {True, False}
+    assert all(preconditioned == (edge < 1 / 2) for edge, preconditioned in taken)
+
+
+def test_a_lasso_is_covered_by_the_bound_of_whatever_the_planner_takes_for_it(schema: Schema) -> None:
+    members = [Member(name, 2000, 2.0, 1e-6) for name in ("a", "b")]
+    for method in ("accelerated", "regularised", "minibatch-sgd", "localized", "multi-stage"):
+        ridge = 0.2 if method in ("multi-stage", "minibatch-sgd") else 0.0
+        plain, pulled = (
+            propose(schema, members, PlanRequest(algorithm=method, lasso=lasso, ridge=ridge, survey=False))
+            for lasso in (0.0, 0.01)
+        )
+        assert pulled.plan.lasso == 0.01
+        _, proved, _ = explain_proposal(pulled)
+        assert "loss with the lasso, as clipped, is on average at most" in proved
+        assert ("no bound covers" in proved) == ("no bound covers" in explain_proposal(plain)[1])
+        assert plain.choice is not None
+        assert pulled.choice is not None
+        # Only what is proved otherwise is another number: weights that grow, and slopes of the whole objective.
+        same = method not in ("localized", "minibatch-sgd")
+        assert (pulled.choice.bound == plain.choice.bound) == same
+        assert getattr(pulled.plan.algorithm, "growth", 1.0) == 1.0
+
+
+def test_who_asks_for_a_lasso_gets_an_algorithm_that_takes_one(schema: Schema) -> None:
+    members = [Member(name, 2000, 2.0, 1e-6) for name in ("a", "b")]
+    assert propose(schema, members).plan.algorithm.name == "preconditioned"
+    assert propose(schema, members, PlanRequest(lasso=0.01)).plan.algorithm.name == "accelerated"

@@ -23,9 +23,9 @@ def proposed(columns: int, records: int = 1000, *, target: Any = LABEL, **asked:
 
 
 def test_many_columns_for_a_small_budget_are_told_and_what_to_do() -> None:
-    (warning,) = warnings(proposed(500))
+    (warning,) = warnings(proposed(1500))
     assert "buys next to nothing" in warning
-    assert all(remedy in warning for remedy in ("fewer columns", "501 weights", "larger epsilon", "shuffler"))
+    assert all(remedy in warning for remedy in ("fewer columns", "1501 weights", "larger epsilon", "shuffler"))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_budget_that_buys_something_is_passed_over(asked: dict[str, Any]) -> N
 
 
 def test_a_bound_above_the_loss_of_guessing_is_said_to_promise_nothing() -> None:
-    assert "promises nothing: guessing is at most 0.693 above it" in explain_proposal(proposed(500))[1]
+    assert "promises nothing: guessing is at most 0.693 above it" in explain_proposal(proposed(1500))[1]
     assert "promises nothing" not in explain_proposal(proposed(3, 100_000))[1]
 
 
@@ -63,3 +63,15 @@ def test_no_average_of_all_gradients_tells_a_weight_better_than_is_said() -> Non
     noise = math.hypot(*(terms.weight * terms.stages[number].sigma / math.sqrt(rounds) for terms in plan.silos))
     newton = noise / curvature
     assert noise_in_weights(plan) == pytest.approx(math.sqrt(np.mean(newton**2)), rel=1e-6)
+
+
+def test_noise_in_a_model_of_counts_is_told_by_the_curvature_of_cut_gradients() -> None:
+    """Over the whole domain e^u curves up to e^18 times as much, and the noise in a weight looked like nothing."""
+    plan = proposed(8, target={"type": "numeric", "lower": 0.0, "upper": 20.0}, loss="poisson", survey=False).plan
+    stage = plan.training_numbers[0]
+    clip, norm = plan.stages[stage].question.record_norm(plan), plan.data.feature_norm
+    assert clip is not None
+    curvature = norm**2 * (2.0 + clip / norm)  # targets are at most 2 of their scale above 0
+    noise = math.hypot(*(terms.weight * terms.stages[stage].sigma for terms in plan.silos))
+    expected = noise / math.sqrt(plan.stages[stage].rounds) * plan.data.width / curvature
+    assert noise_in_weights(plan) == pytest.approx(expected, rel=1e-6)

@@ -56,7 +56,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"sampling": "some"}, f"one of {', '.join(SAMPLING_NAMES)}, not 'some'"),
     ({"risk": "some"}, "one of empirical, population, not 'some'"),
     ({"average": "some"}, "one of weighted, last, tail, not 'some'"),
-    ({"weights": "some"}, "one of records, equal, not 'some'"),
+    ({"weights": "some"}, "one of records, equal, noise, not 'some'"),
     ({"loss": "ramp"}, "There is no loss 'ramp'; choose one of logistic, "),
     ({"loss": "squared"}, "does not fit the target"),
     ({"loss": "pinball", "quantile": 1.0}, "quantile: Input should be less than 1"),

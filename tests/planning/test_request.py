@@ -48,8 +48,8 @@ def refusal(**fields: Any) -> str:
 
 def test_asking_for_nothing_is_a_request_to_choose_everything() -> None:
     request = PlanRequest()
-    assert {name for name in FIELDS if getattr(request, name)} == {"risk", "quantile", "weights", "trust"}
-    assert (request.risk, request.quantile, request.weights, request.trust) == ("empirical", 0.5, "records", "nobody")
+    assert {name for name in FIELDS if getattr(request, name)} == {"risk", "quantile", "dispersion", "trust"}
+    assert (request.risk, request.quantile, request.weights, request.trust) == ("empirical", 0.5, None, "nobody")
 
 
 def test_options_are_given_by_name_and_stay_as_they_are() -> None:
@@ -79,6 +79,7 @@ def test_a_choice_is_one_of_those_that_there_are(name: str) -> None:
         *[({"clip": bad}, "The clip must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e-320)],
         *[({"distance": bad}, "The distance must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, 1e300)],
         *[({"ridge": bad}, "The ridge must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],
+        *[({"lasso": bad}, "The lasso must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],
     ],
     ids=str,
 )
@@ -186,6 +187,8 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "most_rounds": (["--max-rounds", "8"], 8),
     "loss": (["--loss", "hinge"], "hinge"),
     "quantile": (["--quantile", "0.9"], 0.9),
+    "dispersion": (["--dispersion", "0.5"], 0.5),
+    "cuts": (["--cuts", "1,2.5"], (1.0, 2.5)),
     "margin": (["--margin", "0.2"], 0.2),
     "sampling": (["--sampling", "one-pass"], "one-pass"),
     "batch": (["--batch", "9"], 9),
@@ -200,6 +203,7 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "correlation": (["--correlation", "0.4"], 0.4),
     "survey": (["--no-survey"], False),
     "ridge": (["--ridge", "0.01"], 0.01),
+    "lasso": (["--lasso", "0.02"], 0.02),
     "weights": (["--weights", "equal"], "equal"),
     "available": (["--available", "2"], 2),
     "trust": (["--trust", "shuffler"], "shuffler"),
@@ -207,6 +211,9 @@ SAID: dict[str, tuple[list[str], Any]] = {
     "quorum": (["--quorum", "3"], 3),
     "colluders": (["--colluders", "2"], 2),
     "bits": (["--bits", "500"], 500),
+    "purpose": (["--purpose", "research into falls"], "research into falls"),
+    "controller": (["--controller", "A Clinic"], "A Clinic"),
+    "contact": (["--contact", "dpo@clinic.example"], "dpo@clinic.example"),
 }
 
 

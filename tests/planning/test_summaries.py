@@ -38,6 +38,21 @@ def test_a_loss_without_curvature_is_refused_in_a_sentence(schema: Schema) -> No
         make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
 
 
+@pytest.mark.parametrize("second", ["town", "curved"])
+def test_interactions_that_add_up_to_other_features_are_refused_with_the_remedy(second: str) -> None:
+    number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
+    columns = {
+        "age": number,
+        "curved": number,
+        "cost": number,
+        "town": {"type": "categorical", "categories": ["a", "b"]},
+    }
+    maps = [{"type": "spline", "columns": ["curved"]}, {"type": "interaction", "columns": ["age", second]}]
+    before = trained(parse_schema({"columns": columns, "maps": maps}, target="cost"))
+    with pytest.raises(PlanError, match="Train a model without that interaction"):
+        make_summary(before, pack(np.zeros(before.dimension)), MEMBERS)
+
+
 def test_more_features_than_the_budgets_can_carry_are_refused_before_anything_is_spent() -> None:
     columns = {f"x{place:02}": {"type": "numeric", "lower": 0.0, "upper": 1.0} for place in range(40)}
     wide = parse_schema({"columns": columns}, target="x00")

@@ -112,6 +112,20 @@ COUNTED: Edits = MOMENTS_ONLY | {
         | {"question": {"name": "statistics", "columns": ["age", "town"], "cross": [["age", "town"]], "bins": 8}}
     ],
 }
+CURVED: Edits = MOMENTS_ONLY | {
+    "training": LEFT_OUT,
+    "data.columns.ill": {
+        "type": "categorical",
+        "categories": ["no", "yes"],
+        "ordered": False,
+        "center": 0.5,
+        "scale": 1.0,
+        "missing": None,
+    },
+    "stages": [
+        CURVATURE | {"question": {"name": "survival-curve", "time": "age", "event": "ill", "cuts": [20.0, 50.0]}}
+    ],
+}
 EVALUATED: Edits = {
     "held_out": 0.2,
     "stages": [
@@ -237,8 +251,63 @@ PRECONDITIONED: Edits = FULL | {
     "silos.1.stages": [{"batch": 60, "sigma": 1.0}, {"batch": 60, "sigma": 1.0}],
 }
 
+_GAPS: dict[str, Any] = {"missing_tokens": ["NA", "-9"], "indicator": True}
+COLUMNS: Edits = {
+    "data.columns": {
+        "age": {"type": "numeric", "lower": 0.0, "upper": 9.0, "center": None, "scale": None, "missing": 5.0, **_GAPS},
+        "town": {
+            "type": "categorical",
+            "categories": ["a", "b", "c"],
+            "ordered": False,
+            "center": 0.25,
+            "scale": 0.5,
+            "missing": None,
+            "synonyms": {"a": ["A", "aa"]},
+            "other": "c",
+            **_GAPS,
+        },
+        "smoker": {"type": "boolean", "center": 0.5, "scale": 1.0, "missing": True, **_GAPS},
+        "ward": {"type": "code", "codes": [1, 2, 9], "center": 0.5, "scale": 1.0, "missing": None, "other": 9, **_GAPS},
+        "seen": {
+            "type": "date",
+            "lower": "2020-01-01",
+            "upper": "2024-12-31",
+            "counted_in": "day",
+            "origin": "1970-01-01",
+            "format": "%d.%m.%Y",
+            "center": "2022-01-01",
+            "scale": 500.0,
+            "missing": "2022-01-01",
+            **_GAPS,
+        },
+        "words": {"type": "text", "words": 4, "ngrams": 2, "scale": 0.5, **_GAPS},
+        "image": {
+            "type": "vector",
+            "length": 3,
+            "norm": 2.0,
+            "extractor": "scattering",
+            "digest": "0123456789abcdef" * 4,
+            "scale": 1.0,
+            **_GAPS,
+        },
+        "number": {"type": "identifier"},
+        "note": {"type": "ignore"},
+        "cost": {"type": "numeric", "lower": -1.0, "upper": 1.0, "center": None, "scale": None, "missing": None},
+    },
+}
+MAPPED: Edits = {
+    "data.maps": [
+        {"type": "spline", "columns": ["age"], "knots": [30.0, 60.0], "degree": 2},
+        {"type": "cyclic", "columns": ["age"], "period": 10.0, "harmonics": 2, "keep": True},
+        {"type": "interaction", "columns": ["age", "town"]},
+        {"type": "fourier", "columns": ["age", "town"], "features": 4, "scale": 0.5, "seed": 7},
+    ],
+}
+
 KINDS: dict[str, Edits] = {
     "plain": {},
+    "columns of every type": COLUMNS,
+    "mapped": MAPPED,
     "full": FULL,
     "poisson": POISSON,
     "one-pass": ONE_PASS,
@@ -249,6 +318,7 @@ KINDS: dict[str, Edits] = {
     "counted": COUNTED,
     "counted, and nothing trained": COUNTED | {"training": LEFT_OUT},
     "counted, and nothing predicted": COUNTED | {"training": LEFT_OUT, "data.target": LEFT_OUT},
+    "curve of survival": CURVED,
     "evaluated": EVALUATED,
     "evaluated, and nothing trained": EVALUATED_ONLY,
     "compared": COMPARED,

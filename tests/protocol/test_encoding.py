@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import encode_features, encode_target, read_csv
+from ringfence.protocol.encoding import encode_features, encode_target, read_cells
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.sources import read_table
 
 SECRET = "ZX4711Quilliam"
 """A cell whose content must never show."""
@@ -33,8 +34,12 @@ def column(definition: dict[str, Any], cells: list[str], **settings: Any) -> Flo
     return encode_features(plain, {"x": cells}, source="data.csv")
 
 
+def read_csv(file: Path) -> dict[str, list[str]]:
+    return {name: cells.texts() for name, cells in read_table(file).items()}
+
+
 def load(file: Path, of: Schema) -> tuple[FloatArray, FloatArray]:
-    table = read_csv(file)
+    table = read_table(file)
     return encode_features(of, table, source=file.name), encode_target(of, table, source=file.name)
 
 
@@ -172,7 +177,7 @@ def test_no_encoded_row_is_longer_than_the_feature_norm(drawn: tuple[Schema, dic
     assert features.shape == (len(table["c0"]), of.width)
     assert np.linalg.norm(features, axis=1).max() <= of.feature_norm * (1.0 + 1e-12)
     targets = encode_target(of, table, source="")
-    if of.target_column.type == "numeric" or len(of.target_column.categories) == 2:
+    if of.target_column.is_number or len(of.target_column.classes) == 2:
         assert np.abs(targets).max() <= of.target_bound * (1.0 + 1e-12)
 
 
@@ -259,10 +264,15 @@ def test_a_missing_column_is_named(tmp_path: Path) -> None:
     assert "no column 'label'" in refusal(tmp_path, "age,town\n1,a\n")
 
 
-def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    content = f"age,town,label\n1,{SECRET}é,no\n"
-    for encoding in ("latin-1", "utf-16"):
-        assert "not UTF-8" in refusal(tmp_path, content.encode(encoding))
+def test_a_file_of_latin_letters_or_with_a_byte_order_mark_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    file = tmp_path / "data.csv"
+    for encoding in ("utf-8", "utf-8-sig", "latin-1", "utf-16"):
+        file.write_bytes("åge,town\n1,é\n".encode(encoding))
+        assert read_csv(file) == {"åge": ["1"], "town": ["é"]}
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    assert "no text file" in refusal(tmp_path, b"age,town,label\n1,\0,no\n")
 
 
 def test_a_quote_that_never_closes_is_refused(tmp_path: Path) -> None:
@@ -317,3 +327,14 @@ def test_a_category_s_scale_and_the_intercept_are_as_large_as_the_schema_says(tm
     encoded = encode_features(of, {"town": ["b"]}, source="x")
     assert encoded.tolist() == [[0.0, 0.25, 0.5]]
     assert of.feature_norm == pytest.approx(np.linalg.norm(encoded))
+
+
+def test_a_number_beyond_the_bounds_is_kept_as_it_was_beside_the_clamped_one() -> None:
+    of = schema({"age": AGE, "label": LABEL}).features
+    inside = read_cells(of, {"age": ["0", "50", "100"]}, source="data.csv")["age"]
+    assert inside.beyond is None
+    beyond = read_cells(of, {"age": ["-50", "50", "1e308"]}, source="data.csv")["age"]
+    np.testing.assert_array_equal(beyond.values, inside.values)
+    np.testing.assert_allclose(beyond.unclamped, [-2.0, 0.0, 1e308 / 50])
+    taken = beyond.take(np.array([2, 0]))
+    np.testing.assert_array_equal(taken.unclamped, beyond.unclamped[[2, 0]])

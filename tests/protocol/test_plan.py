@@ -203,7 +203,7 @@ LEAVES = [
     (kind, leaf)
     for kind, edits in KINDS.items()
     for leaf in leaves(edited(edits))
-    if kind == "plain" or leaf.startswith(("training", "stages", "silos"))
+    if kind == "plain" or leaf.startswith(("training", "stages", "silos", "data.maps"))
 ]
 
 
@@ -253,6 +253,14 @@ TOGETHER: list[Edits] = [
     KINDS["moments only"] | {"stages.0.question.bound": "joint"},
     KINDS["counted"] | {"stages.0.question.columns": ["town", "age"]},
     KINDS["counted"] | {"stages.0.question.cross": []},
+    KINDS["curve of survival"]
+    | {
+        "data.columns.span": DOCUMENT["data"]["columns"]["age"],
+        "data.columns.ended": {"type": "categorical", "categories": ["no", "yes"]},
+        "stages.0.question.time": "span",
+        "stages.0.question.event": "ended",
+    },
+    KINDS["mapped"] | {"data.maps.3.columns": ["age"]},
     KINDS["evaluated"] | {"stages.1.section": None, "silos.0.stages.1.batch": 40, "silos.1.stages.1.batch": 60},
 ]
 """Other words, and changes of several values at once, where one alone would not fit the others."""
@@ -264,6 +272,7 @@ WHICH_KIND = {
     *("training.algorithm.name", "training.loss.name", "training.domain.name", "silos.guarantees.against"),
     *("stages.question.name", "stages.sampling.name", "stages.channel.name"),
     *(f"data.columns.{column}.type" for column in DOCUMENT["data"]["columns"]),
+    "data.maps.type",
 }
 """Fields that say what kind the others beside them are of: the kinds above have other ones."""
 

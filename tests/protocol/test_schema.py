@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.encoding import column_types, repeating_identifiers
-from ringfence.protocol.schema import Schema, draft_schema, load_schema, parse_schema
+from ringfence.protocol.columns import Categorical, Numeric
+from ringfence.protocol.drafts import draft_schema, drafted_columns, repeating_identifiers
+from ringfence.protocol.schema import Schema, load_schema, parse_schema
+from ringfence.sources import read_table
 
 AGE: dict[str, Any] = {"type": "numeric", "lower": 0, "upper": 100}
 LABEL: dict[str, Any] = {"type": "categorical", "categories": ["no", "yes"]}
@@ -34,10 +36,10 @@ def refusal(columns: dict[str, Any], target: str = "label", **settings: Any) -> 
 
 def test_numeric_bounds_map_to_plus_and_minus_one_unless_center_and_scale_say_otherwise() -> None:
     default = schema({"age": AGE, "label": LABEL}).features["age"]
-    assert default.type == "numeric"
+    assert isinstance(default, Numeric)
     assert (default.offset, default.unit, default.bound) == (50.0, 50.0, 1.0)
     moved = schema({"age": {**AGE, "center": 30, "scale": 10}, "label": LABEL}).features["age"]
-    assert moved.type == "numeric"
+    assert isinstance(moved, Numeric)
     assert (moved.offset, moved.unit, moved.bound) == (30.0, 10.0, 7.0)
 
 
@@ -84,7 +86,7 @@ def test_categories_may_be_written_as_numbers(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     column = load_schema(file, "sick").target_column
-    assert column.type == "categorical"
+    assert isinstance(column, Categorical)
     assert column.categories == ("0", "1")
     assert column.missing == "0"
 
@@ -112,7 +114,7 @@ def test_the_target_that_was_asked_for_is_never_silently_replaced_by_one_in_the_
         ({"lower": 0, "upper": 5, "scale": 0}, "greater than 0"),
         ({"lower": 0, "upper": 5, "scale": -1}, "greater than 0"),
         ({"lower": 0, "upper": 5, "scale": 1e-7}, "scale is so small"),
-        ({"lower": 0}, "required"),
+        ({"lower": 0}, "`upper`, which is required"),
         ({"lower": 0, "upper": 5, "uper": 5}, "not permitted"),
         ({"lower": "low", "upper": 5}, "number"),
     ],
@@ -134,7 +136,7 @@ def test_a_numeric_column_that_makes_no_sense_is_refused_by_name(column: dict[st
         ({"categories": ["a", " b"]}, "white space"),
         ({"categories": ["a", ""]}, "empty"),
         ({"categories": ["a", "b"], "missing": "c"}, "missing must be one of"),
-        ({"categories": [True, False]}, "string"),
+        ({"categories": [True, False]}, "quote it"),
         ({}, "required"),
     ],
     ids=str,
@@ -192,14 +194,14 @@ VALUES = ("Quilliam", "Osterhaus", "4711", "0815", "Zwolle", "Deventer", "positi
 def draft_of(tmp_path: Path, content: str = CSV) -> str:
     data = tmp_path / "data.csv"
     data.write_text(content, encoding="utf-8")
-    return draft_schema(column_types(data))
+    return draft_schema(drafted_columns(read_table(data)))
 
 
 def test_a_draft_names_columns_and_types_and_no_value_of_the_file(tmp_path: Path) -> None:
     draft = draft_of(tmp_path)
     columns = tomllib.loads(draft)["columns"]
     assert {name: column["type"] for name, column in columns.items()} == {
-        "patient": "categorical",
+        "patient": "identifier",
         "age": "numeric",
         "town": "categorical",
         "label": "categorical",
@@ -222,18 +224,21 @@ def test_a_draft_proposes_persons_by_a_column_s_name_and_decides_nothing(tmp_pat
 
 def test_identifiers_whose_values_repeat_are_found_and_categories_and_numbers_are_not(tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
-    names = "patient,clinic_id,row_id,name,code,age,town,gaps"
-    rows = [(n // 3, 7, n, f"n{n // 2}", f"c{n}", n // 2, f"t{n % 9}", "") for n in range(300)]
+    names = "patient,clinic_id,row_id,name,code,age,town,gaps,day"
+    rows = [
+        (n // 3, 7, n, f"n{n // 2}", f"c{n}", n // 2, f"t{n % 9}", "", f"2024-{1 + n % 12:02}-{1 + n % 28:02}")
+        for n in range(300)
+    ]
     data.write_text("\n".join([names, *(",".join(map(str, row)) for row in rows)]), encoding="utf-8")
-    assert repeating_identifiers(data) == ["patient", "name"]
+    assert repeating_identifiers(read_table(data)) == ["patient", "name"]
     data.write_text(f"{names}\n", encoding="utf-8")
-    assert repeating_identifiers(data) == []
+    assert repeating_identifiers(read_table(data)) == []
 
 
 def test_a_column_is_numeric_only_if_every_filled_cell_is_a_finite_number(tmp_path: Path) -> None:
     data = tmp_path / "data.csv"
-    data.write_text("a,b,c,d,e\n1,1,,1,nan\n,x,,inf,1\n-2.5e3,3,,2,2\n", encoding="utf-8")
-    assert column_types(data) == {
+    data.write_text("a,b,c,d,e\n1,1,,1,-nan\n,x,,inf,1\n-2.5e3,3,,2,2\n", encoding="utf-8")
+    assert {name: drafted["type"] for name, drafted in drafted_columns(read_table(data)).items()} == {
         "a": "numeric",
         "b": "categorical",
         "c": "categorical",
@@ -272,7 +277,7 @@ def test_a_draft_is_refused_until_every_field_of_it_is_filled_in(tmp_path: Path)
     )
 )
 def test_a_draft_is_well_formed_whatever_the_columns_are_called(types: dict[str, Any]) -> None:
-    columns = tomllib.loads(draft_schema(types))["columns"]
+    columns = tomllib.loads(draft_schema({name: {"type": kind} for name, kind in types.items()}))["columns"]
     assert {name: column["type"] for name, column in columns.items()} == types
 
 

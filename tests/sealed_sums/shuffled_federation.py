@@ -69,7 +69,9 @@ def make_shuffled_plan(
     bits: int | None = None,
     **said: Any,
 ) -> Plan:
-    """Make a plan for silos of these sizes; whatever else is said goes to the planner."""
+    """Make a plan for silos of these sizes, without a survey; whatever else is said goes to the planner."""
+    if not {"algorithm", "step"} & said.keys():
+        said["algorithm"] = "bounded"
     epsilon, delta = said.pop("epsilon", 1.0), said.pop("delta", DELTA)
     members = [Member(name, records, epsilon, delta) for name, records in sizes.items()]
     request = PlanRequest(trust="shuffler", keys=keys, quorum=quorum, bits=bits, **{"rounds": 3, **said})

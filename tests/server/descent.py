@@ -21,7 +21,7 @@ def descend(
     states = [accelerated.init(start)]
     for round in range(plan.steps):
         asked = accelerated.query(chosen, states[-1], round)
-        states.append(accelerated.step(chosen, plan.domain.project, states[-1], gradient(asked), round))
+        states.append(accelerated.step(chosen, plan.proximal, states[-1], gradient(asked), round))
     return states
 
 

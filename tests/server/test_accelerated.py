@@ -11,6 +11,7 @@ from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, Localized,
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.proximal import Proximal
 from ringfence.server.algorithms import accelerated
 from ringfence.server.rounds import Ask, run
 from tests.server.descent import Map, Quadratic, algorithm_1, descend
@@ -77,7 +78,7 @@ def test_the_step_is_the_argmin_that_the_paper_defines_it_as(domain: Domain, rid
         alpha, eta = 2 / (r + 1), 4 * float(settings.pace[0]) / (r * (r + 1))
         gradient, asked, before = 8 * random.normal(size=4), accelerated.query(settings, state, r - 1), state.point
         whole = gradient + (ridge + penalty) * asked  # the penalty's centre is the start, 0
-        state = accelerated.step(settings, domain.project, state, gradient, r - 1)
+        state = accelerated.step(settings, Proximal(domain), state, gradient, r - 1)
         # Values of order 1, exact to 10⁻¹⁶, tell the place of a minimum to 10⁻⁸ over the root of the curvature.
         exact = argmin(prox(alpha, eta, mu, whole, asked, before), domain, 4)
         np.testing.assert_allclose(state.point, exact, atol=1e-6)
@@ -139,7 +140,7 @@ def test_every_asked_point_and_the_model_stay_in_the_domain(
     for round in range(plan.steps):
         asked = accelerated.query(settings, state, round)
         assert domain.contains(asked)
-        state = accelerated.step(settings, domain.project, state, gradient(asked), round)
+        state = accelerated.step(settings, Proximal(domain), state, gradient(asked), round)
         assert domain.contains(accelerated.output(settings, state))
 
 
@@ -153,7 +154,7 @@ def test_the_first_point_asked_about_is_where_the_run_starts() -> None:
 
 def test_a_step_changes_nothing_but_what_it_returns() -> None:
     plan = plan_of(staged(3, 4, 5), ridge=0.1)
-    settings, project, gradient = accelerated.settings(plan), plan.domain.project, np.array([1.0, -1.0])
+    settings, project, gradient = accelerated.settings(plan), plan.proximal, np.array([1.0, -1.0])
     state = accelerated.step(settings, project, accelerated.init(np.zeros(2)), gradient, 0)
     before = [np.array(part) for part in state]
     first, second = (accelerated.step(settings, project, state, gradient, 1) for _ in range(2))

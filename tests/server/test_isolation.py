@@ -12,7 +12,6 @@ FORBIDDEN = (
     "ringfence.planning",
     "ringfence.shuffler",
     "ringfence.cli",
-    "opendp",
     "sqlite3",
     "_sqlite3",
     "jax",

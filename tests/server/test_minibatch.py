@@ -172,7 +172,7 @@ def test_the_average_keeps_its_precision_when_the_silos_leave_long_before_the_la
 
 def test_a_step_changes_nothing_but_what_it_returns() -> None:
     plan = make_plan(algorithm={"step": 0.5, "momentum": 0.9}, ridge=0.1)
-    settings, project = minibatch.settings(plan), plan.domain.project
+    settings, project = minibatch.settings(plan), plan.proximal
     state = minibatch.step(settings, project, minibatch.init(np.zeros(2)), np.array([1.0, -1.0]), 0)
     before = [np.array(part) for part in state]
     gradient = np.array([2.0, 3.0])

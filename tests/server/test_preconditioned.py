@@ -13,7 +13,7 @@ from ringfence.protocol.messages import NoisyUpdate, pack, unpack
 from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.server.rounds import Session
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -39,7 +39,7 @@ def without_noise(plan: Plan, records: Records) -> FloatArray:
     while not session.finished:
         request, stage = session.request(), session.stage
         everybody = np.ones(len(records)), len(records)
-        exact = computing(stage.question).compute(stage.question, plan, unpack(request.weights), records, *everybody)
+        exact = compute(stage.question, plan, unpack(request.weights), records, *everybody)
         answer = NoisyUpdate(plan=request.plan, round=request.round, silo="a", vector=pack(exact))
         session.receive({"a": answer})
     return session.result().weights
@@ -105,5 +105,5 @@ def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
     for asked in ({"survey": False}, {"sampling": "fixed", "batch": 10}):
         with pytest.raises(PlanError, match="ask for accelerated"):
             make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))
-    with pytest.raises(PlanError, match="at most 400 features"):
-        make_plan(schema(401), members, PlanRequest(algorithm="preconditioned"))
+    with pytest.raises(PlanError, match="at most 1000 features"):
+        make_plan(schema(1001), members, PlanRequest(algorithm="preconditioned"))

@@ -8,6 +8,7 @@ from scipy.stats import chi2
 
 from ringfence import Member, PlanRequest, make_plan
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import Gamma, LogLink, NegativeBinomial, PoissonLoss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
 from ringfence.server import survey
@@ -92,23 +93,29 @@ def test_labels_odds_are_drawn_to_even_the_more_noise_there_is() -> None:
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_gather(momentum: float) -> None:
+@pytest.mark.parametrize("averaged", [1, 4])
+def test_what_descent_leaves_and_gathers_is_what_simulated_descents_leave_and_gather(
+    averaged: int, momentum: float
+) -> None:
     """The spread of 4,000 descents under noise is within what χ² allows, at one false alarm in a million."""
     curvatures, step, rounds, runs = np.array([0.02, 0.3, 1.0]), 0.7, 9, 4000
-    left, gathered = survey.descent(curvatures, step, momentum, rounds)
+    left, gathered = survey.descent(curvatures, step, momentum, rounds, averaged)
     random = np.random.default_rng(6)
     point, speed = np.ones((runs, 3)), np.zeros((runs, 3))
+    exact, pace = np.ones(3), np.zeros(3)
+    points, exactly = [], []
     for _ in range(rounds):
         speed = momentum * speed - step * (curvatures * point + random.normal(size=(runs, 3)))
         point = point + speed
-    low, high = (float(chi2.ppf(level, runs - 1)) for level in (FALSE_ALARM / 6, 1 - FALSE_ALARM / 6))
-    ratio: FloatArray = (runs - 1) * point.var(axis=0, ddof=1) / gathered**2
-    assert np.all((low < ratio) & (ratio < high))
-    exact, pace = np.ones(3), np.zeros(3)
-    for _ in range(rounds):
         pace = momentum * pace - step * curvatures * exact
         exact = exact + pace
-    assert np.allclose(left, exact)
+        points.append(point)
+        exactly.append(exact)
+    model: FloatArray = np.mean(points[-averaged:], axis=0)
+    low, high = (float(chi2.ppf(level, runs - 1)) for level in (FALSE_ALARM / 6, 1 - FALSE_ALARM / 6))
+    ratio: FloatArray = (runs - 1) * model.var(axis=0, ddof=1) / gathered**2
+    assert np.all((low < ratio) & (ratio < high))
+    assert np.allclose(left, np.mean(exactly[-averaged:], axis=0))
 
 
 def test_more_budget_never_cuts_more() -> None:
@@ -133,3 +140,54 @@ def test_a_survey_takes_its_share_of_the_budget_and_training_the_rest() -> None:
         for stage, own in zip(made.stages, terms.stages, strict=True)
     ]
     assert shifts[0] / sum(shifts) == pytest.approx(0.2, rel=1e-3)
+
+
+LOG_LINKS = {
+    "poisson": (PoissonLoss(zero=-1.0), 1.0),
+    "gamma": (Gamma(zero=-1.0), 1 / 0.4),
+    "negative-binomial": (NegativeBinomial(zero=-1.0, dispersion=0.5), 1 / 1.2),
+}
+
+
+@pytest.mark.parametrize("name", LOG_LINKS)
+def test_of_a_log_link_a_number_s_mean_and_spread_are_told_as_scores_have_them(name: str) -> None:
+    """A mean of 0.4 above the scale's zero, −1, with a deviation of 0.2, errs by 0.04."""
+    loss, slope = LOG_LINKS[name]
+    number = survey.Target(np.array([-0.6]), 0.04**2, 0.2)
+    told = survey.of_scores(log_linked(loss), number)
+    assert told.centre == pytest.approx(math.log(0.4))
+    assert told.spread == pytest.approx(0.5)
+    assert told.uncertainty == pytest.approx(0.1**2)
+    assert told.bend == pytest.approx(0.4 * slope)
+    scores, targets = np.array([[math.log(0.4)]]), np.array([-0.45])
+    assert loss.residuals(scores, targets)[0, 0] == pytest.approx(slope * (0.4 - 0.55))
+    nudged = [loss.residuals(scores + step, np.array([-0.6]))[0, 0] for step in (1e-6, -1e-6)]
+    assert (nudged[0] - nudged[1]) / 2e-6 == pytest.approx(told.bend, rel=1e-6)
+
+
+def test_descent_by_a_log_link_is_that_of_least_squares_in_units_of_its_curvature() -> None:
+    """Poisson's at a mean of 1 is curved as gamma's, and both as errors in units of the mean: one decision for both."""
+    number = survey.Target(np.array([0.0]), 0.0, 0.2)
+    found = directions(np.eye(8), np.diag(np.linspace(0.1, 1.0, 8)), 1e-3)
+    poisson, gamma = (
+        survey.decided(log_linked(LOG_LINKS[name][0]), found, number, 0.5) for name in ("poisson", "gamma")
+    )
+    np.testing.assert_allclose(poisson.axes, gamma.axes)
+    assert poisson.step == pytest.approx(gamma.step)
+    assert poisson.start[-1] == gamma.start[-1] == 0.0  # the logarithm of 1
+
+
+def test_nobody_knows_offsets_so_that_the_start_errs_by_as_much_as_their_range_lets_it() -> None:
+    columns = {"x": NUMBER, "y": NUMBER | {"lower": 0.0}, "years": NUMBER | {"lower": 1.0, "upper": math.e**2}}
+    schema = parse_schema({"columns": columns, "exposure": "years"}, target="y")
+    asked = make_plan(schema, [Member("a", 4000, 1.0, 1e-6)], PlanRequest(algorithm="preconditioned", loss="poisson"))
+    told = survey.of_scores(asked, survey.Target(np.array([0.0]), 0.0, 0.2))
+    assert told.uncertainty == pytest.approx(1 / 3)  # logarithms are spread evenly over ±1
+
+
+def log_linked(loss: LogLink) -> Plan:
+    columns = {name: column.model_dump(exclude_none=True) for name, column in SCHEMA.columns.items()}
+    schema = parse_schema({"columns": columns | {"y": NUMBER | {"lower": 0.5, "upper": 2.5}}}, target="y")
+    made = make_plan(schema, [Member("a", 4000, 1.0, 1e-6)], PlanRequest(algorithm="preconditioned", loss=loss.name))
+    assert made.training is not None
+    return made.model_copy(update={"training": made.training.model_copy(update={"loss": loss})})

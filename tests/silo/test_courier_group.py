@@ -58,6 +58,40 @@ def test_data_that_couriers_may_not_read_are_fine(data: Path, mode: int) -> None
     assert create(data).settings.courier_group is not None
 
 
+def divided(data: Path, workers: str) -> SiloFolder:
+    """A silo whose table is in parts, in a folder that is closed while one of its files may be open."""
+    parts = data.parent / "parts"
+    parts.mkdir(mode=0o711)
+    for name in ("1.csv", "2.csv"):
+        (parts / name).write_bytes(data.read_bytes())
+        (parts / name).chmod(0o600)
+    group = grp.getgrgid(OWN).gr_name
+    settings = make_settings(
+        name="clinic",
+        data_file=str(parts),
+        schema_file=str(data.parent / "schema.toml"),
+        courier_group=group,
+        workers=workers,
+    )
+    return SiloFolder(data.parent / "clinic", settings)
+
+
+def test_parts_of_a_table_are_data_that_couriers_may_not_read(data: Path) -> None:
+    folder = divided(data, "tls://scheduler:8786")
+    folder.require_closed(*folder.data_files())
+    opened = data.parent / "parts" / "2.csv"
+    opened.chmod(0o644)
+    with pytest.raises(SiloError, match=r"2\.csv may be read by the group"):
+        folder.require_closed(*folder.data_files())
+
+
+def test_couriers_of_another_user_reach_no_workers_without_certificates(data: Path) -> None:
+    """A port of this machine is open to all who are on it, and workers run what they are sent."""
+    folder = divided(data, "tcp://127.0.0.1:8786")
+    with pytest.raises(SiloError, match=r"can have the workers at tcp://127\.0\.0\.1:8786 run anything"):
+        folder.require_closed(*folder.data_files())
+
+
 def test_without_a_group_a_file_s_mode_is_its_owner_s_business(data: Path) -> None:
     data.chmod(0o644)
     create(data, None)

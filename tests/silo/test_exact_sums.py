@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringfence.protocol.losses import Logistic, Softmax, Squared
+from ringfence.protocol.losses import Logistic, Ordinal, Softmax, Squared, Survival
 from ringfence.silo import exact_sums
+from ringfence.silo.exact_sums import SINGLE
+from ringfence.silo.keeping import Keeping
 from ringfence.silo.questions.gradient import clipped_mean, clipped_total
 from ringfence.silo.records import Records
 from tests.generated import examples
@@ -74,8 +76,24 @@ def test_sums_of_any_division_of_the_records_add_up_to_the_same() -> None:
 def test_a_mean_is_that_of_rational_numbers_rounded_once(values: list[tuple[float, float]], divisor: int) -> None:
     columns = zip(*values, strict=True)
     exact = [Fraction(sum(math.trunc(value * 2.0**31) for value in column), divisor * 2**31) for column in columns]
-    found = exact_sums.mean(np.array(values), np.ones(len(values)), divisor)
+    found = exact_sums.quotient(exact_sums.column_sums(np.array(values), np.ones(len(values))), divisor)
     assert found.tolist() == [float(value) for value in exact]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 7, 64, 101, 4095, 4096, 4097, 8192, 8193, 16385, 30001])
+def test_a_row_has_one_norm_alone_beside_others_and_however_it_lies_in_memory(width: int) -> None:
+    """NumPy adds up a long row otherwise if it is alone, and the rows of an array that lies by columns."""
+    random = np.random.default_rng(width)
+    row = random.normal(size=width) * np.exp(3 * random.normal(size=width))
+    alone = exact_sums.norms(row[None])[0]
+    for count in (2, 3, 17):
+        for offset in range(4):
+            room = np.empty(count * width + offset)[offset:].reshape(count, width)
+            room[...] = random.normal(size=room.shape)
+            room[count // 2] = row
+            assert exact_sums.norms(room)[count // 2] == alone
+            assert exact_sums.norms(np.asfortranarray(room))[count // 2] == alone
+    assert alone == pytest.approx(math.sqrt(math.fsum(row * row)), rel=(width + 3) * 2.0**-53)
 
 
 def test_no_partial_sum_loses_a_bit_at_the_largest_numbers_there_can_be() -> None:
@@ -131,6 +149,56 @@ def test_a_record_s_term_is_never_longer_than_the_clip_in_exact_arithmetic(
             assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
 
 
+@given(
+    st.lists(FLOATS, min_size=3, max_size=3),
+    st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3),
+    FLOATS,
+    st.floats(1e-40, 1e40) | st.sampled_from([1.0, 3.0, 1 + 2.0**-52, 2.0**-400]),
+)
+@examples(200)
+def test_in_single_precision_too_no_term_is_longer_than_the_clip_and_sums_are_of_the_rows_as_they_are_kept(
+    features: list[float], weights: list[float], target: float, clip: float
+) -> None:
+    with np.errstate(all="ignore"):
+        kept = Records(None, np.array([features]), np.array([target]), keeping=Keeping(SINGLE))  # type: ignore[arg-type]
+        as_doubles = records_of(kept.features.astype(np.float64), [target])
+        assert (as_doubles.features == kept.features).all(), "what is kept in single precision is rounded no further"
+        for loss, outputs in ((Squared(), 1), (Softmax(classes=3), 3)):
+            matrix = np.outer(weights, np.arange(1, outputs + 1))
+            total = clipped_total(loss, clip, matrix, kept, np.ones(1))
+            assert sum(int(number) ** 2 for number in total.ravel()) <= 2 ** (2 * exact_sums.UNIT)
+            assert (total == clipped_total(loss, clip, matrix, as_doubles, np.ones(1))).all()
+
+
+@given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5))
+@examples(200)
+def test_single_precision_holds_rows_of_24_bits_as_they_are(rows: list[list[float]]) -> None:
+    rounded = exact_sums.rounded_rows(np.array(rows), SINGLE.row_bits)
+    assert (rounded.astype(np.float32) == rounded).all()
+    units = np.ldexp(rounded, SINGLE.bits - exact_sums.exponents(exact_sums.norms(rounded))[:, None])
+    assert (units == np.trunc(units)).all()
+    assert np.abs(units).max() <= 2.0**SINGLE.bits
+
+
+@pytest.mark.parametrize(
+    "loss", [Survival(cuts=tuple(np.arange(1, 40) / 20.0)), Ordinal(classes=7)], ids=["time", "class"]
+)
+def test_terms_with_shared_slopes_respect_the_clip_in_integers(loss: Any) -> None:
+    """Whatever the constant's size beside the other features, residuals that cancel among them."""
+    random, clip = np.random.default_rng(1), 0.3
+    for constant in (0.0, 1e-9, 1e-3, 1.0, 1e3):
+        features = np.column_stack([random.normal(size=(30, 5)) * 10.0 ** random.integers(-6, 4, (30, 1)), np.ones(30)])
+        features[:, -1] *= constant
+        beside = [random.uniform(0, 2, 30), random.integers(2, size=30), np.zeros(30), np.ones(30)]
+        targets = np.column_stack(beside) if loss.target_kind == "time" else random.integers(7, size=30).astype(float)
+        weights = loss.matrix(random.normal(size=loss.dimension(6)) * 3, 6)
+        for row in range(30):
+            records = Records(None, features[[row]], targets[[row]])  # type: ignore[arg-type]
+            counts = clipped_total(loss, clip, weights, records, np.ones(1))
+            squares = sum(int(count) ** 2 for count in counts.reshape(-1))
+            assert squares * Fraction(loss.spare) ** 2 <= 2 ** (2 * exact_sums.UNIT)
+
+
 def test_a_cut_gradient_is_as_long_as_the_clip_but_for_what_rounding_takes() -> None:
     for seed in range(20):
         features, _, weights = made(1, seed=seed)
@@ -162,6 +230,25 @@ def test_rounded_rows_lie_on_a_grid_of_their_own_and_are_rounded_no_further(rows
         assert np.abs(units).max() <= 2.0**32
         assert np.abs(after - before).max() <= max(2.0**-31 * np.linalg.norm(before), 2.0**-132)
     assert (exact_sums.rounded_rows(rounded) == rounded).all()
+
+
+def test_a_row_that_is_cut_takes_no_step_more_than_one_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server chooses axes of up to 2¹⁰⁰: a step more would tell it whether any record is long along them."""
+    taken: list[str] = []
+
+    def counting(name: str, own: Any) -> Any:
+        def counted(argument: Any) -> Any:
+            taken.append(name)
+            return own(argument)
+
+        return counted
+
+    for name in ("norms", "exponents"):
+        monkeypatch.setattr(exact_sums, name, counting(name, getattr(exact_sums, name)))
+    exact_sums.rounded_rows(np.ones((3, 2)))
+    steps, taken[:] = list(taken), []
+    exact_sums.rounded_rows(np.array([[1.0, 1.0], [2.0**101, 1.0], [1.0, 1.0]]))
+    assert taken == steps != []
 
 
 @given(st.lists(st.lists(FLOATS, min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-5, 1e5))

@@ -269,3 +269,20 @@ def test_no_entry_holds_a_record_s_value(used: Path, records: Records) -> None:
         content = repr(ledger.entries())
     for value in records.features[:, :3].ravel():
         assert repr(float(value)) not in content
+
+
+def test_a_use_inside_the_silo_stands_in_the_ledger_and_changes_no_cost(used: Path) -> None:
+    with Ledger.open(used) as ledger:
+        before = ledger.account()
+        costs = before.spent(), before.committed(), before.guarantees(), before.left("anyone")
+        ledger.use_inside("personalised", model="0" * 64, plan="1" * 64, note="for the ward")
+        after = ledger.account()
+        assert (after.spent(), after.committed(), after.guarantees(), after.left("anyone")) == costs
+        assert ledger.entries()[-1].kind == "used"
+    with Ledger.open(used) as again:
+        assert dict(again.entries()[-1].body)["note"] == "for the ward"
+
+
+def test_a_use_that_this_version_does_not_know_is_not_passed_over(used: Path) -> None:
+    with Ledger.open(used) as ledger, pytest.raises(KeyError, match="sold"):
+        ledger.use_inside("sold", model="0" * 64, plan="1" * 64)  # type: ignore[arg-type]

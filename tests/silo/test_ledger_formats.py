@@ -139,6 +139,7 @@ def later(kind: str, plan: str) -> Draft:
         "ended": {"plan": plan, "why": "finished"},
         "courier": {"same_user": True},
         "registered": {"by": "somebody"},
+        "used": {"use": "compared", "model": "0" * 64, "plan": plan, "by": "somebody"},
         "data": {"before": 40, "after": 41, "reason": "one more", "by": "somebody"},
     }
     return Draft(kind, {**bodies[kind], "format": FORMATS[kind] + 1})

@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom
 
 from ringfence.errors import RecordsError
-from ringfence.silo.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, _too_many_for_chance
+from ringfence.silo.marks import FALSE_ALARM, SKETCH, Fingerprint, RowMarks, RowWords, _too_many_for_chance
+from ringfence.sources.cells import ArrayCells, Cells, ListCells, TextCells
 
 KEY = b"k" * 32
 Table = dict[str, list[str]]
@@ -37,8 +39,15 @@ def is_mostly(new: Table, known: Table) -> bool:
     return print_of(new).is_mostly(print_of(known).sketch())
 
 
+def words_of(content: dict[str, Cells]) -> NDArray[np.uint64]:
+    words = RowWords(len(next(iter(content.values()))))
+    for name, cells in content.items():
+        words.add(name, cells)
+    return words.all()
+
+
 def print_of(content: Table) -> Fingerprint:
-    return RowMarks.of_table(content).fingerprint(KEY)
+    return RowMarks.of_words(words_of({name: TextCells(cells) for name, cells in content.items()})).fingerprint(KEY)
 
 
 def test_marks_tell_order_and_rows_apart_and_do_not_see_the_order_of_columns() -> None:
@@ -65,7 +74,7 @@ def test_cells_that_run_together_or_swap_columns_are_other_rows(change: Callable
 
 
 def test_without_the_key_a_fingerprint_says_nothing_about_rows() -> None:
-    marks = RowMarks.of_table(table(300))
+    marks = RowMarks.of_texts(table(300))
     one, other = marks.fingerprint(KEY), marks.fingerprint(b"o" * 32)
     assert one.ordered != other.ordered
     assert not set(one.once.tolist()) & set(other.once.tolist())
@@ -122,7 +131,7 @@ def test_few_rows_are_recognised_as_a_whole_or_not_at_all() -> None:
 
 
 def test_marks_and_fingerprints_stay_in_the_process_and_show_nothing() -> None:
-    marks = RowMarks.of_table(table(3))
+    marks = RowMarks.of_texts(table(3))
     for kept in (marks, marks.fingerprint(KEY)):
         with pytest.raises(RecordsError, match="cannot be pickled"):
             pickle.dumps(kept)
@@ -130,3 +139,43 @@ def test_marks_and_fingerprints_stay_in_the_process_and_show_nothing() -> None:
             copy.copy(kept)
     assert repr(marks) == "<marks of 3 rows, hidden>"
     assert marks.fingerprint(KEY).ordered not in repr(marks.fingerprint(KEY))
+
+
+def test_data_that_was_known_by_the_hashes_of_its_texts_is_recognised_by_its_words() -> None:
+    known = RowMarks.of_texts(table(300)).fingerprint(KEY).sketch()
+    assert known.scheme == 1
+
+    def now(content: Table) -> Fingerprint:
+        words = words_of({name: TextCells(cells) for name, cells in content.items()})
+        marks = RowMarks.of_words(words, former=lambda: RowMarks.of_texts(content))
+        return marks.fingerprint(KEY, with_former=True)
+
+    same, turned = now(table(300)), now(part(table(300), list(range(299, -1, -1))))
+    assert same.has_order_of(known)
+    assert same.sketch().scheme == 2
+    assert not turned.has_order_of(known)
+    assert turned.has_rows_of(known)
+    assert now(part(table(300), list(range(250)))).is_mostly(known)
+    assert not now(table(300, seed=2, first=1000)).is_mostly(known)
+
+
+def test_a_cell_has_the_same_word_as_a_text_and_as_a_number() -> None:
+    texts = TextCells(["1", "2.50", "-0", "", "1e3", "x"])
+    numbers = ArrayCells(np.array([1.0, 2.5, 0.0, np.nan, 1000.0, 7.0]))
+    assert texts.words()[:5].tolist() == numbers.words()[:5].tolist()
+    assert len(set(texts.words().tolist())) == 6
+
+
+def test_swapping_signs_between_columns_gives_another_mark() -> None:
+    rows = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [-1.0, -1.0]])
+    words = words_of({"a": ArrayCells(rows[:, 0]), "b": ArrayCells(rows[:, 1])})
+    assert len({tuple(word) for word in words.tolist()}) == 4
+
+
+def test_a_vector_is_marked_alike_whatever_other_records_have() -> None:
+    vectors = [[0.5, 1.0], [-0.0, 2.0], [3.0, 4.0]]
+    alone = ArrayCells(np.array(vectors)).words()
+    beside = ListCells([*vectors, None, [1.0], ["a", "b"]])
+    assert beside.words()[:3].tolist() == alone.tolist()
+    assert len(set(beside.words().tolist())) == 6
+    assert np.isnan(beside.vectors(2)[3:]).all()

@@ -8,7 +8,7 @@ import pytest
 from ringfence.protocol.schedule import task
 from ringfence.silo.channels.own_noise import grid_exponent
 from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from tests.support import MakePlan, about_moments, own_terms
 
@@ -35,6 +35,6 @@ def test_every_question_s_answer_is_released_with_the_noise_given_and_the_same_d
         answer = release(plan, work, weights, records, draws)
         assert answer.tobytes() == release(plan, work, weights, records, draws).tobytes()
         question = work.stage.question
-        exact = computing(question).compute(question, plan, weights, records, np.ones(40), 40)
+        exact = compute(question, plan, weights, records, np.ones(40), 40)
         assert exact.shape == (work.length,)
         np.testing.assert_allclose(answer - noise, exact, rtol=0, atol=grid)

@@ -46,7 +46,7 @@ from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.mechanism import Draws, release
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.questions.gradient import clipped_total, summed_total
 from ringfence.silo.records import Records, load_records
 from ringfence.silo.review import reveals
@@ -103,7 +103,7 @@ def argument(question: Question, weights: FloatArray) -> FloatArray:
 def answer(question: Question, plan: Plan, people: list[list[Any]], chosen: FloatArray | None = None) -> FloatArray:
     taking_part = np.ones(len(people)) if chosen is None else chosen
     at = argument(question, np.array([0.7, -2.0, 0.1]))
-    return computing(question).compute(question, plan, at, records_of(people), taking_part, len(people))
+    return compute(question, plan, at, records_of(people), taking_part, len(people))
 
 
 @every_rule
@@ -149,9 +149,7 @@ def test_a_silo_that_took_rows_for_persons_would_break_the_claim(rule: str, ques
         rows = np.array([*person, *(row for one in silent for row in one)], dtype=np.float64)
         rows[:, :3] *= SCHEMA.feature_norm
         records = Records(SCHEMA, rows[:, :3], rows[:, 3])
-        return computing(question).compute(
-            question, plan, argument(question, np.zeros(3)), records, np.ones(len(rows)), 3
-        )
+        return compute(question, plan, argument(question, np.zeros(3)), records, np.ones(len(rows)), 3)
 
     assert np.linalg.norm(ignoring(ends[0]) - ignoring(ends[1])) > 1.5 * question.sensitivity(plan, 3)
 
@@ -188,7 +186,7 @@ def test_a_person_with_one_row_counts_as_a_record_does() -> None:
     record = Records(SCHEMA, rows[:, :3], rows[:, 3])
     for question in QUESTIONS:
         weights = argument(question, np.array([0.7, -2.0, 0.1]))
-        plain = computing(question).compute(question, PLANS["mean"], weights, record, np.ones(9), 9)
+        plain = compute(question, PLANS["mean"], weights, record, np.ones(9), 9)
         for rule, plan in PLANS.items():
             if rule != "rows":
                 assert answer(question, plan, people) == pytest.approx(plain, abs=1e-8)

@@ -15,9 +15,9 @@ from scipy import stats
 
 import ringfence.silo
 from ringfence.protocol.arrays import FloatArray
-from ringfence.silo import randomness
 from ringfence.silo.channels.own_noise import grid_exponent
-from ringfence.silo.randomness import gaussian_noise, heads, uniform
+from ringfence.silo.exact_draws import uniform
+from ringfence.silo.randomness import gaussian_noise, heads
 from tests.rates import check_counts, check_deviation, check_frequencies, check_shape, check_uncorrelated
 
 ROOT = Path(__file__).parents[2]
@@ -34,23 +34,16 @@ def test_noise_has_the_claimed_standard_deviation_and_a_gaussian_shape() -> None
     check_shape(noise / SIGMA, notices=0.03)
 
 
-@pytest.mark.parametrize("sigma", [0.6, 1.7])
-def test_noise_on_a_coarse_grid_has_the_exact_probabilities_of_the_discrete_gaussian(sigma: float) -> None:
-    """P(x) ∝ exp(−x²/2σ²) on the whole numbers: with a grid as coarse as σ, a rounded Gaussian is noticed.
-
-    On a grid finer than σ the two hardly differ; what is noticed there is a σ that is off by an eighth.
-    """
-    noise = gaussian_noise(40_000, sigma, 0)
-    whole = noise.astype(np.int64)
-    assert np.array_equal(noise, whole)
-    rounded = {x: float(stats.norm.cdf((x + 0.5) / sigma) - stats.norm.cdf((x - 0.5) / sigma)) for x in range(-8, 9)}
-    check_frequencies(whole, discrete(sigma), notices=rounded if sigma < 1 else discrete(1.125 * sigma))
-
-
-def discrete(sigma: float) -> dict[int, float]:
-    mass = {x: math.exp(-x * x / (2 * sigma * sigma)) for x in range(-60, 61)}
-    total = math.fsum(mass.values())
-    return {x: mass[x] / total for x in range(-8, 9)}
+def test_noise_on_a_coarse_grid_has_the_exact_probabilities_of_the_discrete_gaussian() -> None:
+    """P(x) ∝ exp(−x²/2σ²) on the multiples of 4: with a grid as coarse as σ, a rounded Gaussian is noticed."""
+    sigma, grid = 2.4, 4
+    noise = gaussian_noise(40_000, sigma, 2)
+    whole = (noise / grid).astype(np.int64)
+    assert np.array_equal(noise, whole * grid)
+    mass = {x: math.exp(-((grid * x / sigma) ** 2) / 2) for x in range(-8, 9)}
+    exact = {x: one / math.fsum(mass.values()) for x, one in mass.items()}
+    below = {x: float(stats.norm.cdf(grid * (x + 0.5) / sigma)) for x in range(-9, 9)}
+    check_frequencies(whole, exact, notices={x: below[x] - below[x - 1] for x in exact})
 
 
 def test_the_last_bits_of_noise_are_as_random_as_the_first() -> None:
@@ -65,18 +58,12 @@ def test_the_last_bits_of_noise_are_as_random_as_the_first() -> None:
         check_frequencies(steps % 64, dict.fromkeys(range(64), 1 / 64), notices=wrong)
 
 
-@pytest.mark.parametrize("coins", [1, 5, 8, 13, 24])
-def test_heads_are_exactly_binomial(coins: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the coins end within a byte, and where they take more than one piece of randomness.
-
-    One coin too few or too many is noticed.
-    """
-    monkeypatch.setattr(randomness, "_CHUNK", 2)
-    tossed = heads(40_000, coins)
-    laws = {many: stats.binom(many, 0.5) for many in (coins - 1, coins, coins + 1)}
-    exact = {many: {count: float(law.pmf(count)) for count in range(coins + 2)} for many, law in laws.items()}
-    for wrong in (coins - 1, coins + 1):
-        check_frequencies(tossed, exact[coins], notices=exact[wrong])
+def test_heads_are_of_as_many_coins_as_said() -> None:
+    """One coin too few or too many is noticed."""
+    tossed = heads(40_000, 13)
+    exact = {many: {count: float(stats.binom.pmf(count, many, 0.5)) for count in range(15)} for many in (12, 13, 14)}
+    for wrong in (12, 14):
+        check_frequencies(tossed, exact[13], notices=exact[wrong])
 
 
 def test_every_bit_of_the_whole_numbers_that_decide_is_a_fair_coin() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from ringfence.accounting.charges import cost, plan_events
 from ringfence.local_shuffler import LocalShuffler, local_shuffler
@@ -16,7 +17,7 @@ from ringfence.silo.ledger import Ledger
 from ringfence.silo.review import reveals, review
 from ringfence.silo.summary import summarise
 from tests.sealed_sums.shuffled_federation import DELTA, NAMES, make_shuffled_plan, records_of, schema_of
-from tests.support import MakePlan, ask_all, own_terms, spent
+from tests.support import MakePlan, ask_all, own_terms, rebuilt, spent
 
 NOTHING_ELSE = "Nothing else leaves the silo. The number of records and the schema are public."
 
@@ -34,6 +35,26 @@ def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(pla
         f"{own_terms(plan, 1).sigma:.4g}.",
         NOTHING_ELSE,
     ]
+
+
+def test_purpose_controller_and_contact_are_read_before_what_leaves_and_cannot_forge_a_line(
+    ledger: Ledger, plan_of: MakePlan
+) -> None:
+    plain, forged = plan_of(), "research\u202e; epsilon is 0"
+    plan = rebuilt(plain, purpose="research", controller="A Clinic", contact="dpo@clinic.example")
+    told = review(plan, ledger.account(), "")
+    said = ["  Purpose: research", "  Controller: A Clinic", "  Contact: dpo@clinic.example"]
+    lines = told.text().splitlines()
+    first = lines.index(said[0])
+    assert lines[first : first + 3] == said
+    assert first < lines.index("What it would reveal")
+    assert (told.data()["purpose"], told.data()["contact"]) == ("research", "dpo@clinic.example")
+    assert "Purpose" not in review(plain, ledger.account(), "").text()
+    assert plan.digest() != plain.digest()
+    assert b"purpose" not in plain.content
+    for wrong in (forged, "two\nlines", " spaces ", "", "x" * 501):
+        with pytest.raises(ValidationError):
+            rebuilt(plain, purpose=wrong)
 
 
 def test_batches_of_fixed_size_are_told_to_need_more_noise_than_poisson_ones(ledger: Ledger, plan_of: MakePlan) -> None:

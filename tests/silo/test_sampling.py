@@ -3,9 +3,11 @@
 Statistical tests state what they notice; both of their rates are 10⁻⁶ at most (`tests.rates`).
 """
 
+import hashlib
 import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -279,3 +281,22 @@ def test_odd_and_tiny_silos_have_phases_of_whole_records(
             assert isinstance(ask(gate, plan, round), NoisyUpdate)
     assert [draws.participation.sum() for _, draws in drawn] == [records_ >> (i + 1) for i in range(count)]
     assert np.sum([draws.participation for _, draws in drawn], axis=0).max() == 1.0
+
+
+def test_a_partition_s_order_is_that_of_the_hashes_whatever_their_first_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans that run have used it already: no version may change it."""
+    for bits in (256, 3):  # with three bits to begin with, almost all records tie
+
+        class Hashed:
+            def __init__(self, content: bytes) -> None:
+                whole = hashlib.sha256(content).digest()
+                self._digest = whole if bits == 256 else bytes([whole[0] & 7, *bytes(7), *whole[8:]])  # noqa: B023
+
+            def digest(self) -> bytes:
+                return self._digest
+
+        monkeypatch.setattr(sampling, "hashlib", SimpleNamespace(sha256=Hashed))
+        sampling._partition.cache_clear()
+        keys = [Hashed(f"plan/clinic/{row}".encode()).digest() for row in range(200)]
+        assert sampling._partition("plan", "clinic", 200).tolist() == sorted(range(200), key=keys.__getitem__)
+    sampling._partition.cache_clear()

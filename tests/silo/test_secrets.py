@@ -160,7 +160,7 @@ def strange(*_: object, **__: object) -> None:
 FAULTS = [
     (randomness, "draw"),
     (mechanism, "release"),
-    (gradient, "compute"),
+    (gradient, "total"),
     (own_noise, "encode"),
     (own_noise, "message"),
     (Chain, "append"),

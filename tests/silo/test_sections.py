@@ -26,7 +26,7 @@ from ringfence.silo.decisions import approve_plan
 from ringfence.silo.folder import SiloFolder, make_settings
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from ringfence.verification import verify
 from ringfence.workflow import AskRequest, TrainRequest, evaluate_files, train_files
@@ -95,7 +95,7 @@ def test_no_answer_moves_with_a_record_of_another_section(question: Any, asked: 
 
     def answer(rows: FloatArray, taking_part: FloatArray) -> list[float]:
         weights = np.full(3, 0.1)
-        found = computing(question).compute(question, plan, weights, records_of(rows), taking_part, len(inside))
+        found = compute(question, plan, weights, records_of(rows), taking_part, len(inside))
         return [float(number) for number in found]
 
     assert answer(values, chosen) == answer(mixed, chosen) == answer(values[inside], np.ones(len(inside)))

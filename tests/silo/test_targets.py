@@ -16,7 +16,7 @@ from ringfence.silo.budget import Budget
 from ringfence.silo.dataset import load_data_set
 from ringfence.silo.decisions import approve_plan, review_plan
 from ringfence.silo.folder import SiloFolder, make_settings
-from ringfence.silo.records import load_records
+from ringfence.silo.records import Records, load_records
 from ringfence.storage.toml_files import read_toml
 from tests.silo.agents import approved, serving
 
@@ -62,6 +62,7 @@ def plan_of_content(content: dict[str, object], target: str) -> Plan:
 def test_a_data_set_encodes_its_records_as_reading_them_for_that_target_does(silo: SiloFolder, target: str) -> None:
     schema = load_schema(Path(silo.settings.schema_file), target)
     whole, alone = silo.records().encoded(schema), load_records(Path(silo.settings.data_file), schema)
+    assert isinstance(whole, Records)
     np.testing.assert_array_equal(whole.features, alone.features)
     np.testing.assert_array_equal(whole.targets, alone.targets)
 
@@ -113,6 +114,24 @@ def test_a_plan_need_not_know_columns_that_it_does_not_read(silo: SiloFolder) ->
     content = read_toml(Path(silo.settings.schema_file))
     del content["columns"]["patient"], content["columns"]["ward"]
     approve_plan(silo, plan_of_content(content, "ill"))
+
+
+def test_maps_are_the_plan_s_to_choose_and_the_operator_reads_of_them(silo: SiloFolder) -> None:
+    content = read_toml(Path(silo.settings.schema_file))
+    maps = [
+        {"type": "spline", "columns": ["age"], "knots": [18, 65]},
+        {"type": "interaction", "columns": ["age", "ward"]},
+    ]
+    plain, curved = approved(silo, plan_for(silo, "ill")), plan_of_content({**content, "maps": maps}, "ill")
+    assert review_plan(silo, curved).objection == ""
+    reveals = "; ".join(stage.question.reveals(curved, stage.rounds) for stage in curved.stages)
+    assert "splines of degree 3 with knots at 18, 65 (age); products of age and ward" in reveals
+    approved(silo, curved)
+    with serving(silo) as agent:
+        for plan in (plain, curved):
+            answer = agent.ask(plan, 0, weights=0.01)
+            assert isinstance(answer, NoisyUpdate)
+            assert unpack(answer.vector).shape == (plan.dimension,)
 
 
 def test_a_cell_that_does_not_fit_is_found_before_any_plan_asks_about_it(silo: SiloFolder) -> None:

@@ -11,7 +11,7 @@ from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Logistic, Softmax
+from ringfence.protocol.losses import Logistic, MultiSquared, Softmax
 from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, pack, unpack
 from ringfence.protocol.plan import EVERYBODY, Plan
 from ringfence.protocol.schedule import Task, task
@@ -37,7 +37,9 @@ def schema_for(loss: Any, person: str | None = None) -> Schema:
     elif isinstance(loss, Softmax):
         target = {"type": "categorical", "categories": [f"class{i}" for i in range(loss.classes)]}
     columns = {"a": number, "b": number, "c": number, "y": target}
-    return parse_schema({"columns": columns, "person": person}, target="y")
+    if isinstance(loss, MultiSquared):
+        columns |= {"z": number}
+    return parse_schema({"columns": columns, "person": person}, target=["y", "z"] if "z" in columns else "y")
 
 
 def silos_for(loss: Any, schema: Schema) -> dict[str, Records]:
@@ -50,6 +52,8 @@ def silos_for(loss: Any, schema: Schema) -> dict[str, Records]:
         features = np.concatenate([random.uniform(-1, 1, (size, 3)), np.ones((size, 1))], axis=1)
         if isinstance(loss, Softmax):
             targets = random.integers(loss.classes, size=size).astype(float)
+        elif isinstance(loss, MultiSquared):
+            targets = np.column_stack([random.uniform(-1, 1, (size, 2)), np.zeros(size), np.ones(size)])
         else:
             targets = random.choice([-1.0, 1.0], size=size)
         silos[name] = Records(schema, features, targets, of_row=of_row)

@@ -12,7 +12,7 @@ from ringfence.errors import TrainingError
 from ringfence.protocol.algorithms import Accelerated, Average, Localized, MultiStage, Phase, Restart
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Ball, Box, WholeSpace
-from ringfence.protocol.losses import Huber, Logistic, Softmax, Squared
+from ringfence.protocol.losses import Huber, Logistic, MultiSquared, Softmax, Squared
 from ringfence.protocol.plan import Participation, Plan, SiloTerms, Stage, StageTerms
 from ringfence.protocol.questions import Gradient, Moments
 from ringfence.protocol.sampling import FixedSize, Full, OnePass, Poisson
@@ -29,7 +29,7 @@ def double_precision() -> Iterator[None]:
         yield
 
 
-LOSSES = [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=0.4)]
+LOSSES = [Logistic(), Softmax(classes=3), Squared(), Huber(threshold=0.4), MultiSquared(targets=2)]
 SEEDS = [3, 2**32 - 1]
 
 
@@ -50,8 +50,10 @@ def assert_the_same_from_the_same_draws(plan: Plan) -> None:
         (LOSSES[0], {"participation": Participation(probability=0.4), "domain": Box(lower=-0.3, upper=0.3)}),
         (LOSSES[1], {"sampling": "fixed", "participation": Participation(silos=2)}),
         (LOSSES[1], {"domain": Ball(radius=0.2), "ridge": 0.1}),
+        (LOSSES[1], {"domain": Ball(radius=0.2), "ridge": 0.1, "lasso": 0.03}),
         (LOSSES[2], {"sampling": "one-pass", "domain": WholeSpace()}),
         (LOSSES[3], {"sampling": "fixed", "participation": Participation(probability=0.4)}),
+        (LOSSES[4], {"sampling": "fixed", "participation": Participation(silos=2), "lasso": 0.02}),
     ],
     ids=str,
 )
@@ -75,6 +77,7 @@ PHASES = Localized(
     [
         {"algorithm": ACCELERATED},
         {"algorithm": ACCELERATED, "sampling": "fixed", "domain": Ball(radius=0.1)},
+        {"algorithm": ACCELERATED, "lasso": 0.05, "domain": Box(lower=-0.3, upper=0.3)},
         {"algorithm": ACCELERATED, "ridge": 0.2, "participation": Participation(probability=0.4)},
         {"algorithm": Accelerated(smoothness=1.0, pace=9.0, penalty=0.3, average="last"), "domain": WholeSpace()},
         {"algorithm": Accelerated(smoothness=1.0, penalty=0.3, average="tail"), "ridge": 0.2},
@@ -274,7 +277,7 @@ def test_batches_have_the_plan_s_size_in_every_silo(sampling: Any) -> None:
 def test_errors_and_losses_are_those_of_the_model() -> None:
     random = np.random.default_rng(0)
     features = random.normal(size=(50, 3))
-    for loss in LOSSES:
+    for loss in LOSSES[:4]:
         weights = random.normal(size=(2, 3 * loss.outputs))
         silo: Any = random.integers(3, size=50) * 1.0 if isinstance(loss, Softmax) else random.choice([-1.0, 1.0], 50)
         values, errors = engine.evaluate(loss, weights, features, silo)
@@ -288,3 +291,14 @@ def test_errors_and_losses_are_those_of_the_model() -> None:
             else:
                 expected = np.mean((scores[:, 0] - silo) ** 2)
             np.testing.assert_allclose(errors[row], expected)
+
+
+def test_the_error_of_several_targets_is_the_mean_of_theirs() -> None:
+    random, loss = np.random.default_rng(0), MultiSquared(targets=2)
+    features, weights = random.normal(size=(50, 3)), random.normal(size=(2, 6))
+    own = random.normal(size=(50, 2))
+    values, errors = engine.evaluate(loss, weights, features, np.column_stack([own, np.zeros(50), np.ones(50)]))
+    for row in range(2):
+        squares = (features @ weights[row].reshape(3, 2) - own) ** 2
+        np.testing.assert_allclose(values[row], squares.sum(axis=1).mean() / 2)
+        np.testing.assert_allclose(errors[row], squares.mean())

@@ -20,12 +20,13 @@ def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
 
 
 def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
-    """Return events that cost as much as all rounds of the plan, if the silo answers them all.
+    """Return events that cost as much as all rounds of the plan that the silo may answer, if it answers them all.
 
-    Disjoint parts cost together what one of them does, so a one-pass stage is its first part only.
+    Which ones these are does not matter: all rounds of a stage cost the same. Disjoint parts cost together what one of
+    them does, so a one-pass stage is its first part only.
     """
     return [
-        (task_event(plan, terms, task(plan, terms, first, 0)), stage.sampling.times(stage.rounds))
+        (task_event(plan, terms, task(plan, terms, first, 0)), stage.sampling.times(stage.most_answers))
         for stage, first in zip(plan.stages, plan.first_rounds, strict=True)
     ]
 

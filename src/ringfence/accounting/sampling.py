@@ -14,8 +14,8 @@ from ringfence.accounting.events import (
     Release,
     require_count,
     require_positive,
-    shift_of,
 )
+from ringfence.accounting.shifts import shift_of
 from ringfence.errors import AccountingError
 from ringfence.protocol.sampling import (
     SAMPLING_NAMES,

@@ -18,14 +18,14 @@ from ringfence.audit.fidelity import Squares, squares_of
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate
+from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, SealedUpdate
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task, task
 from ringfence.server.channels import Collect, receiving
 from ringfence.silo.gate import Gate
 
 Look = Callable[[RoundRequest], FloatArray]
-"""Ask for a round, and return what the server learns from the answers: one vector."""
+"""Ask for a round, and return what the server learns from the answers: one vector; an empty one if turns are over."""
 
 REPEATS = 2
 """How often every round is asked: an honest gate repeats its bytes, one with fresh noise lets it be averaged away."""
@@ -95,7 +95,8 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
     """Ask every round of the plan, `REPEATS` times each: as the stage starts, and, in training, at weights that depend
     on earlier answers.
 
-    `start` says what a stage, by its number, is asked about first. Returns the mean of each round's answers.
+    `start` says what a stage, by its number, is asked about first. Returns the mean of each round's answers,
+    of as many rounds as were answered.
     """
     rows: list[FloatArray] = []
     weights = start(0)
@@ -104,7 +105,9 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
         if not stage.question.trains:
             weights = start(number)
         request = RoundRequest.at(plan.digest(), round, weights)
-        answers = np.array([look(request) for _ in range(REPEATS)])
+        answers = [answer for _ in range(REPEATS) if (answer := look(request)).size]
+        if not answers:
+            continue
         rows.append(np.mean(answers, axis=0))
         if stage.question.trains:
             # Any rule would do: it shows that answers may decide what is asked next.
@@ -140,6 +143,8 @@ def look_at(plan: Plan, gates: Sequence[Gate], collect: Collect = lambda round, 
 
 
 def _mean(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], collect: Collect) -> FloatArray:
+    if any(isinstance(answer, Refusal) and answer.reason is RefusalReason.TURNS_TAKEN for answer in answers.values()):
+        return np.zeros(0)
     stage, number, _ = plan.place(request.round)
     channel, way = stage.channel, receiving(stage.channel)
     for answer in answers.values():
@@ -168,7 +173,7 @@ def read_gradients(
 
     A canary's gradient is −coin·clip in its own direction (`mechanisms`), in every round that it takes part in.
     """
-    tasks = [task(plan, terms, round, plan.place(round).round) for round in range(plan.rounds)]
+    tasks = [task(plan, terms, round, plan.place(round).round) for round in range(len(answers))]
     place = np.argsort(partition(plan, terms.name, terms.records))[rows]
 
     def may_take_part(work: Task) -> NDArray[np.bool_]:
@@ -178,7 +183,7 @@ def read_gradients(
     means = np.array([clip / work.batch * may_take_part(work) for work in tasks])
     rate = 1.0 if tasks[0].part else tasks[0].batch / terms.records
     # Undo the cancellation, if any: the rows beneath have independent noise (`accounting.correlation`).
-    mix = np.tril(toeplitz(coefficients(correlation, plan.rounds)))
+    mix = np.tril(toeplitz(coefficients(correlation, len(answers))))
     sigma = np.array([[work.sigma] for work in tasks])
     return Observation(mix @ -answers[:, : len(rows)] / sigma, mix @ means / sigma, rate=rate)
 

@@ -171,6 +171,10 @@ def _one_canary(
     )
 
 
+def _counted(of: counted.Counted) -> Mechanism:
+    return _one_canary(of.asked, of.records, schema=of.schema)
+
+
 MECHANISMS: dict[str, Mechanism] = {
     # All records in every round.
     "full": Mechanism(lambda question: [plans.gradient_plan(question)]),
@@ -182,6 +186,8 @@ MECHANISMS: dict[str, Mechanism] = {
     "correlated": Mechanism(
         partial(plans.one_pass, correlation=CORRELATION), read=partial(_read_gradients, correlation=CORRELATION)
     ),
+    # All records, of a silo that answers half of the rounds at most, whichever the server asks.
+    "turns": Mechanism(plans.turns),
     # Full batches, accelerated in stages; phases on ever fewer records.
     "multi-stage": Mechanism(plans.restarted),
     "localized": Mechanism(plans.phased),
@@ -217,8 +223,9 @@ MECHANISMS: dict[str, Mechanism] = {
         not_played=_ONE_RELEASE | {"wrong-sensitivity"},
         rounds=chosen.CANDIDATES,
     ),
-    # Counts of cells.
-    "statistics": _one_canary(counted.ASKED, counted.records, schema=counted.SCHEMA),
+    # Counts of cells: of columns, and of the parts of the time in which records end.
+    "statistics": _counted(counted.STATISTICS),
+    "survival-curve": _counted(counted.SURVIVAL_CURVE),
     # What intervals for coefficients rest on.
     "second-moments": _one_canary(
         one_canary.SECOND_MOMENTS, one_canary.second_moments_records, one_canary.second_moments_argument

@@ -17,7 +17,7 @@ from ringfence.protocol.questions import Evaluation, SecondMoments
 from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 
@@ -128,4 +128,4 @@ def _answer(plan: Plan, number: int, records: Records, asked: FloatArray) -> Flo
     stage, terms = plan.stages[number], plan.silos[0]
     chosen = np.zeros(terms.records)
     chosen[sections.members(stage.section, terms.records, plan.held_out)] = 1.0
-    return computing(stage.question).compute(stage.question, plan, asked, records, chosen, terms.stages[number].batch)
+    return compute(stage.question, plan, asked, records, chosen, terms.stages[number].batch)

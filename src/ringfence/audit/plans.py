@@ -15,7 +15,7 @@ from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.domain import Box
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.losses import Squared
-from ringfence.protocol.plan import Plan, SiloTerms, Stage, StageTerms, Training
+from ringfence.protocol.plan import EVERYBODY, Participation, Plan, SiloTerms, Stage, StageTerms, Training
 from ringfence.protocol.questions import Gradient, Question
 from ringfence.protocol.sampling import Full, SamplingName
 from ringfence.protocol.schema import Schema, parse_schema
@@ -142,11 +142,12 @@ def gradient_plan(
     correlation: float = 0.0,
     already: Sequence[tuple[Event, int]] = (),
     unit: PlanRequest = OF_RECORDS,
+    participation: Participation = EVERYBODY,
 ) -> Plan:
     """Make a plan of gradients, one training stage after the other."""
     asked, channel = Gradient(clip=CLIP), OwnNoise(correlation=correlation)
     stages = [
-        Stage(question=asked, rounds=rounds, sampling=rule, channel=channel)
+        Stage(question=asked, rounds=rounds, sampling=rule, channel=channel, participation=participation)
         for rounds, rule in algorithm.training_stages(sampling, question.rounds)
     ]
     data = canary_schema(question.canaries, unit)
@@ -208,6 +209,12 @@ def restarted(question: AuditQuestion) -> list[Plan]:
     """Make the plan of full batches, accelerated in stages."""
     stages = tuple(Restart(rounds=half, pace=0.0) for half in _halves(question.rounds))
     return [gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
+
+
+def turns(question: AuditQuestion) -> list[Plan]:
+    """Make the plan of full batches that lets the silo answer the question's rounds among twice as many."""
+    among = replace(question, rounds=2 * question.rounds)
+    return [gradient_plan(among, participation=Participation(silos=1, answers=question.rounds))]
 
 
 def phased(question: AuditQuestion) -> list[Plan]:

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.accounting import events, shuffled_sums
+from ringfence.accounting import events, shifts, shuffled_sums
 from ringfence.accounting.channels import own_noise, shuffler
 from ringfence.planning.channels import shuffler as shuffler_planning
 from ringfence.protocol.arrays import FloatArray
@@ -24,6 +24,7 @@ from ringfence.protocol.schedule import Task, task
 from ringfence.sealed_sums import shares
 from ringfence.silo import gate, randomness, sampling
 from ringfence.silo.account import Account, StoredAnswer
+from ringfence.silo.exact_sums import UNIT, Counts
 from ringfence.silo.mechanism import Draws
 from ringfence.silo.questions import gradient
 from ringfence.silo.records import Records
@@ -109,21 +110,19 @@ def _reused_noise() -> Iterator[None]:
 def _no_clip() -> AbstractContextManager[object]:
     """Add up gradients at their full length."""
 
-    def unclipped(
-        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-    ) -> FloatArray:
-        del question
-        return gradient.clipped_mean(
+    def unclipped(question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+        added = gradient.clipped_mean(
             plan.loss,
             math.inf,
             weights=argument.reshape(plan.data.width, -1),
             features=records.features,
             norms=records.norms,
             targets=records.targets,
-            shares=records.shares(plan, chosen) / batch,
-        ).reshape(-1)
+            shares=records.shares(plan, chosen) / question.clip,
+        )
+        return np.asarray(np.vectorize(int, otypes=[object])(np.ldexp(added, UNIT)))
 
-    return patch.object(gradient, "compute", unclipped)
+    return patch.object(gradient, "total", unclipped)
 
 
 @contextmanager
@@ -132,7 +131,7 @@ def _half_sensitivity() -> Iterator[None]:
 
     Likewise counts: as if it moved them by half of the levels.
     """
-    real, real_counts = events.shift_of, shuffled_sums.binomial_shift
+    real, real_counts = shifts.shift_of, shuffled_sums.binomial_shift
 
     def halved(*, sensitivity: float, **rest: Any) -> float:
         return real(sensitivity=sensitivity / 2, **rest)
@@ -154,7 +153,7 @@ def _half_sensitivity() -> Iterator[None]:
 @contextmanager
 def _with_replacement() -> Iterator[None]:
     """Draw a batch record by record, so that one record may be in it several times."""
-    real, real_compute = sampling.participation, gradient.compute
+    real, real_total = sampling.participation, gradient.total
 
     def drawn(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: sampling.Uniform) -> FloatArray:
         chosen = np.flatnonzero(real(rule, plan, terms, work, uniform))
@@ -163,15 +162,12 @@ def _with_replacement() -> Iterator[None]:
         times: FloatArray = np.bincount(picked, minlength=terms.records).astype(np.float64)
         return times
 
-    def repeated(
-        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-    ) -> FloatArray:
-        drawn_so_often = ((chosen >= often).astype(np.float64) for often in range(1, int(chosen.max()) + 1))
-        terms = [real_compute(question, plan, argument, records, some, batch) for some in drawn_so_often]
-        total: FloatArray = np.sum(terms, axis=0)
-        return total
+    def repeated(question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+        drawn_so_often = ((chosen >= often).astype(np.float64) for often in range(1, max(1, int(chosen.max())) + 1))
+        totals = [real_total(question, plan, argument, records, some) for some in drawn_so_often]
+        return np.asarray(np.sum(totals, axis=0))
 
-    with patch.object(sampling, "participation", drawn), patch.object(gradient, "compute", repeated):
+    with patch.object(sampling, "participation", drawn), patch.object(gradient, "total", repeated):
         yield
 
 
@@ -192,17 +188,17 @@ def _forgotten_peer() -> Iterator[None]:
 
 def _ignored_persons() -> AbstractContextManager[object]:
     """Take every row of a person who takes part for a record: cut by itself, and counted in full."""
-    real = gradient.compute
+    real = gradient.total
 
     def row_by_row(
-        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-    ) -> FloatArray:
+        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+    ) -> Counts:
         if records.persons is not None:
             chosen = chosen[records.persons.of_row]
             records = Records(records.schema, records.features, records.targets)
-        return real(question, plan, argument, records, chosen, batch)
+        return real(question, plan, argument, records, chosen)
 
-    return patch.object(gradient, "compute", row_by_row)
+    return patch.object(gradient, "total", row_by_row)
 
 
 def _forgotten_tries() -> AbstractContextManager[object]:

@@ -21,9 +21,10 @@ def audit(
     mechanism: Annotated[
         str,
         typer.Option(
-            help="full, fixed, poisson, one-pass, correlated, multi-stage, localized, several-plans, survey, "
-            "curvature, evaluation, statistics, second-moments, shuffled, shuffled-peer, shuffled-alone, person-mean, "
-            "person-rows, person-sum or local-sgd."
+            help="full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, survey, "
+            "curvature, evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, "
+            "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or "
+            "local-sgd."
         ),
     ] = "full",
     sabotage: Annotated[

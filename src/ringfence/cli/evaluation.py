@@ -129,6 +129,8 @@ def print_exact(test: "ExactScores", of: str = "records that did not train") -> 
         [["all of them", test.value], *test.per_silo.items()],
         title=f"NOT PRIVATE: measured without noise on {of}, for whoever may see those",
     )
+    if test.remark:
+        say(test.remark)
     say(CHOOSING)
 
 

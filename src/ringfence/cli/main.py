@@ -11,11 +11,13 @@ from ringfence.cli import (  # noqa: F401 (they add commands to those of silo an
     accounting,
     audit,
     doctor,
+    dossier,
     evaluation,
     federation,
     kits,
     ledger,
     model,
+    predicting,
     reproduce,
     schema,
     server,
@@ -24,6 +26,8 @@ from ringfence.cli import (  # noqa: F401 (they add commands to those of silo an
     silo,
     silo_backup,
     silo_data,
+    silo_loss,
+    silo_own,
     statistics,
     training,
     trying,
@@ -47,7 +51,7 @@ app.command()(accounting.plan)
 app.command()(accounting.bounds)
 app.command()(statistics.statistics)
 app.command()(training.train)
-app.command()(training.predict)
+app.command()(predicting.predict)
 app.command()(evaluation.evaluate)
 app.command()(ledger.ledger)
 app.command()(trying.demo)
@@ -61,6 +65,7 @@ silo.app.command("service")(service.of_silo)
 shuffler.app.command("service")(service.of_shuffler)
 server.app.command("service")(service.of_server)
 app.add_typer(model.app, name="model")
+app.add_typer(dossier.app, name="dossier")
 app.add_typer(schema.app, name="schema")
 app.add_typer(server.app, name="server")
 app.add_typer(shuffler.app, name="shuffler")

@@ -16,21 +16,63 @@ app = typer.Typer(help="Look into a trained model, or take it elsewhere.", no_ar
 @app.command()
 def export(
     model: ModelFile,
-    to: Annotated[str, typer.Option(help="csv: a line per feature, and the intercept; json: one object.")] = "csv",
+    to: Annotated[
+        str,
+        typer.Option(help="csv: a line per feature, and the intercept; json: one object; onnx: a graph that predicts."),
+    ] = "csv",
     out: Annotated[Path | None, typer.Option(help="Write the coefficients here instead of printing them.")] = None,
 ) -> None:
-    """Write plain coefficients in the table's own units, which any other software can use."""
+    """Write plain coefficients in the table's own units, or an ONNX graph, which any other software can use."""
     from ringfence.model import Model
 
-    if to not in ("csv", "json"):
-        raise OutputError(f"Coefficients are written as csv or json, not as '{to}'.")
+    if to not in ("csv", "json", "onnx"):
+        raise OutputError(f"Coefficients are written as csv, json or onnx, not as '{to}'.")
+    if to == "onnx" and out is None:
+        raise OutputError("An ONNX graph is not for reading: name a file with --out.")
     require_folder(out)
     linear = Model.load(model).linear()
-    content = linear.to_csv() if to == "csv" else linear.to_json()
+    content = linear.to_onnx() if to == "onnx" else (linear.to_csv() if to == "csv" else linear.to_json()).encode()
+    if out is None:
+        say(content.decode(), end="")
+    else:
+        _write(out, content)
+
+
+def _write(out: Path, content: bytes) -> None:
+    try:
+        out.write_bytes(content)
+    except OSError as problem:
+        raise OutputError(f"{out} could not be written: {problem.strerror}. Name another file.") from None
+
+
+@app.command()
+def show(model: ModelFile, json: AsJson = False) -> None:
+    """Print the model's weights, of scaled features, the largest first."""
+    from ringfence.model import Model
+
+    header = ["feature", "of", "weight"]
+    weights = Model.load(model).by_size()
+    if json:
+        print_json({"weights": [dict(zip(header, row, strict=True)) for row in weights]})
+    else:
+        print_table(header, [list(row) for row in weights])
+
+
+@app.command()
+def card(
+    model: ModelFile,
+    out: Annotated[Path | None, typer.Option(help="Write the card here instead of printing it.")] = None,
+) -> None:
+    """Write a model card in Markdown: data, plan, each silo's guarantee, private evaluation, and what it is not for."""
+    from ringfence.card import model_card
+    from ringfence.model import Model
+
+    require_folder(out)
+    content = model_card(Model.load(model))
     if out is None:
         say(content, end="")
     else:
-        out.write_text(content, encoding="utf-8")
+        _write(out, content.encode())
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -15,7 +16,9 @@ from ringfence.planning.request import PlanRequest
 Value = TypeVar("Value")
 
 SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringfence schema draft` begins one.")]
-Target = Annotated[str, typer.Option(help="The column to predict.")]
+Target = Annotated[
+    list[str], typer.Option(help="The column to predict; given several times, numbers that are predicted together.")
+]
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
 ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
 NewBeginning = Annotated[
@@ -59,6 +62,7 @@ _SPECIAL: dict[str, tuple[Any, Any]] = {
     "epsilon": (float, inspect.Parameter.empty),  # here there are no members to say it
     "budgets": (list[str], []),
     "keys": (Path | None, None),
+    "cuts": (str | None, None),
 }
 
 
@@ -82,6 +86,7 @@ def takes_plan_request(command: Callable[..., None]) -> Callable[..., None]:
     def with_options(**options: Any) -> None:
         asked = {name: options.pop(name) for name in shared}
         asked["budgets"] = parse_budgets(asked["budgets"])
+        asked["cuts"] = parse_cuts(asked["cuts"])
         if asked["keys"] is not None:
             from ringfence.protocol.keys import load_keys
 
@@ -100,6 +105,16 @@ def parse_budgets(options: Sequence[str]) -> dict[str, tuple[float, ...]]:
     return _by_name(options, "NAME=EPS,DELTA, like clinic=0.5,1e-6", lambda text: _numbers(text, 2))
 
 
+def parse_cuts(option: str | None) -> tuple[float, ...] | None:
+    """Read T1,T2,... where a hazard may change."""
+    if option is None:
+        return None
+    try:
+        return tuple(float(part) for part in option.split(","))
+    except ValueError:
+        raise PlanError(f"The cuts '{option}' are not numbers with commas between them, like 365,730.") from None
+
+
 def parse_cap(option: str | None) -> tuple[float, ...] | None:
     """Read an EPS,DELTA option, or EPS,DELTA,ALONE."""
     if option is None:
@@ -114,6 +129,12 @@ def parse_files(options: Sequence[str]) -> dict[str, Path]:
     """Read NAME=FILE options; a file's name may hold another =."""
     form = "NAME=FILE, like clinic=clinic-test.csv"
     return _by_name(options, form, lambda text: Path(text) if text else None, cut=str.partition)
+
+
+def parse_keys(options: Sequence[str]) -> dict[str, str]:
+    """Read NAME=KEY options."""
+    form = "NAME=KEY, with a public key of 64 hexadecimal digits"
+    return _by_name(options, form, lambda text: text if re.fullmatch("[0-9a-fA-F]{64}", text) else None)
 
 
 def parse_sizes(options: Sequence[str]) -> dict[str, int]:

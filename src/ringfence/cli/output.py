@@ -70,6 +70,14 @@ def require_folder(out: Path | None) -> None:
         raise OutputError(f"{out} cannot be written: there is no folder {out.parent} that this user may write to.")
 
 
+def require_new(out: Path | None) -> None:
+    """Refuse, before any budget is spent, to write over a file: it may be a model that cost a budget."""
+    if out is not None and out.exists():
+        raise OutputError(
+            f"{out} exists already, and may be a model that cost a budget: name another file, or say --overwrite."
+        )
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table; columns of numbers are aligned right."""
     content = [[cell(value) for value in row] for row in rows]

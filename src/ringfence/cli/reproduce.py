@@ -10,12 +10,16 @@ import typer
 from ringfence.cli.output import AsJson, print_result, progress, warn
 from ringfence.errors import DatasetError, PlanError
 
+_COHORT = "survival"
+"""The page about a cohort of patients."""
+
 
 def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="mnist, insurance, obesity, algorithms or shuffle; of the audit, attacks or privacy-truth; or looking."
+            help="mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features or survival; "
+            "of the audit, attacks or privacy-truth; or looking."
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
@@ -29,7 +33,7 @@ def reproduce(
     json: AsJson = False,
 ) -> None:
     """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
-    one_page = experiment in ("attacks", "privacy-truth", "looking")
+    one_page = experiment in ("attacks", "privacy-truth", "looking", _COHORT)
     run: Callable[..., Path]
     try:
         if experiment == "attacks":
@@ -40,6 +44,10 @@ def reproduce(
             run = partial(reproduce_truth, effort=effort)
         elif experiment == "looking":
             from ringfence.research.experiments.looking import reproduce_looking as run
+        elif experiment == _COHORT:
+            from ringfence.research.experiments.survival import reproduce_survival
+
+            run = partial(reproduce_survival, data_dir=data)
         else:
             from ringfence.research.experiments.reproduce import reproduce as run_experiment
 

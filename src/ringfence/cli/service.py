@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_type_hints
 
-import click
 import typer
 
 from ringfence.cli import server, shuffler, silo
@@ -126,9 +125,9 @@ def _conducted(run: Sequence[str]) -> "SystemdService":
     command = get_command(server.app).commands["run"]  # type: ignore[attr-defined]
     with command.make_context("run", list(run)) as context:
         given = context.params
-    files = [given[option.name] for option in command.params if isinstance(option.type, click.Path)]
-    paths = {file: Path(file).absolute() for file in files if file is not None}
-    folder = paths[given["folder"]]
+    files = [given[name] for name, kind in get_type_hints(server.run).items() if kind in (Path, Path | None)]
+    paths = {str(file): Path(file).absolute() for file in files if file is not None}
+    folder = paths[str(given["folder"])]
     return SystemdService(
         f"ringfence-run-{folder.name}",
         f"run in {folder}",

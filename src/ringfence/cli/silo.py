@@ -1,5 +1,6 @@
 """`ringfence silo`: a silo's folder, its agent, what its operator decides, and its side of the engine."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -237,7 +238,21 @@ def certificate(
 
 
 def opened(folder: Path) -> "SiloFolder":
-    """Open the folder that a command is about."""
+    """Open the folder that a command is about, and install the losses that its operator put there."""
     from ringfence.silo.folder import SiloFolder
 
-    return SiloFolder.open(folder)
+    own = SiloFolder.open(folder)
+    sources = [] if own.settings.workers else sorted((folder / "losses").glob("*.py"))
+    if sources:
+        from ringfence.errors import SiloError
+        from ringfence.losses import install
+
+        for source in sources:
+            places = [path.stat() for path in (source, source.parent)]
+            if any(place.st_mode & 0o022 or place.st_uid not in (0, os.geteuid()) for place in places):
+                raise SiloError(
+                    f"{source} may be changed by other users, and it would be run: chown it and its folder to the "
+                    "silo's user, and chmod -R go-w them first."
+                )
+            install(source)
+    return own

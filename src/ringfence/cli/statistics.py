@@ -1,12 +1,12 @@
 """`ringfence statistics`: who has how many, how much is missing, how silos differ."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import NewBeginning, UnusualBudget, parse_cap, parse_sizes
+from ringfence.cli.options import NewBeginning, UnusualBudget, parse_cap, parse_cuts, parse_sizes
 from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
 from ringfence.cli.training import Ledgers, SameDataAs
 from ringfence.errors import PlanError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
     from ringfence.protocol.questions import Question
     from ringfence.protocol.schema import Schema
+    from ringfence.server.learned import Findings
     from ringfence.server.statistics import Tables
 
 
@@ -30,6 +31,13 @@ def statistics(
     ] = None,
     cross: Annotated[list[str], typer.Option(metavar="A,B", help="A cross table of two columns.")] = [],  # noqa: B006
     bins: Annotated[int, typer.Option(help="Into how many bins numbers are divided: a power of two.")] = 64,
+    survival: Annotated[
+        str | None,
+        typer.Option(metavar="TIME,EVENT", help="Instead, a survival curve: the columns of the time and the event."),
+    ] = None,
+    cuts: Annotated[
+        str | None, typer.Option(metavar="T1,T2,...", help="Of the survival curve: at which times it is told.")
+    ] = None,
     for_schema: Annotated[
         bool,
         typer.Option("--for-schema", help='Say what the schema could; bounds may be left open in it, as "?".'),
@@ -67,7 +75,10 @@ def statistics(
         return
     if schema is None or epsilon is None:
         raise PlanError("Statistics need --schema, and --epsilon, what they may cost every silo.")
-    data, question = _question(schema, columns, cross, bins, for_schema=for_schema)
+    if survival is not None or cuts is not None:
+        data, question = _survival(schema, survival, cuts)
+    else:
+        data, question = _question(schema, files[0] if files else None, columns, cross, bins, for_schema=for_schema)
     if out is not None:
         _write_plan(out, data, question, parse_sizes(silo), epsilon, delta, json=json)
         return
@@ -80,18 +91,22 @@ def statistics(
     result = ask_files(asked, data, lambda members: make_survey(data, members, question))
     plan = result.statement.plan
     cost = {name: own.model_dump(mode="json") for name, own in result.statement.silos.items()}
+    if _shows_curve(plan, result.findings, result.statement.text(), cost, json=json):
+        return
     found = tables(plan, result.findings)
     _show(plan, found, result.statement.text(), cost, page, for_schema=for_schema, json=json)
 
 
 def _question(
-    schema: Path, columns: str | None, cross: Sequence[str], bins: int, *, for_schema: bool
+    schema: Path, file: Path | None, columns: str | None, cross: Sequence[str], bins: int, *, for_schema: bool
 ) -> "tuple[Schema, Question]":
+    from ringfence import sources
     from ringfence.planning.request import clear_refusals
     from ringfence.protocol.questions import Statistics
     from ringfence.protocol.schema import load_columns, load_draft, without_target
 
-    data = without_target((load_draft if for_schema else load_columns)(schema))
+    header = None if file is None else lambda: sources.header(file)
+    data = without_target((load_draft if for_schema else load_columns)(schema, header))
     pairs = [tuple(part.strip() for part in pair.split(",")) for pair in cross]
     for pair, text in zip(pairs, cross, strict=True):
         if len(pair) != 2:
@@ -101,6 +116,37 @@ def _question(
     with clear_refusals():
         question = Statistics.model_validate({"columns": tuple(named), "cross": tuple(pairs), "bins": bins})
     return data, question
+
+
+def _survival(schema: Path, survival: str | None, cuts: str | None) -> "tuple[Schema, Question]":
+    from ringfence.planning.request import clear_refusals
+    from ringfence.protocol.questions import SurvivalCurve
+    from ringfence.protocol.schema import load_columns, without_target
+
+    named = [] if survival is None else [part.strip() for part in survival.split(",")]
+    at = parse_cuts(cuts)
+    if len(named) != 2 or at is None:
+        raise PlanError("A survival curve needs --survival TIME,EVENT, two columns, and --cuts, at which times.")
+    with clear_refusals():
+        return without_target(load_columns(schema)), SurvivalCurve(time=named[0], event=named[1], cuts=at)
+
+
+def _shows_curve(
+    plan: "Plan", findings: "Mapping[str, Findings]", guarantees: str, cost: dict[str, Any], *, json: bool
+) -> bool:
+    """Show a survival curve, if the plan asks for one; tell whether it does."""
+    from ringfence.server.questions.survival_curve import curve
+
+    points = curve(plan, findings)
+    if points is None:
+        return False
+    if json:
+        print_json({"plan": plan.digest(), "survival": [point._asdict() for point in points], "cost": cost})
+        return True
+    rows = [[f"{point.time:g}", *(f"{one:.3f}" for one in point[1:])] for point in points]
+    print_table(["up to", "share without an event", "from", "to"], rows, title="Survival")
+    say(f"\nIntervals are of 95 % and cover noise and sampling.\n\n{guarantees}".rstrip())
+    return True
 
 
 def _write_plan(
@@ -128,6 +174,9 @@ def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> 
     from ringfence.statement import SiloGuarantee, Statement
 
     plan, result = read(run)[0].plan, replay(run)
+    held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
+    if _shows_curve(plan, result.findings, "", held, json=json):
+        return
     found = tables(plan, result.findings)
     claimed = {
         terms.name: SiloGuarantee(records=terms.records, rounds=1, this_run=terms.guarantees, all_runs=terms.guarantees)
@@ -174,8 +223,11 @@ def _suggested(plan: "Plan", found: "Tables") -> dict[str, dict[str, Any]]:
     from ringfence.server.statistics.suggest import schema_fields
 
     columns = {name: plan.data.used[name] for name in found.together.columns}
-    unbounded = {name: getattr(column, "is_unbounded", False) for name, column in columns.items()}
+    unbounded = {name: column.is_unbounded for name, column in columns.items()}
     return {
-        name: {**columns[name].model_dump(exclude_none=True), **fields}
+        name: {
+            **columns[name].model_dump(exclude_none=True),
+            **{field: columns[name].written(value) if field == "center" else value for field, value in fields.items()},
+        }
         for name, fields in schema_fields(found.together, unbounded).items()
     }

@@ -1,4 +1,4 @@
-"""`ringfence train` and `ringfence predict`: one CSV file per silo, on one machine."""
+"""`ringfence train`: one CSV file per silo, on one machine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,7 +8,6 @@ import typer
 
 from ringfence.cli.evaluation import figure_cells, print_evaluation, print_exact
 from ringfence.cli.options import (
-    ModelFile,
     NewBeginning,
     SchemaFile,
     Target,
@@ -17,10 +16,9 @@ from ringfence.cli.options import (
     parse_files,
     takes_plan_request,
 )
-from ringfence.cli.output import AsJson, print_json, print_result, print_table, progress, remark, require_folder, say
+from ringfence.cli.output import AsJson, print_json, print_table, progress, remark, require_folder, require_new, say
 from ringfence.cli.reporting import Figures, NoReport, ReportFile, Track, report_path, trackers
 from ringfence.errors import PlanError
-from ringfence.foreign_text import visible
 
 if TYPE_CHECKING:
     from ringfence.metrics.choice import Choice
@@ -76,6 +74,7 @@ def train(
         bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --out replace the file that is there.")] = False,
     report: ReportFile = None,
     no_report: NoReport = False,
     figures: Figures = None,
@@ -103,6 +102,8 @@ def train(
         peer_to_peer=peer_to_peer,
     )
     require_folder(out)
+    if not overwrite:
+        require_new(out)
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if tried and track:
         raise PlanError("A tracker follows one run, and every candidate is one: leave --track out, or --try.")
@@ -192,18 +193,3 @@ def print_choice(choice: "Choice") -> None:
             for number, one in enumerate(choice.candidates)
         ],
     )
-
-
-def predict(
-    model: ModelFile,
-    file: Annotated[Path, typer.Argument(help="A CSV file with the schema's feature columns.")],
-    json: AsJson = False,
-) -> None:
-    """Predict the target of every row of a CSV file."""
-    from ringfence.model import Model
-
-    loaded = Model.load(model)
-    predictions = loaded.predict_csv(file)
-    target = loaded.plan.data.target
-    text = "\n".join(visible(str(line)) for line in (target, *predictions))
-    print_result(text, {"target": target, "predictions": predictions}, json=json)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ringfence.deployment.shuffler_client import ShufflerClient
-from ringfence.errors import DeploymentError, DoorError, OutputError
+from ringfence.errors import DeploymentError, DoorError
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.messages import SealedUpdate
 from ringfence.protocol.plan import Plan
 from ringfence.sealed_sums import sealing
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
-from ringfence.storage.private_files import read_key, write_private
+from ringfence.storage.private_files import read_key, write_key
 
 _PAUSE = 0.05
 
@@ -22,12 +22,7 @@ def make_key(path: Path) -> str:
     if path.exists():
         return sealing.public_key(read_key(path, DeploymentError))
     private = sealing.new_key()
-    try:
-        write_private(path, private.hex().encode())
-    except OSError as problem:
-        raise OutputError(
-            f"{path} cannot be written ({problem.strerror}): a key is made once, in a new file."
-        ) from None
+    write_key(path, private)
     return sealing.public_key(private)
 
 

@@ -1,6 +1,13 @@
 """Private linear models with scikit-learn's interface: a whole federation of silos behind `fit`."""
 
 try:
+    from ringfence.estimators.generalised import (
+        FederatedGammaRegressor,
+        FederatedNegativeBinomialRegressor,
+        FederatedOrdinalClassifier,
+        FederatedPoissonRegressor,
+        FederatedSurvivalRegressor,
+    )
     from ringfence.estimators.linear import (
         FederatedHuberRegressor,
         FederatedLinearRegression,
@@ -16,9 +23,14 @@ except ModuleNotFoundError as missing:
     ) from None
 
 __all__ = [
+    "FederatedGammaRegressor",
     "FederatedHuberRegressor",
     "FederatedLinearRegression",
     "FederatedLinearSVC",
     "FederatedLogisticRegression",
+    "FederatedNegativeBinomialRegressor",
+    "FederatedOrdinalClassifier",
+    "FederatedPoissonRegressor",
     "FederatedQuantileRegressor",
+    "FederatedSurvivalRegressor",
 ]

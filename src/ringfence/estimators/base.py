@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ringfence.errors import EstimatorError, PlanError
 from ringfence.estimators import tables
 from ringfence.estimators.fit_data import SOURCE, FitData
+from ringfence.estimators.pipelines import require_public_steps
 from ringfence.estimators.reading import TableReader, hiding_values
 from ringfence.estimators.remarks import of_this_fit, remarks_on, with_totals
 from ringfence.estimators.session import MEMORY
@@ -27,6 +28,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual_plan
+from ringfence.sources import frames
 from ringfence.summary import Summary, require_level, summarise
 from ringfence.training import Silo, TrainingResult, train
 
@@ -58,7 +60,9 @@ class FederatedLinearModel(TableReader, ABC):
     algorithm : "auto", or the name of one (`ringfence plan --help` lists them)
     max_rounds : the most rounds that "auto" may take; 100 by default
     ridge : (ridge/2)·‖w‖² is added to the objective, in scaled features
+    lasso : lasso·‖w‖₁ is added, in scaled features and without the intercept; with `ridge`, elastic net
     clip : where a row's gradient is cut; by default a public rule
+    sample_weight_bound : the largest weight of a row, from public knowledge, where `fit` is given `sample_weight`
     fit_intercept : whether to learn a constant
     person_rule : "mean" (the default), "rows" or "sum"
         What a person's rows come to in a gradient, where `fit` is told whose they are: the mean of the cut gradients;
@@ -107,19 +111,22 @@ class FederatedLinearModel(TableReader, ABC):
         tags.non_deterministic = True  # real noise has no seed
         return tags
 
-    def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None, sample_weight: Any = None) -> Self:
         """Train on the silos' rows through their gates.
 
         Parameters
         ----------
-        X : one table (NumPy, pandas), a list of one table per silo, or a mapping from silo to table
+        X : one table (NumPy, pandas, polars, pyarrow), a list of one table per silo, or a mapping from silo to table
         y : the targets, in the same form
         silos : a silo's label per row (per table, if X is a list); without it, all rows are one silo's
         persons : whose each row is, as a label per row, in the same form as y
             With it, the guarantee is for each person; without it, for each row. Equal labels are one person, in all
             silos and all fits. With a `schema` that names the column of persons, X may have that column instead.
+        sample_weight : how much each row's loss counts, from 0 to `sample_weight_bound`, in the same form as y
+            Weights are private, as y is: a row's gradient is multiplied by its weight before it is cut, and the cut is
+            as many times as long as the bound says, so that noise grows with the bound.
         """
-        problem, remarks = self._read(X, y, silos, persons)
+        problem, remarks = self._read(X, y, silos, persons, sample_weight)
         plan, cap = self._plan(problem), self._cap()
         if not self.unusual_budget:
             require_usual_plan(plan, cap, word="unusual_budget=True")
@@ -144,6 +151,7 @@ class FederatedLinearModel(TableReader, ABC):
         y: Any,
         silos: Any = None,
         persons: Any = None,
+        sample_weight: Any = None,
         *,
         epsilon: Any,
         delta: Any = None,
@@ -152,11 +160,11 @@ class FederatedLinearModel(TableReader, ABC):
     ) -> Summary:
         """Ask the silos once more, for this epsilon, and return every coefficient with its interval; `print` it.
 
-        X, y, silos and persons are as in `fit`, and may be the same rows: they then pay for both. `by_silo` takes
-        silos, not rows, for the draws. Squared and logistic losses, without ridge and clip.
+        X, y, silos, persons and sample_weight are as in `fit`, and may be the same rows: they then pay for both.
+        `by_silo` takes silos, not rows, for the draws. Squared and logistic losses, without ridge and clip.
         """
         check_is_fitted(self)
-        problem, remarks = self._read(X, y, silos, persons)
+        problem, remarks = self._read(X, y, silos, persons, sample_weight)
         if problem.schema != self.plan_.data:
             raise EstimatorError("X and y must have the columns, and y the classes, that this model was fitted with.")
         names, cap = list(problem.silos), self._cap()
@@ -170,12 +178,13 @@ class FederatedLinearModel(TableReader, ABC):
         statement = result.statement if self.ledgers is not None else with_totals(result.statement, totals, remarks)
         return summarise(statement, result.findings, level=level, by_silo=by_silo)
 
-    def _read(self, X: Any, y: Any, silos: Any, persons: Any) -> tuple[FitData, dict[str, str]]:
+    def _read(self, X: Any, y: Any, silos: Any, persons: Any, weights: Any) -> tuple[FitData, dict[str, str]]:
         """Return the rows as records, and what a run's numbers do not count of them, by silo."""
-        X, y, labels, persons = tables.join(X, y, silos, persons)
+        require_public_steps(self)
+        rows = tables.join(X, y, silos, persons, weights)
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
             raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
-        problem = self._problem(X, y, labels, persons)
+        problem = self._problem(rows)
         return problem, remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
 
     def _plan(self, problem: FitData) -> Plan:
@@ -212,6 +221,7 @@ class FederatedLinearModel(TableReader, ABC):
             algorithm=None if self.algorithm == "auto" else self.algorithm,
             most_rounds=self.max_rounds,
             ridge=float(self.ridge),
+            lasso=float(self.lasso),
             clip=None if self.clip is None else float(self.clip),
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,
@@ -300,11 +310,12 @@ class FederatedLinearModel(TableReader, ABC):
             with hiding_values():
                 matrix: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
         else:
+            X = tables.as_frame(X)
             if not tables.is_frame(X):
                 raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
             X = tables.without(X, self.schema.person)
             validate_data(self, X, reset=False, skip_check_array=True)
-            matrix = self.model_.linear().matrix(tables.cells(X), source=SOURCE)
+            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ringfence.estimators import tables
 from ringfence.protocol import sections
-from ringfence.protocol.encoding import Table, encode_features, encode_target
+from ringfence.protocol.encoding import encode_features, encode_target
 from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
 from ringfence.silo.marks import RowMarks
 from ringfence.silo.persons import numbered
 from ringfence.silo.records import Records
+from ringfence.sources.cells import Table
 
 SOURCE = "X (its first row counted as row 2, as in a spreadsheet)"
 

@@ -1,11 +1,11 @@
 """The estimators: what each predicts, and by which loss it learns."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
@@ -16,22 +16,30 @@ from ringfence.estimators.base import FederatedLinearModel, documented
 from ringfence.estimators.parameters import (
     ClassifierParameters,
     HuberParameters,
+    LossParameters,
     QuantileParameters,
     RegressorParameters,
 )
 from ringfence.estimators.reading import interval
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
+from ringfence.protocol.columns import Categorical, Column, ReadColumn
+from ringfence.protocol.losses import BaseLoss
+from ringfence.protocol.schema import Schema
+
+BOTH_BOUNDS = "Both `target_bounds` and `schema` are given, which say the same: leave one out."
 
 
-class _Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
+class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
     """A linear classifier.
 
     `classes` lists the labels that may occur, from public knowledge: which labels do occur may hang on one record.
     Where it is public that each of them occurs (a yes/no question asked of everybody), classes="observed" takes them
     from y; that is then your statement, and nothing checks it. With a `schema` they are the target's categories, and
     `classes`, if given, the labels that y and `predict` use for them, in the same order.
+
+    `class_weight` is a mapping from label to how much its rows count, from public knowledge; a label that it leaves out
+    counts 1. "balanced" is refused: how often labels occur is private.
 
     `classes_` holds the labels, sorted.
     """
@@ -51,18 +59,37 @@ class _Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel): 
             raise EstimatorError(f"{where} one class only, and to tell classes apart it takes at least two.")
         self.classes_: NDArray[Any] = labels
         column = Categorical(categories=tuple(str(label) for label in labels))
-        return [column.categories[place] for place in self._places(y)], column
+        return [column.classes[place] for place in self._places(y)], column
 
-    def _targets_by_schema(self, y: Any, column: Numeric | Categorical) -> list[str]:
-        if not isinstance(column, Categorical):
+    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        if column.is_number:
             raise EstimatorError("The schema's target is a number: use one of the regressors.")
-        labels = np.asarray(column.categories if self.classes is None else self.classes)
-        if labels.shape != (len(column.categories),):
+        labels = np.asarray(column.classes if self.classes is None else self.classes)
+        if labels.shape != (len(column.classes),):
             raise EstimatorError(
-                f"The schema's target has {len(column.categories)} categories, so `classes` must list as many labels."
+                f"The schema's target has {len(column.classes)} categories, so `classes` must list as many labels."
             )
         self.classes_ = labels
-        return [column.categories[place] for place in self._places(column_or_1d(y, warn=True))]
+        return [column.classes[place] for place in self._places(column_or_1d(y, warn=True))]
+
+    def _class_weights(self, categories: tuple[str, ...]) -> dict[str, Any]:
+        if self.class_weight is None:
+            return {}
+        if not isinstance(self.class_weight, Mapping):
+            raise EstimatorError(
+                "`class_weight` must be a mapping from label to a positive number, from public knowledge. 'balanced' "
+                "would be computed from how often labels occur, which is private: ask for that privately "
+                "(`ringfence statistics`), and give the inverse shares."
+            )
+        labels = self.classes_.tolist()
+        if unknown := [label for label in self.class_weight if label not in labels]:
+            raise EstimatorError(f"`class_weight` names {unknown[0]!r}, which is none of the public classes.")
+        return {
+            "class_weights": {
+                category: float(self.class_weight.get(label, 1.0))
+                for category, label in zip(categories, labels, strict=True)
+            }
+        }
 
     def _places(self, y: NDArray[Any]) -> list[int]:
         places = {label: place for place, label in enumerate(self.classes_.tolist())}
@@ -88,16 +115,13 @@ class _Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel): 
 
 
 @documented
-class FederatedLogisticRegression(_Classifier):
+class FederatedLogisticRegression(Classifier):
     """Logistic regression, for more than two classes by softmax, trained privately across silos."""
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return every class's probability, in the order of `classes_`."""
         scores = self._scores(X)
-        if scores.shape[1] == 1:
-            return np.concatenate([expit(-scores), expit(scores)], axis=1)
-        probabilities: FloatArray = softmax(scores, axis=1)
-        return probabilities
+        return self.model_.plan.loss.probabilities(scores)
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithms of the probabilities."""
@@ -106,7 +130,7 @@ class FederatedLogisticRegression(_Classifier):
 
 
 @documented
-class FederatedLinearSVC(_Classifier):
+class FederatedLinearSVC(Classifier):
     """Linear support vector machine for two classes (hinge loss), trained privately across silos."""
 
     def __sklearn_tags__(self) -> Any:
@@ -123,7 +147,7 @@ class FederatedLinearSVC(_Classifier):
         return replace(super()._request(schema), loss="hinge")
 
 
-class _Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # type: ignore[misc]
+class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # type: ignore[misc]
     """A linear regression.
 
     `target_bounds` is (lower, upper), the range of the target from public knowledge; targets beyond are clamped in
@@ -132,19 +156,22 @@ class _Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # 
     """
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
+        return np.asarray(y, dtype=np.float64), interval("`target_bounds`", self._given_bounds())
+
+    def _given_bounds(self) -> Any:
         if self.target_bounds is None:
             raise EstimatorError(
                 "`target_bounds` is missing: say between which values the target lies, as target_bounds=(lower, "
                 "upper), from public knowledge. They are not taken from y, because bounds read from private records "
                 "leak them."
             )
-        return np.asarray(y, dtype=np.float64), interval("`target_bounds`", self.target_bounds)
+        return self.target_bounds
 
-    def _targets_by_schema(self, y: Any, column: Numeric | Categorical) -> list[str]:
-        if not isinstance(column, Numeric):
+    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        if not column.is_number:
             raise EstimatorError("The schema's target has categories: use one of the classifiers.")
         if self.target_bounds is not None:
-            raise EstimatorError("Both `target_bounds` and `schema` are given, which say the same: leave one out.")
+            raise EstimatorError(BOTH_BOUNDS)
         return tables.texts(column_or_1d(y, warn=True))
 
     def _learn(self) -> None:
@@ -158,15 +185,96 @@ class _Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # 
 
 
 @documented
-class FederatedLinearRegression(_Regressor):
-    """Least-squares regression, trained privately across silos."""
+class FederatedLinearRegression(LossParameters, Regressor):
+    """Linear regression, by least squares unless `loss` says otherwise, trained privately across silos.
+
+    `loss` is how errors count: "squared", "absolute", "epsilon-insensitive", or a loss of a number, such as your own
+    (`ringfence.losses.custom`), of the target scaled to -1 and 1 at its bounds.
+
+    By least squares, y may have several columns, which are learned together: a row's gradient for all of them is cut as
+    one, so that one clip and one noise cover them. `target_bounds` are then two numbers for all columns, or two
+    sequences with one number per column; each target counts in units of its own range. `coef_` has a row per target,
+    and `predict` returns a column per target. With a `schema` that names `more_targets`, y has the target's column
+    first, then theirs, or names them all.
+    """
+
+    _takes_several = True
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
 
     def _request(self, schema: Schema) -> PlanRequest:
-        return replace(super()._request(schema), loss="squared")
+        named = self.loss in _STRAIGHT if isinstance(self.loss, str) else isinstance(self.loss, BaseLoss)
+        if not named or (isinstance(self.loss, BaseLoss) and not self.loss.is_of_numbers):
+            raise EstimatorError(
+                f"`loss` must be one of {', '.join(_STRAIGHT)}, or a loss of a number whose score predicts it, such as "
+                "ringfence.losses.custom makes. Counts, amounts, times and classes have estimators of their own."
+            )
+        if schema.more_targets is None:
+            return replace(super()._request(schema), loss=self.loss)
+        if self.loss != (least_squares := _STRAIGHT[0]):
+            raise EstimatorError(
+                f"Several columns of y are learned by least squares: leave `loss` at '{least_squares}'."
+            )
+        return super()._request(schema)
+
+    def _cells_of_target(
+        self, y: Any, names: list[str], targets: list[str]
+    ) -> tuple[dict[str, Any], dict[str, Column], dict[str, Any]]:
+        self._has_columns = y.ndim == 2
+        if not self._has_columns:
+            return super()._cells_of_target(y, names, targets)
+        first, *more = targets
+        roles = {"target": first, **({"more_targets": tuple(more)} if more else {})}
+        return dict(zip(targets, y.T, strict=True)), self._columns_of(targets), roles
+
+    def _columns_of(self, targets: list[str]) -> dict[str, Column]:
+        bounds = self._given_bounds()
+        try:
+            lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), len(targets)) for side in bounds)
+        except (TypeError, ValueError):
+            raise EstimatorError(
+                f"`target_bounds` must be (lower, upper): two numbers, or two sequences of {len(targets)} numbers, one "
+                "per column of y."
+            ) from None
+        pairs = zip(targets, lower, upper, strict=True)
+        return {name: interval(f"`target_bounds` of column '{name}'", (low, high)) for name, low, high in pairs}
+
+    def _cells_by_schema(self, y: Any, schema: Schema) -> dict[str, list[str]]:
+        self._has_columns = schema.more_targets is not None
+        if not self._has_columns:
+            return super()._cells_by_schema(y, schema)
+        if self.target_bounds is not None:
+            raise EstimatorError(BOTH_BOUNDS)
+        y = tables.as_frame(y)
+        if tables.is_frame(y) and set(schema.targets) <= set(y.columns):
+            return {name: tables.texts(y[name]) for name in schema.targets}
+        numbers = np.asarray(y)
+        if numbers.ndim != 2 or numbers.shape[1] != len(schema.targets):
+            raise EstimatorError(
+                f"By the schema, y must have {len(schema.targets)} columns: {', '.join(schema.targets)}, in this order."
+            )
+        return {name: tables.texts(column) for name, column in zip(schema.targets, numbers.T, strict=True)}
+
+    def _learn(self) -> None:
+        if self._has_columns:
+            FederatedLinearModel._learn(self)
+        else:
+            super()._learn()
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return X @ coef_.T + intercept_: a number per row, or a column per target if y had columns."""
+        scores = self._scores(X)
+        return scores if self._has_columns else scores[:, 0]
+
+
+_STRAIGHT = ("squared", "absolute", "epsilon-insensitive")
 
 
 @documented
-class FederatedHuberRegressor(HuberParameters, _Regressor):
+class FederatedHuberRegressor(HuberParameters, Regressor):
     """Huber regression, trained privately across silos: squared for small errors, linear for outliers.
 
     `threshold` is where an error counts as large, in the target's units; by default a tenth of the largest distance
@@ -174,14 +282,13 @@ class FederatedHuberRegressor(HuberParameters, _Regressor):
     """
 
     def _request(self, schema: Schema) -> PlanRequest:
-        column = schema.target_column
-        unit = column.unit if isinstance(column, Numeric) else 1.0
+        unit, _ = schema.target_scaling
         scaled = None if self.threshold is None else float(self.threshold) / unit
         return replace(super()._request(schema), loss="huber", margin=scaled)
 
 
 @documented
-class FederatedQuantileRegressor(QuantileParameters, _Regressor):
+class FederatedQuantileRegressor(QuantileParameters, Regressor):
     """Regression of a quantile (pinball loss), trained privately across silos; `quantile` 0.5 is the median."""
 
     def _request(self, schema: Schema) -> PlanRequest:

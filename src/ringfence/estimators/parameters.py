@@ -27,7 +27,9 @@ class Parameters:
     algorithm: str = "auto"
     max_rounds: int | None = None
     ridge: float = 0.0
+    lasso: float = 0.0
     clip: float | None = None
+    sample_weight_bound: float | None = None
     fit_intercept: bool = True
     person_rule: PersonRule | None = None
     rows_per_person: int | None = None
@@ -44,6 +46,7 @@ class ClassifierParameters(Parameters):
     """Those of a classifier."""
 
     classes: Any = None
+    class_weight: Any = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,10 +57,32 @@ class RegressorParameters(Parameters):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
+class LossParameters(RegressorParameters):
+    """Those of a linear regression whose errors may count in several ways."""
+
+    loss: Any = "squared"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class HuberParameters(RegressorParameters):
     """Those of a Huber regression."""
 
     threshold: float | None = None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DispersionParameters(RegressorParameters):
+    """Those of a negative binomial regression."""
+
+    dispersion: float = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class SurvivalParameters(Parameters):
+    """Those of a regression of times until an event."""
+
+    time_bound: float | None = None
+    cuts: Any = None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -14,8 +14,10 @@ from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
 from ringfence.estimators.fit_data import FitData
 from ringfence.estimators.parameters import Parameters
+from ringfence.protocol.columns import Column, Numeric, ReadColumn
 from ringfence.protocol.public import explain
-from ringfence.protocol.schema import Categorical, Column, Numeric, Schema
+from ringfence.protocol.schema import Schema
+from ringfence.sources import frames
 
 
 class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
@@ -26,36 +28,70 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
         """Return the target's cells and its public column; only where there is no schema."""
 
     @abstractmethod
-    def _targets_by_schema(self, y: Any, column: Numeric | Categorical) -> list[str]:
+    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
         """Return the target's cells as text, to be read by the schema."""
+
+    def _cells_of_target(
+        self, y: Any, names: list[str], targets: list[str]
+    ) -> tuple[dict[str, Any], dict[str, Column], dict[str, Any]]:
+        """Return cells and columns of what stands beside the features, by name, and what each name is."""
+        del names
+        (target,) = targets
+        cells, column = self._target(y)
+        return {target: cells}, {target: column}, {"target": target, **self._class_weights(column.classes)}
+
+    def _cells_by_schema(self, y: Any, schema: Schema) -> dict[str, list[str]]:
+        """Return the cells of the schema's targets, by name."""
+        if schema.more_targets is not None:
+            raise EstimatorError("The schema names several targets: use FederatedLinearRegression, or name one.")
+        return {str(schema.target): self._targets_by_schema(y, schema.target_column)}
+
+    def _class_weights(self, categories: tuple[str, ...]) -> dict[str, Any]:
+        """Return how much the target's categories count, for a schema, if somebody says so."""
+        del categories
+        return {}
+
+    _takes_several = False
+    """Whether y may have several columns."""
 
     # From arguments to a problem.
 
-    def _problem(self, X: Any, y: Any, labels: tables.Labels, persons: Any) -> FitData:
+    def _problem(self, rows: tables.Joined) -> FitData:
+        X, y, labels, persons, weights = rows
         if self.schema is not None:
-            return self._problem_by_schema(self.schema, X, y, labels, persons)
+            return self._problem_by_schema(self.schema, rows)
         if self.bounds is None:
             raise EstimatorError(
                 "`bounds` is missing: say between which values every feature lies, as bounds=(lower, upper), from "
                 "public knowledge (a code book, a law, common sense), or give a `schema`. They are not taken from X, "
                 "because bounds read from private records leak them. They need not be tight."
             )
-        target_name = getattr(y, "name", None)
+        given = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
         with hiding_values():
-            X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=is_regressor(self))
+            X, y = validate_data(
+                self, X, y, dtype=np.float64, y_numeric=is_regressor(self), multi_output=self._takes_several
+            )
         names = self._column_names(X.shape[1])
-        target = tables.unused(target_name, "target", names)
-        cells, column = self._target(y)
-        columns: dict[str, Column] = {**self._numeric_columns(names), target: column}
+        targets = _target_names(given, 1 if y.ndim == 1 else y.shape[1], names)
+        cells, beside, roles = self._cells_of_target(y, names, targets)
+        weight = tables.weights(weights, len(X), self.sample_weight_bound)
+        if weight is not None:
+            name = tables.unused(None, "weight", [*names, *beside])
+            cells[name], beside[name], roles["weight"] = weight, self._weight_column(), name
+        columns: dict[str, Column] = {**self._numeric_columns(names), **beside}
         intercept = 1.0 if self.fit_intercept else 0.0
         try:
-            schema = Schema(columns=columns, target=target, intercept=intercept, person=_person(persons, columns))
+            schema = Schema(columns=columns, intercept=intercept, person=_person(persons, columns), **roles)
         except ValidationError as refused:
             raise EstimatorError(f"No schema can be made of `bounds` and the target: {explain(refused)}.") from None
-        table: Any = {**dict(zip(names, X.T, strict=True)), target: cells}  # numbers need not go through text
+        table: Any = {**dict(zip(names, X.T, strict=True)), **cells}  # numbers need not go through text
         return FitData.of(schema, table, list(tables.row_bytes(X)), labels, tables.owners(persons, len(X)))
 
-    def _problem_by_schema(self, schema: Schema, X: Any, y: Any, labels: tables.Labels, persons: Any) -> FitData:
+    def _weight_column(self) -> Column:
+        return interval("`sample_weight_bound`", (0.0, self.sample_weight_bound))
+
+    def _problem_by_schema(self, schema: Schema, rows: tables.Joined) -> FitData:
+        X, y, labels, persons, weights = rows
         if self.bounds is not None:
             raise EstimatorError("Both `bounds` and `schema` are given, which say the same: leave one out.")
         if not tables.is_frame(X):
@@ -72,15 +108,33 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
         elif persons is None:
             persons = X[schema.person]
         validate_data(self, tables.without(X, schema.person), skip_check_array=True)  # notes the columns' names
-        table = tables.cells(X)
-        identity = list(tables.row_bytes(table))
-        targets = self._targets_by_schema(y, schema.target_column)
-        if len(targets) != len(identity):
-            raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
+        identity = list(tables.row_bytes(tables.cells(X)))
+        table = frames.columns_of(X)
+        cells: dict[str, Any] = dict(self._cells_by_schema(y, schema))
+        for targets in cells.values():
+            if len(targets) != len(identity):
+                raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
+        schema = self._with_class_weights(schema)
+        weight = tables.weights(weights, len(identity), self.sample_weight_bound)
+        if weight is not None:
+            if schema.weight is not None:
+                raise EstimatorError(
+                    f"By the schema, the column '{schema.weight}' says how much a row counts, and `sample_weight` says "
+                    "so too: leave one out."
+                )
+            name = tables.unused(None, "weight", schema.columns)
+            columns = {**schema.columns, name: self._weight_column()}
+            schema, cells = schema.model_copy(update={"columns": columns, "weight": name}), {**cells, name: weight}
         if not self.fit_intercept:
             schema = schema.model_copy(update={"intercept": 0.0})
         owners = tables.owners(persons, len(identity))
-        return FitData.of(schema, {**table, str(schema.target): targets}, identity, labels, owners)
+        return FitData.of(schema, {**table, **cells}, identity, labels, owners)
+
+    def _with_class_weights(self, schema: Schema) -> Schema:
+        given = self._class_weights(schema.target_column.classes)
+        if given and schema.class_weights is not None:
+            raise EstimatorError("Both the schema's `class_weights` and `class_weight` are given: leave one out.")
+        return schema.model_copy(update=given) if given else schema
 
     def _column_names(self, count: int) -> list[str]:
         if hasattr(self, "feature_names_in_"):
@@ -90,7 +144,10 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
     def _numeric_columns(self, names: list[str]) -> dict[str, Column]:
         if isinstance(self.bounds, Mapping):
             if set(self.bounds) != set(names):
-                raise EstimatorError(f"`bounds` must name every column of X, and no other: {', '.join(names)}.")
+                absent = [name for name in names if name not in self.bounds]
+                stray = [str(name) for name in self.bounds if name not in names]
+                said = f"has none for {_few(absent)}" if absent else f"names {_few(stray)}, which X does not have"
+                raise EstimatorError(f"`bounds` must name every column of X, and no other, but {said}.")
             pairs = [self.bounds[name] for name in names]
         else:
             try:
@@ -110,6 +167,12 @@ def hiding_values() -> Iterator[None]:
     try:
         yield
     except ValueError as problem:
+        if "contains NaN" in str(problem):  # scikit-learn recommends an imputer, which would learn from the records
+            raise EstimatorError(
+                "X or y contains NaN, a missing value. Say by public knowledge what stands in for it: a `schema` has "
+                "`missing`, and `indicator`, for each column; or fill it in with a public number before `fit`. An "
+                "imputer would learn from the records, outside of the guarantee."
+            ) from None
         if "could not convert" not in str(problem):
             raise
         raise EstimatorError(
@@ -127,6 +190,21 @@ def interval(what: str, pair: Any) -> Numeric:
         raise EstimatorError(f"{what}: {explain(refused)}.") from None
     except (TypeError, ValueError):
         raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
+
+
+def _target_names(given: list[Any], count: int, taken: list[str]) -> list[str]:
+    """Return a name for each column of y that no other column has: its own, if it has one."""
+    names: list[str] = []
+    for place in range(count):
+        default = "target" if count == 1 else f"target{place}"
+        names.append(tables.unused(given[place] if len(given) == count else None, default, [*taken, *names]))
+    return names
+
+
+def _few(names: list[str]) -> str:
+    """Name the first of many."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(f"'{name}'" for name in names[:3]) + more
 
 
 def _person(persons: Any, taken: Collection[str]) -> str | None:

@@ -20,7 +20,7 @@ from ringfence.planning.choices import CandidatePlan, propose_choice
 from ringfence.silo.consent import require_usual
 from ringfence.statement import Statement
 
-TRIED = ("algorithm", "clip", "max_rounds", "person_rule", "ridge", "rows_per_person")
+TRIED = ("algorithm", "clip", "lasso", "max_rounds", "person_rule", "ridge", "rows_per_person")
 """Parameters of estimators that say how a model is trained, and nothing else."""
 
 
@@ -42,7 +42,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         The share of each silo's rows that it holds out trains no candidate: these rows compare them, and evaluate the
         best.
     param_grid : a mapping from parameter to the values to try
-        Of algorithm, clip, max_rounds, person_rule, ridge and rows_per_person.
+        Of algorithm, clip, lasso, max_rounds, person_rule, ridge and rows_per_person.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         self.estimator = estimator
         self.param_grid = param_grid
 
-    def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None, sample_weight: Any = None) -> Self:
         """Train and compare all candidates on the silos' rows, through their gates; the arguments are the estimator's.
 
         Everything that cannot be is refused before anything is released.
@@ -72,7 +72,7 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
             raise EstimatorError("`estimator` must be one of this package's: others keep no record private.")
         candidates = self._candidates()
         best: FederatedLinearModel = clone(self.estimator)
-        problem, remarks = best._read(X, y, silos, persons)
+        problem, remarks = best._read(X, y, silos, persons, sample_weight)
         cap = best._cap()
         proposed = propose_choice(problem.schema, [self._candidate_plan(problem, own) for own in candidates])
         if not best.unusual_budget:

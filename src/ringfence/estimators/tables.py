@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import EstimatorError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.sources import frames
 
 ALONE = "all"
 """The name of the one silo where nobody names any."""
@@ -15,7 +17,12 @@ ALONE = "all"
 
 def is_frame(X: Any) -> bool:
     """Tell whether this is a table with named columns, as of pandas."""
-    return hasattr(X, "columns") and hasattr(X, "iloc")
+    return frames.is_pandas(X)
+
+
+def as_frame(X: Any) -> Any:
+    """Return a table of polars or pyarrow as one of pandas, and anything else as it is."""
+    return X.to_pandas() if frames.is_arrow_like(X) else X
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class Labels:
             raise EstimatorError(f"`silos` must have one label for each of the {count} rows of X.")
         found: dict[Any, list[int]] = {}
         for row, label in enumerate(labels.tolist()):
-            if is_missing(label):
+            if frames.is_missing(label):
                 raise EstimatorError("`silos` has a row without a label: every record belongs to a silo.")
             found.setdefault(label, []).append(row)
         try:
@@ -46,21 +53,36 @@ class Labels:
         return {str(label): np.array(found[label], dtype=np.int64) for label in order}
 
 
-def join(X: Any, y: Any, silos: Any, persons: Any) -> tuple[Any, Any, Labels, Any]:
-    """Return X, y, the silos' labels and the persons', whichever way the silos' tables were given.
+class Joined(NamedTuple):
+    """All silos' rows, one below the other: X, y, which silo's each is, whose, and how much it counts, if told."""
+
+    X: Any
+    y: Any
+    labels: Labels
+    persons: Any
+    weights: Any
+
+
+def join(X: Any, y: Any, silos: Any, persons: Any, weights: Any = None) -> Joined:
+    """Return the rows, whichever way the silos' tables were given.
 
     One table: `silos` has a label per row. A mapping of tables by silo, with y alike; or a list of tables, with a list
-    of targets, where `silos`, if given, names each table. `persons`, if given, come as y does.
+    of targets, where `silos`, if given, names each table. `persons` and `sample_weight`, if given, come as y does.
     """
+    X = as_frame(X)
+    beside = {"persons": persons, "sample_weight": weights}
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are mappings too
         if silos is not None:
             raise EstimatorError("X names its silos by its keys, and `silos` names some too: leave `silos` out.")
         if not isinstance(y, Mapping) or set(y) != set(X):
             raise EstimatorError("X is a mapping of tables by silo, so y must be one of targets, with the same keys.")
-        if persons is not None and (not isinstance(persons, Mapping) or set(persons) != set(X)):
-            raise EstimatorError("X is a mapping of tables by silo, so `persons` must be one too, with the same keys.")
-        owners = None if persons is None else [persons[name] for name in X]
-        return _stacked(list(X.values()), [y[name] for name in X], owners, list(X))
+        for name, given in beside.items():
+            if given is not None and (not isinstance(given, Mapping) or set(given) != set(X)):
+                raise EstimatorError(
+                    f"X is a mapping of tables by silo, so `{name}` must be one too, with the same keys."
+                )
+        parts = {name: None if own is None else [own[silo] for silo in X] for name, own in beside.items()}
+        return _stacked(list(X.values()), [y[name] for name in X], parts, list(X))
     if isinstance(X, list | tuple) and X and all(hasattr(table, "shape") and np.ndim(table) == 2 for table in X):
         names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(silos)
         if not isinstance(y, list | tuple) or len(y) != len(X) or len(names) != len(X):
@@ -68,20 +90,21 @@ def join(X: Any, y: Any, silos: Any, persons: Any) -> tuple[Any, Any, Labels, An
                 f"X is a list of {len(X)} tables, one per silo, so y must be a list of as many targets, and `silos`, "
                 "if given, a list of as many names."
             )
-        if persons is not None and (not isinstance(persons, list | tuple) or len(persons) != len(X)):
-            raise EstimatorError(f"X is a list of {len(X)} tables, so `persons` must be a list of as many arrays.")
-        return _stacked(list(X), list(y), persons, names)
-    return X, y, Labels(silos), persons
+        for name, given in beside.items():
+            if given is not None and (not isinstance(given, list | tuple) or len(given) != len(X)):
+                raise EstimatorError(f"X is a list of {len(X)} tables, so `{name}` must be a list of as many arrays.")
+        return _stacked(list(X), list(y), beside, names)
+    return Joined(X, y, Labels(silos), persons, weights)
 
 
 def _stacked(
-    tables: Sequence[Any], targets: Sequence[Any], persons: Sequence[Any] | None, names: Sequence[Any]
-) -> tuple[Any, Any, Labels, Any]:
+    tables: Sequence[Any], targets: Sequence[Any], beside: Mapping[str, Sequence[Any] | None], names: Sequence[Any]
+) -> Joined:
     texts = [str(name) for name in names]
     if len(set(texts)) != len(texts):
         raise EstimatorError("Two tables name the same silo: join them, or rename one.")
-    for given, parts in (("y", targets), ("`persons`", persons or targets)):
-        for name, table, part in zip(texts, tables, parts, strict=True):
+    for given, parts in {"y": targets, **{f"`{name}`": own for name, own in beside.items()}}.items():
+        for name, table, part in zip(texts, tables, targets if parts is None else parts, strict=True):
             if len(table) != len(part):
                 raise EstimatorError(f"Silo '{name}' has {len(table)} rows in X and {len(part)} in {given}.")
     if not tables:
@@ -98,8 +121,35 @@ def _stacked(
         X = np.concatenate([np.asarray(table) for table in tables])
     y = np.concatenate([np.asarray(target) for target in targets])
     labels = [name for name, table in zip(texts, tables, strict=True) for _ in range(len(table))]
-    owners = None if persons is None else [person for part in persons for person in part]
-    return X, y, Labels(labels, texts), owners
+    rows = {name: None if own is None else [each for part in own for each in part] for name, own in beside.items()}
+    return Joined(X, y, Labels(labels, texts), rows["persons"], rows["sample_weight"])
+
+
+def weights(given: Any, count: int, bound: float | None) -> FloatArray | None:
+    """Return how much each row counts, if somebody says so: from 0 to the public bound."""
+    if given is None:
+        return None
+    if bound is None or not 0 < bound < np.inf:
+        raise EstimatorError(
+            "`sample_weight` needs `sample_weight_bound`, a positive number: the largest weight that a row may have, "
+            "from public knowledge. It is not taken from the weights, because a bound read from private records leaks "
+            "them."
+        )
+    try:
+        found = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise EstimatorError("`sample_weight` must have a number for each row of X.") from None
+    if found.shape != (count,):
+        raise EstimatorError(f"`sample_weight` must have one number for each of the {count} rows of X.")
+    bad = np.flatnonzero(~((found >= 0) & (found <= bound)))
+    if bad.size:
+        raise EstimatorError(
+            f"Row {bad[0]} of `sample_weight` (the first is row 0) does not lie between 0 and `sample_weight_bound`: "
+            "raise the bound, by public knowledge, or remove the row."
+        )
+    if not found.any():
+        raise EstimatorError("Every row has the weight zero: some must count, or there is nothing to learn.")
+    return found
 
 
 def owners(persons: Any, count: int) -> list[str] | None:
@@ -158,22 +208,7 @@ def cells(frame: Any) -> dict[str, list[str]]:
 
 def texts(values: Iterable[Any]) -> list[str]:
     """Return values as text cells; what is missing is empty."""
-    return [_text(value) for value in values]
-
-
-def is_missing(value: Any) -> bool:
-    """Tell whether a cell holds nothing: None, NaN, or what pandas writes instead."""
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _text(value: Any) -> str:
-    if is_missing(value):
-        return ""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))  # pandas makes 1.0 of 1 where a column has gaps, and "1" is the category
-    return str(value).strip()
+    return [frames.text(value) for value in values]
 
 
 def row_bytes(columns: Mapping[str, Sequence[str]] | NDArray[np.float64]) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ th, td { text-align: left; padding: 0.4rem 0.9rem 0.4rem 0; border-bottom: 1px s
 thead th { color: var(--soft); font-weight: 600; }
 tbody th { font-weight: 500; }
 td { font-variant-numeric: tabular-nums; }
-td.number { white-space: nowrap; }
+td.number, time { white-space: nowrap; }
 img { display: block; max-width: 100%; height: auto; }
 pre { overflow-x: auto; background: var(--wash); border-radius: 6px; padding: 0.8rem 1rem; }
 figure { margin: 0 0 1.75rem; }

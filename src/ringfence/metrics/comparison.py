@@ -24,7 +24,7 @@ def edges(facts: Facts, models: FloatArray) -> FloatArray:
     A record's losses under two models differ by L·|w − w'| at most, with L over weights as large as these.
     """
     reach = float(np.max(np.linalg.norm(models, axis=1)))
-    lipschitz = facts.loss.constants(facts.data.feature_norm, facts.data.target_bound, reach).lipschitz
+    lipschitz = facts.loss.constants_on(facts.data, reach).lipschitz
     largest = lipschitz * float(np.linalg.norm(models - models.mean(axis=0)))
     result: FloatArray = max(largest, TINY) * 2.0 ** (-np.arange(2**SIZE_LEVELS - 2, -1, -1) / 2)
     return result

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import numpy as np
 
-from ringfence.metrics import numbers, several_classes, two_classes
+from ringfence.metrics import numbers, several_classes, several_numbers, times, two_classes
 from ringfence.metrics.estimates import Found, Round, found_by
 from ringfence.metrics.intervals import Figure, cut_figure, normal
 from ringfence.metrics.report import Bin, Cell, Evaluated, EvaluationReport, Point
@@ -13,9 +13,14 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.questions.base import Facts
 from ringfence.protocol.questions.evaluation import CURVE, Asked
-from ringfence.protocol.schema import Categorical
 
-_KINDS: dict[str, ModuleType] = {"label": two_classes, "class": several_classes, "number": numbers}
+_KINDS: dict[str, ModuleType] = {
+    "label": two_classes,
+    "class": several_classes,
+    "number": numbers,
+    "numbers": several_numbers,
+    "time": times,
+}
 _SMALLEST = 1e-9
 """Stands for the largest score of a model without any."""
 
@@ -65,7 +70,7 @@ def evaluated(found: Found) -> Evaluated:
     """Return all figures of what was found."""
     kind, column = found.facts.loss.target_kind, found.facts.data.target_column
     figures = [*_KINDS[kind].figures(found), *_compared(found)]
-    if not isinstance(column, Categorical):
+    if column.is_number:
         return Evaluated(records=found.records, figures=tuple(figures))
     cells = (two_classes if kind == "label" else several_classes).confusion(found)
     roc, bins = [], []
@@ -80,8 +85,7 @@ def evaluated(found: Found) -> Evaluated:
         records=found.records,
         figures=tuple(figures),
         confusion=tuple(
-            Cell(actual=column.categories[own], predicted=column.categories[side], share=share)
-            for own, side, share in cells
+            Cell(actual=column.classes[own], predicted=column.classes[side], share=share) for own, side, share in cells
         ),
         roc=tuple(Point(threshold=at, false_positive_rate=fall, true_positive_rate=hit) for at, fall, hit in roc),
         calibration=tuple(Bin(predicted=predicted, share=share) for predicted, share in bins),

@@ -47,8 +47,9 @@ class Evaluated(Public):
 
     @property
     def score(self) -> Figure:
-        """The figure that scikit-learn calls score: accuracy, or R² where numbers are predicted."""
-        return next(figure for figure in self.figures if figure.name in ("accuracy", "R²"))
+        """The figure that scikit-learn calls score: accuracy, or R² where numbers are predicted; of times, none."""
+        unknown = Figure(name="score", value=None, low=None, high=None, unknown="no figure stands for times")
+        return next((figure for figure in self.figures if figure.name in ("accuracy", "R²")), unknown)
 
     def sentences(self) -> list[str]:
         """Return the figures in words, each with what guessing gives, if that is known."""

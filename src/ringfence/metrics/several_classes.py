@@ -18,7 +18,7 @@ def _cells(found: Found) -> Cells:
     """Return the shares of the classes, or of each class and prediction: the nearest to what was found that add up to 1
     and, if they can tell it, to the accuracy."""
     counted, correct = found.together("cells"), found.together("correct")
-    size, classes = len(counted.values), found.facts.loss.outputs
+    size, classes = len(counted.values), found.facts.loss.categories
     ones = np.ones((1, size))
     rows, told = [np.eye(size)], [counted.values]
     weights = [np.full(size, counted.noise**-2)]
@@ -36,7 +36,7 @@ def _cells(found: Found) -> Cells:
 
 def _right(found: Found) -> tuple[float, float]:
     """Return the accuracy and the variance of its noise."""
-    cells, classes = _cells(found), found.facts.loss.outputs
+    cells, classes = _cells(found), found.facts.loss.categories
     if len(cells.shares) > classes:
         right = np.eye(classes).reshape(-1)
         return float(right @ cells.shares), cells.within(right)
@@ -46,7 +46,7 @@ def _right(found: Found) -> tuple[float, float]:
 
 def figures(found: Found) -> list[Figure]:
     """Return all figures."""
-    classes, cells, records = found.facts.loss.outputs, _cells(found), found.records
+    classes, cells, records = found.facts.loss.categories, _cells(found), found.records
     value, noise = _right(found)
     by_class = cells if len(cells.shares) == classes else cells.summed(np.repeat(np.eye(classes), classes, axis=1))
     largest = int(np.argmax(by_class.shares))
@@ -65,14 +65,15 @@ def figures(found: Found) -> list[Figure]:
             told = found.together(name) if cap else found.latest(name)
             (mean, deviation), most = told.scalar(), cap or float(told.ruler[0])
             spread = deviation**2 + max(mean * (1 - mean), 0.0) / records
-            title = "Brier score" if cap else "log loss"
+            own = "log loss" if found.facts.loss.has_probabilities else f"{found.facts.loss.name} loss"
+            title = "Brier score" if cap else own
             shown.append(cut_figure(title, normal(title, most * mean, most**2 * spread, least=0.0, most=most), most))
     return [*shown, _calibration(found)]
 
 
 def confusion(found: Found) -> list[tuple[int, int, Figure]]:
     """Return the share of the records with each class and prediction, where there are not too many."""
-    cells, classes = _cells(found), found.facts.loss.outputs
+    cells, classes = _cells(found), found.facts.loss.categories
     if len(cells.shares) == classes:
         return []
     return [
@@ -86,7 +87,7 @@ def _confidence(found: Found) -> tuple[Cells, FloatArray]:
     tree = found.latest("confidence")
     value, noise = _right(found)
     masses = Cells(np.array([1 - value, value]), noise * np.array([[1.0, -1.0], [-1.0, 1.0]]), found.records)
-    bounds = np.concatenate([[1 / found.facts.loss.outputs], tree.ruler, [1.0]])
+    bounds = np.concatenate([[1 / found.facts.loss.categories], tree.ruler, [1.0]])
     return cells_of_tree(masses, tree), (bounds[1:] + bounds[:-1]) / 2
 
 
@@ -113,18 +114,18 @@ def calibration_curve(found: Found) -> list[tuple[float, Figure]]:
 
 def ruler(facts: Facts, largest: float, found: Found | None) -> dict[str, FloatArray]:
     """Return where to divide confidences: evenly, then so that records are."""
-    lowest, even = 1 / facts.loss.outputs, np.arange(1, LEAVES) / LEAVES
+    lowest, even = 1 / facts.loss.categories, np.arange(1, LEAVES) / LEAVES
     edges = lowest + (1 - lowest) * even
     if found is not None:
         cells, _ = _confidence(found)
         shares = cells.shares.reshape(2, LEAVES).sum(axis=0)
         edges = np.interp(even, reached(shares), np.concatenate([[lowest], found.latest("confidence").ruler, [1.0]]))
-    return {"confidence": edges, "loss": np.array([2 * math.log(facts.loss.outputs)])}
+    return {"confidence": edges, "loss": np.array([2 * math.log(facts.loss.categories)])}
 
 
 def shares(facts: Facts, *, last: bool) -> dict[str, float]:
     """Return how much of the sensitivity each block gets."""
-    counted = 0.4 if facts.loss.outputs <= MOST_CONFUSED else 0.2
+    counted = 0.4 if facts.loss.categories <= MOST_CONFUSED else 0.2
     if not last:
         return {"correct": 0.2, "cells": counted, "confidence": 0.4}
     return {

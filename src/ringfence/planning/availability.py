@@ -35,3 +35,11 @@ def answering(silos: int, probability: float) -> dict[int, float]:
 def harmonic(likely: Mapping[int, float]) -> float:
     """Return the paper's M, 1/E[1/M_r], of the probabilities of every number of answers."""
     return 1 / math.fsum(p / m for m, p in likely.items())
+
+
+def turns_needed(rounds: int, share: float) -> int:
+    """Return how many of so many rounds a silo answers at most if each asks that share of all, those with fewest turns.
+
+    Nobody has a turn more than anybody else has, so that it is the average, rounded up.
+    """
+    return math.ceil(rounds * share * (1 - 1e-12))

@@ -15,8 +15,8 @@ MOST_CANDIDATES = 64
 """As many as one comparison takes (`protocol.questions.comparison`)."""
 
 TRIED = (
-    "algorithm", "average", "batch", "clip", "correlation", "distance", "most_rounds", "person_rule", "ridge", "risk",
-    "rounds", "rows_per_person", "sampling", "step", "survey",
+    "algorithm", "average", "batch", "clip", "correlation", "distance", "lasso", "most_rounds", "person_rule", "ridge",
+    "risk", "rounds", "rows_per_person", "sampling", "step", "survey",
 )  # fmt: skip
 """Options that say how a model is trained, and nothing else."""
 
@@ -29,9 +29,11 @@ _WHY_NOT = {
         ("trust", "keys", "quorum", "colluders", "bits"), "it says whom the guarantee relies on, which all share"
     ),
     **dict.fromkeys(
-        ("loss", "quantile", "margin"), "candidates are compared by their loss, which has to be the same for all"
+        ("loss", "quantile", "margin", "dispersion", "cuts"),
+        "candidates are compared by their loss, which has to be the same for all",
     ),
     **dict.fromkeys(("weights", "available"), "it says whom the model is for and who is asked, which all share"),
+    **dict.fromkeys(("purpose", "controller", "contact"), "it says what the run is for, which all share"),
 }
 
 Settings = Mapping[str, Any]

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ringfence.planning.availability import turns_needed
 from ringfence.planning.request import Member
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel
@@ -39,6 +40,7 @@ class PlanDraft:
     domain: Domain
     algorithm: AlgorithmSpec
     ridge: float
+    lasso: float
     clip: float
     sampling: SamplingName
     rounds: int
@@ -52,25 +54,39 @@ class PlanDraft:
     rows_per_person: int | None
     held_out: float | None = None
     evaluation: Question | None = None
+    purpose: str | None = None
+    controller: str | None = None
+    contact: str | None = None
 
     @property
     def dimension(self) -> int:
         """Number of weights."""
-        return self.data.width * self.loss.outputs
+        return self.loss.dimension(self.data.width)
 
     @cached_property
     def training_stages(self) -> list[tuple[int, Sampling]]:
         """Rounds and sampling rule of every training stage."""
         return self.algorithm.training_stages(self.sampling, self.rounds)
 
+    def turns(self, rounds: int) -> Participation:
+        """Return who is asked in a training stage of so many rounds: silos take turns where not all of them are."""
+        asked, silos = self.participation, len(self.members)
+        if asked.silos in (None, silos) or asked.answers is not None:
+            return asked
+        return asked.model_copy(update={"answers": turns_needed(rounds, asked.share(silos))})
+
     def batches(self, member: Member) -> list[int]:
         """Return a member's batch in every training stage."""
-        return [member.batch_under(rule, rounds) for rounds, rule in self.training_stages]
+        return [
+            member.batch_under(rule, min(self.turns(rounds).answers or rounds, rounds))
+            for rounds, rule in self.training_stages
+        ]
 
     def first_guess(self, member: Member, shift: float) -> float:
         """Return a first guess at the noise of a member's first training stage."""
         longest = self.algorithm.question(self.clip).largest(self)
-        return 2 * longest / (self.batches(member)[0] * shift) * math.sqrt(self.rounds)
+        answers = self.turns(self.rounds).answers or self.rounds
+        return 2 * longest / (self.batches(member)[0] * shift) * math.sqrt(answers)
 
     def terms(
         self,
@@ -127,7 +143,7 @@ class PlanDraft:
                 rounds=rounds,
                 sampling=rule,
                 channel=channel,
-                participation=self.participation,
+                participation=self.turns(rounds),
                 section=section,
             )
             for rounds, rule in self.training_stages
@@ -135,7 +151,13 @@ class PlanDraft:
         return Plan(
             run=self.run,
             data=self.data,
-            training=Training(loss=self.loss, domain=self.domain, algorithm=self.algorithm, ridge=self.ridge),
+            training=Training(
+                loss=self.loss,
+                domain=self.domain,
+                algorithm=self.algorithm,
+                ridge=self.ridge,
+                lasso=self.lasso or None,
+            ),
             stages=(*first, *training, *last),
             sums="exact",
             held_out=self.held_out,
@@ -143,11 +165,14 @@ class PlanDraft:
             person_rule=self.person_rule,
             rows_per_person=self.rows_per_person,
             silos=tuple(silos),
+            purpose=self.purpose,
+            controller=self.controller,
+            contact=self.contact,
         )
 
 
 def held_out_terms(facts: Facts, question: Question, held_out: int, shift: float) -> StageTerms:
     """Return what so many held-out records are asked with, if each answer may have that Gaussian shift."""
-    # What rounding sums and the grid adds to each of the answers (`accounting.events.shift_of`) is less than this.
+    # What rounding sums and the grid adds to each of the answers (`accounting.shifts.shift_of`) is less than this.
     allowed = shift * (1 - 1e-6) - math.sqrt(question.terms_summed(facts)) * 2.0**-30
     return StageTerms(batch=held_out, sigma=question.sensitivity(facts, held_out) / allowed)

@@ -4,10 +4,12 @@ import math
 from typing import Any
 
 from ringfence.planning.planner import Choice
+from ringfence.planning.preconditioned import tells_apart
 from ringfence.planning.propose import Proposal
+from ringfence.planning.widths import too_wide
 from ringfence.protocol.guarantee import LARGE_EPSILON
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of
+from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of, weighting
 from ringfence.protocol.questions import Unit
 
 PAPER_NAMES = {
@@ -30,6 +32,8 @@ def explain_proposal(proposal: Proposal) -> list[str]:
         f"{PAPER_NAMES[method]}: {_rounds(plan.steps)} of {training.sampling.name} batches, {plan.loss.name} loss, "
         f"{plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
     )
+    if counted := weighting(plan):
+        what += f"; {counted}"
     if choice is None:
         return [what, "as asked for; nothing was compared", _survey(plan)]
     others = [other for other in proposal.alternatives if other is not choice]
@@ -39,14 +43,37 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     bound = f"no bound covers {' or '.join(uncovered)}; without," if uncovered else "bound:"
     if not math.isfinite(choice.bound):
         favoured = f"; by loss bounds: {_line(others[0])}" if others else ""
-        why = f"chosen for its errors on public tables; no loss bound covers {uncovered[-1]}{favoured}"
-        return [what, why, _survey(plan)]
+        why = f"{_told(proposal)}no loss bound covers {uncovered[-1]}, and privacy needs none{favoured}"
+        return [what, why, _survey(plan, choice.survey)]
     proved = (
-        f"{bound} its {choice.risk} loss, as clipped, is on average at most {choice.bound:.3g}{hoped} "
+        f"{bound} its {choice.risk} loss{_penalty(plan)}, as clipped, is on average at most {choice.bound:.3g}{hoped} "
         f"above that of the best weights of norm up to {proposal.distance:.3g}{_smoothing(plan)}{_nothing(proposal)}"
-        f"{compared}"
+        f"{compared}{_untold(proposal)}"
     )
-    return [what, proved, _survey(plan)]
+    return [what, proved, _survey(plan, choice.survey)]
+
+
+def _told(proposal: Proposal) -> str:
+    """Say what the survey will be able to tell, from which numbers, and what speaks for it."""
+    plan, edge = proposal.plan, proposal.edge
+    if edge is None:
+        return ""
+    records = sum(plan.records_in(plan.stages[0], terms) for terms in plan.silos)
+    return (
+        f"a survey with {records:,} {plan.unit}s, {plan.data.width} features and this budget tells directions apart "
+        f"that have {edge:.2g} of the largest second moment or more, which on public tables gave smaller errors than "
+        "what loss bounds favour; "
+    )
+
+
+def _untold(proposal: Proposal) -> str:
+    """Say so where a survey was not made, because its noise would have hidden what it is for."""
+    if proposal.edge is None or tells_apart(proposal.edge):
+        return ""
+    return (
+        f"; not preconditioned descent: with these {proposal.plan.unit}s and this budget its survey could not tell two "
+        f"directions from noise, which reaches {proposal.edge:.2g} of the largest second moment possible"
+    )
 
 
 def alternatives_table(proposal: Proposal) -> tuple[list[str], list[list[Any]]]:
@@ -102,11 +129,16 @@ def _uncovered(plan: Plan) -> list[str]:
     for number, stage in enumerate(plan.stages):
         sizes = [(plan.records_in(stage, terms), terms.stages[number].batch, terms.weight) for terms in plan.silos]
         found += [
+            "silos that take turns" if stage.most_answers < stage.rounds else "",
             stage.channel.uncovered(plan, stage, number),
-            stage.sampling.uncovered(sizes, stage.rounds),
+            stage.sampling.uncovered(sizes, stage.most_answers),
             stage.question.uncovered(plan),
         ]
     return [name for name in dict.fromkeys(found) if name]
+
+
+def _penalty(plan: Plan) -> str:
+    return " with the lasso" if plan.lasso else ""
 
 
 def _smoothing(plan: Plan) -> str:
@@ -125,7 +157,8 @@ def _nothing(proposal: Proposal) -> str:
 def warnings(proposal: Proposal) -> list[str]:
     """Say, before anything is spent, where a budget buys nothing, or protects nobody."""
     epsilon = max(terms.guarantee.epsilon for terms in proposal.plan.silos)
-    return [told for told in (buys_nothing(proposal), protects_nobody(epsilon, proposal.plan.unit)) if told]
+    plan = proposal.plan
+    return [told for told in (buys_nothing(proposal), too_wide(plan), protects_nobody(epsilon, plan.unit)) if told]
 
 
 def buys_nothing(proposal: Proposal) -> str:
@@ -157,8 +190,9 @@ def _clip(plan: Plan) -> float:
     return plan.training_stages[0].question.largest(plan)
 
 
-def _survey(plan: Plan) -> str:
+def _survey(plan: Plan, share: float = 0.0) -> str:
     asked = [stage.question.purpose() for stage in plan.stages if stage.section != "held-out"]
     looks = "; ".join(purpose for purpose in asked if purpose)
-    said = looks or "no record was looked at to choose any of this, and nothing is spent on it"
+    cost = f", for {share:.0%} of the budget in squared shift" if share else ""
+    said = f"{looks}{cost}" if looks else "no record was looked at to choose any of this, and nothing is spent on it"
     return said if plan.held_out is None else f"{said}; {plan.held_out:.0%} of the {plan.unit}s evaluate it"

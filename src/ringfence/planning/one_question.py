@@ -19,7 +19,7 @@ from ringfence.protocol.schema import Schema
 
 def facts_of(trained: Plan) -> dict[str, Any]:
     """Return the public facts of a plan that a question about its model shares with it."""
-    names = ("data", "unit", "person_rule", "rows_per_person")
+    names = ("data", "unit", "person_rule", "rows_per_person", "purpose", "controller", "contact")
     return {name: getattr(trained, name) for name in names} | {"model_loss": trained.loss}
 
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
+from ringfence.planning.availability import turns_needed
 from ringfence.planning.preconditioned import ROUNDS, SURVEY
 from ringfence.planning.problem import Problem
 from ringfence.planning.request import Risk
@@ -68,6 +69,13 @@ class Setting:
     batch_share: float = 1.0
     mixed: int | None = None
     mixing_cost: float = 1.1
+    lasso: float = 0.0
+    takes_turns: bool = False
+    """Whether silos take turns, so that each answers its share of the rounds and its noise pays for those alone."""
+
+    def answers(self, rounds: int) -> int:
+        """Return how many of so many rounds a silo answers at most."""
+        return turns_needed(rounds, self.available / len(self.records)) if self.takes_turns else rounds
 
     @cached_property
     def unit_noise(self) -> float:
@@ -92,7 +100,7 @@ class Setting:
 
     def variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
-        return self.unit_noise * rounds / spared + self._sampled + self.absence
+        return self.unit_noise * self.answers(rounds) / spared + self._sampled + self.absence
 
     @cached_property
     def _sampled(self) -> float:
@@ -111,13 +119,13 @@ class Setting:
 
     def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
         """V² of a round that has its own ⌊n_i/R⌋ records and the whole budget; against the population's gradient."""
-        N = len(self.records)
+        N, answers = len(self.records), self.answers(rounds)
         if self.mixed is not None:
-            batch = sum(self.records) * self.available / N / rounds
-            return self.unit_noise * rounds**2 / spared + self.clip**2 / batch + self.absence
+            batch = sum(self.records) * self.available / N / answers
+            return self.unit_noise * answers**2 / spared + self.clip**2 / batch + self.absence
         total = 0.0
         for p, n, mu in zip(self.weights, self.records, self.shifts, strict=True):
-            batch = n // rounds
+            batch = n // answers
             total += (p * self.clip) ** 2 * (self.dimension * (2 / (batch * mu)) ** 2 / spared + 1 / batch)
         return N / self.available * total + self.absence
 
@@ -131,7 +139,8 @@ class Setting:
             raise PlanError("Localization needs a bounded domain: give a ball or a box instead of the whole space.")
         N = len(self.records)
         n = sum(self.records) // N
-        lipschitz = self.clip + self.ridge * self.diameter  # of the whole objective; the noise is that of the clip
+        # Of the whole objective, ‖w‖₁ with its slope of √d at most; the noise is that of the clip.
+        lipschitz = self.clip + self.ridge * self.diameter + self.lasso * math.sqrt(self.dimension)
         shift = 2 * lipschitz * math.sqrt(self.dimension / (self.available * self.unit_noise)) / n
         problem = Problem(
             silos=N,
@@ -257,7 +266,7 @@ def _leanest(choices: Iterator[Choice]) -> Choice:
 def _minibatch(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
-    """P6' without strong convexity, P8 with it."""
+    """P6' without strong convexity, P8 with it; with a lasso P6' too, whose proof weighs all rounds alike."""
     if setting.ridge and not math.isfinite(setting.diameter):
         raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
     smoothness, distance = setting.smoothness + setting.ridge, setting.distance
@@ -265,14 +274,15 @@ def _minibatch(
         # The ridge's own gradient is at most ridge·diameter long.
         slope = setting.clip + (setting.ridge * setting.diameter if setting.ridge else 0.0)
         moment = slope**2 + setting.variance_of(sampling, R)
-        if setting.ridge:
+        is_weighed = setting.ridge > 0 and not setting.lasso
+        if is_weighed:
             shape = {"distance": distance, "strong_convexity": setting.ridge, "rounds": R, "second_moment": moment}
             step = loss_bounds.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
             bound = loss_bounds.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
         else:
             step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
             bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
-        spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step))
+        spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step) if is_weighed else 1.0)
         yield Choice("minibatch-sgd", spec, sampling, R, bound)
 
 
@@ -405,7 +415,8 @@ def _preconditioned(
     setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
 ) -> Iterator[Choice]:
     """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
-    wanted = rounds[-1] if len(rounds) == 1 else min(ROUNDS, rounds[-1])
+    enough = round(ROUNDS * len(setting.records) / setting.available)  # every silo answers as often as where all do
+    wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
     yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, SURVEY)
 
 

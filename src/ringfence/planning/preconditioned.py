@@ -6,7 +6,7 @@ from ringfence.errors import PlanError
 from ringfence.planning import defaults
 from ringfence.protocol.algorithms import AlgorithmSpec, Preconditioned
 from ringfence.protocol.domain import Ball, Domain, WholeSpace
-from ringfence.protocol.losses import Loss
+from ringfence.protocol.losses import LogLink, Loss
 from ringfence.protocol.questions.feature_moments import WEIGHT
 from ringfence.protocol.schema import Schema
 
@@ -14,18 +14,33 @@ ROUNDS, SURVEY = 12, 0.2
 """Rounds, and the survey's share of the budget, in squared shift. Along whitened axes descent needs no more rounds,
 however the features are scaled; the share is a fifth, so that noise in training rises by an eighth."""
 
-WIDEST_SURVEY = 400
-"""The most features of which a survey tells how they vary together: as many numbers as their pairs."""
+WIDEST_SURVEY = 1000
+"""The most features of which a survey tells how they vary together: as many numbers as their pairs, and every request
+carries as many axes, 8 MB for this width."""
 
 
-def default_method(data: Schema, loss: Loss, noise: float) -> str | None:
-    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour.
+def survey_edge(data: Schema, loss: Loss, noise: float) -> float | None:
+    """Return the least second moment that the survey can tell from its noise, in units of the largest one possible.
 
-    `noise` is that of the whole budget in the silos' average of a number which a record moves by 1/n. A survey whose
-    noise has a larger edge (`server.metric`) than any second moment can be tells of no direction, and is not made.
+    `noise` is that of the whole budget in the silos' average of a number which a record moves by 1/n. None: there is no
+    rule for what is asked.
     """
     edge = math.sqrt(2.0 * data.width) * math.sqrt(2.0 + 2.0 * WEIGHT**2) * noise / math.sqrt(SURVEY / 2)
-    return "preconditioned" if _has_rule(data, loss) and edge < 1 else None
+    return edge if _has_rule(data, loss) else None
+
+
+def default_method(edge: float | None) -> str | None:
+    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour."""
+    return "preconditioned" if edge is not None and tells_apart(edge) else None
+
+
+def tells_apart(edge: float) -> bool:
+    """Tell whether two directions can lie above the edge of the survey's noise (`server.metric`).
+
+    Second moments add up to at most the largest possible one, so no more than 1/edge directions can. A survey that may
+    find one at most has nothing to even out, and is not made.
+    """
+    return edge < 1 / 2
 
 
 def require_method(algorithm: AlgorithmSpec | str | None, data: Schema, loss: Loss, *, alone: bool) -> None:
@@ -34,19 +49,21 @@ def require_method(algorithm: AlgorithmSpec | str | None, data: Schema, loss: Lo
         return
     if not _has_rule(data, loss):
         raise PlanError(
-            f"Preconditioned descent has a rule for the squared, logistic and softmax loss and at most {WIDEST_SURVEY} "
-            f"features, and here are the {loss.name} loss and {data.width} features: ask for accelerated."
+            "Preconditioned descent has a rule for the squared, logistic, softmax, poisson, negative-binomial and "
+            f"gamma loss and at most {WIDEST_SURVEY} features, and here are the {loss.name} loss and {data.width} "
+            "features: ask for accelerated."
         )
     if not alone:
         raise PlanError(
             "Preconditioned descent surveys all records of every silo and finds clip, steps and average by itself: "
-            "leave these, distance, sampling, a shuffler and a bound on the population's loss out, or ask for "
+            "leave these, distance, sampling, a lasso and a bound on the population's loss out, or ask for "
             "accelerated."
         )
 
 
 def _has_rule(data: Schema, loss: Loss) -> bool:
-    return (loss.is_squared_error or loss.has_probabilities) and data.width <= WIDEST_SURVEY
+    known = loss.is_squared_error or loss.has_probabilities or isinstance(loss, LogLink)
+    return known and data.width <= WIDEST_SURVEY
 
 
 def _is_preconditioned(algorithm: AlgorithmSpec | str | None) -> bool:

@@ -7,6 +7,7 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ringfence.accounting import calibrate
@@ -16,12 +17,13 @@ from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
 from ringfence.planning.planner import Choice, Setting, choose
-from ringfence.planning.preconditioned import default_method, domain_of, require_method
+from ringfence.planning.preconditioned import default_method, domain_of, require_method, survey_edge
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
+from ringfence.planning.weighting import weights_of
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Domain
 from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import EVERYBODY, Participation, Plan
+from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.sampling import Sampling, sampling_named
 from ringfence.protocol.schema import Schema
@@ -34,13 +36,16 @@ BY_BOUND = "bounded"
 class Proposal:
     """A plan, why it is as it is, and what else was considered; `choice` is None where the user chose it all.
 
-    `distance` is how large the weights may be that loss bounds compare with.
+    `distance` is how large the weights may be that loss bounds compare with. `edge` is the least second moment of the
+    features that a survey could tell from its noise, in units of the largest possible, where one is made or was
+    considered.
     """
 
     plan: Plan
     choice: Choice | None
     distance: float
     alternatives: tuple[Choice, ...] = ()
+    edge: float | None = None
 
 
 def make_plan(data: Schema, members: Sequence[Member], request: PlanRequest | None = None) -> Plan:
@@ -58,9 +63,9 @@ def propose(
 ) -> Proposal:
     """Choose everything that is not asked for, calibrate every silo's noise to its budget, and return the plan.
 
-    Silos weigh as many records as they hold unless every member names a weight: then a small silo's large noise counts
-    as little as its records do. Records that are held out are asked at the end how good the model is, unless it is not
-    to be `evaluated`.
+    Silos weigh as many records as they hold, or less where their noise is large, unless every member
+    names a weight or the request says how (`planning.weighting`). Records that are held out are asked at the end how
+    good the model is, unless it is not to be `evaluated`.
     """
     request = request or PlanRequest()
     if not members:
@@ -73,14 +78,18 @@ class _Proposing:
     """One request on its way to a plan."""
 
     def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest, *, evaluated: bool) -> None:
-        self.data, self.members, self.evaluated = data, members, evaluated
+        self.data, self.members, self.evaluated, self.counted = data, members, evaluated, request.weights
+        for member in members:
+            if member.records < 1:
+                raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
         self.channel: ChannelPlanner = planner_of(request)
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
-        is_open = _is_left_open(request, len(members))
-        self.default = self._default() if self.algorithm is None and is_open else None
+        is_open = _is_left_open(request)
+        self.edge = self._edge() if self.algorithm in (None, "preconditioned") and is_open else None
+        self.default = default_method(self.edge) if self.algorithm is None else None
         self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
-        alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None), len(members)))
+        alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None)))
         require_method(self.algorithm, data, self.loss, alone=alone)
         self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
         self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
@@ -91,13 +100,20 @@ class _Proposing:
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
         self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
 
-    def _default(self) -> str | None:
-        if any(member.records < 1 for member in self.members):
-            return None
-        shifts = (calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in self.members)
-        sized = zip(_weights(self.members), self.members, shifts, strict=True)
+    @cached_property
+    def shifts(self) -> tuple[float, ...]:
+        """The Gaussian shifts that the members' budgets allow."""
+        return tuple(calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in self.members)
+
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """The members' shares of the objective."""
+        return weights_of(self.members, self.shifts, self.data.width * self.loss.outputs, self.counted)
+
+    def _edge(self) -> float | None:
+        sized = zip(self.weights, self.members, self.shifts, strict=True)
         noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
-        return default_method(self.data, self.loss, noise)
+        return survey_edge(self.data, self.loss, noise)
 
     def proposal(self) -> Proposal:
         """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
@@ -116,18 +132,19 @@ class _Proposing:
     def _made(self, setting: Setting) -> Proposal:
         request, algorithm = self.request, self.algorithm
         alternatives: list[Choice] = []
+        exactly, surveyed = self.rounds is not None, self.channel.surveys_curvature(request)
         if algorithm is None or isinstance(algorithm, str):
             choice, alternatives = choose(
                 setting,
                 limit=self.limit,
-                exactly=self.rounds is not None,
+                exactly=exactly,
                 method=algorithm,
                 sampling=request.sampling,
                 risk=request.risk,
-                survey=request.survey,
+                survey=surveyed,
             )
             if self.default is not None:  # beside it, what loss bounds would have favoured
-                alternatives += choose(setting, limit=self.limit, exactly=self.rounds is not None)[1]
+                alternatives += choose(setting, limit=self.limit, exactly=exactly, survey=surveyed)[1]
         else:
             choice = self._as_asked(algorithm)
         spec = (
@@ -141,6 +158,7 @@ class _Proposing:
             domain=self.domain,
             algorithm=spec,
             ridge=request.ridge,
+            lasso=request.lasso,
             clip=self.clip,
             sampling=choice.sampling,
             rounds=choice.rounds,
@@ -152,10 +170,13 @@ class _Proposing:
             **request.units(self.data),
             held_out=request.held_out_share if held_out else None,
             evaluation=Evaluation() if held_out and self.evaluated else None,
+            purpose=request.purpose,
+            controller=request.controller,
+            contact=request.contact,
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)
-        return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives))
+        return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives), self.edge)
 
     def _as_asked(self, algorithm: AlgorithmSpec) -> Choice:
         survey = self.request.survey
@@ -171,12 +192,9 @@ class _Proposing:
         return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
 
     def _setting(self) -> Setting:
-        for member in self.members:
-            if member.records < 1:
-                raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
-        dimension = self.data.width * self.loss.outputs
+        dimension = self.loss.dimension(self.data.width)
         reach = self.domain.reach(dimension)
-        smoothness = self.loss.constants(self.data.feature_norm, self.data.target_bound, reach).smoothness
+        smoothness = self.loss.smoothness_on(self.data, reach, self.clip)
         silos, participation = len(self.members), self.request.asked()
         available = float(participation.silos or silos)
         if participation.probability is not None:
@@ -190,15 +208,17 @@ class _Proposing:
             clip=self.clip,
             smoothness=smoothness,
             ridge=self.request.ridge,
+            lasso=self.request.lasso,
             distance=self.distance,
             diameter=2 * reach,
             records=tuple(member.records for member in self.members),
-            weights=_weights(self.members),
-            shifts=tuple(calibrate.gaussian_shift(m.epsilon, m.allowed_delta) for m in self.members),
+            weights=self.weights,
+            shifts=self.shifts,
             available=min(available, silos),
             loudness=loudness,
             batch_share=batch_share,
             mixed=self.channel.mixed_records(self.request, self.members),
+            takes_turns=participation.silos not in (None, silos) and participation.answers is None,
         )
 
 
@@ -213,24 +233,32 @@ def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, 
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
 
 
-def _is_left_open(request: PlanRequest, silos: int) -> bool:
-    """Tell whether nothing is asked for, of so many silos, that another algorithm is about."""
+def _is_left_open(request: PlanRequest) -> bool:
+    """Tell whether nothing is asked for that another algorithm is about."""
     plain = PlanRequest()
-    others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "survey", "risk", "trust")
+    others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "survey", "risk", "lasso")
     return (
         all(getattr(request, name) == getattr(plain, name) for name in others)
         and (request.sampling is None or sampling_named(request.sampling).takes_all)
-        and request.asked() in (EVERYBODY, Participation(silos=silos))
+        and request.asked().probability is None
     )
 
 
 def _loss(request: PlanRequest, data: Schema) -> Loss:
-    if request.loss is None:
+    asked = "survival" if request.loss is None and data.event is not None else request.loss
+    if asked is None:
         return defaults.loss(data)
-    if not isinstance(request.loss, str):
-        return request.loss
+    if not isinstance(asked, str):
+        return asked
     with clear_refusals():
-        return defaults.loss_named(request.loss, data, quantile=request.quantile, margin=request.margin)
+        return defaults.loss_named(
+            asked,
+            data,
+            quantile=request.quantile,
+            margin=request.margin,
+            dispersion=request.dispersion,
+            cuts=request.cuts,
+        )
 
 
 def _loudness(rule: Sampling, member: Member, rounds: int) -> tuple[float, float]:
@@ -261,14 +289,3 @@ def _smoothed(loss: Loss, data: Schema, setting: Setting, members: Sequence[Memb
         return bound + loss.smoothed(data.feature_norm, smoothness).smoothing_error
 
     return loss.smoothed(data.feature_norm, min((most * 0.5**k for k in range(40)), key=total))
-
-
-def _weights(members: Sequence[Member]) -> tuple[float, ...]:
-    named = [member.weight for member in members if member.weight is not None]
-    if named and len(named) != len(members):
-        raise PlanError("Either every silo names its weight, or none does.")
-    if not all(0 < weight < math.inf for weight in named):
-        raise PlanError("Every silo's weight must be a positive number.")
-    counts = named or [float(member.records) for member in members]
-    total = math.fsum(counts)
-    return tuple(count / total for count in counts)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Risk: TypeAlias = Literal["empirical", "population"]
 Trust: TypeAlias = Literal["nobody", "shuffler"]
-Weights: TypeAlias = Literal["records", "equal"]
+Weights: TypeAlias = Literal["records", "equal", "noise"]
 
 HELD_OUT = 0.2
 """The share of a silo's records that do not train, unless somebody says another."""
@@ -110,7 +110,8 @@ class PlanRequest:
     loss: Loss | str | None = field(
         default=None,
         metadata=offered(
-            "logistic, hinge, softmax, squared, huber, absolute, pinball or epsilon-insensitive; by the target's type."
+            "logistic, hinge, softmax, squared, huber, absolute, pinball, epsilon-insensitive, poisson, gamma, "
+            "negative-binomial, survival, ordinal or multi-squared; by the target's type."
         ),
     )
     quantile: float = field(default=0.5, metadata=offered("Which quantile the pinball loss aims at."))
@@ -120,6 +121,13 @@ class PlanRequest:
             "Where huber turns linear, or what epsilon-insensitive ignores, in scaled units; by "
             "default a tenth of the target's bound."
         ),
+    )
+    dispersion: float = field(
+        default=1.0, metadata=offered("Of negative-binomial: counts of mean m have the variance m + dispersion·m².")
+    )
+    cuts: tuple[float, ...] | None = field(
+        default=None,
+        metadata=offered("Of survival: where the hazard may change, as 'T1,T2,...'; by default five equal parts."),
     )
     sampling: SamplingName | None = field(
         default=None, metadata=offered("full, fixed, poisson, one-pass or phased; chosen for you.")
@@ -153,6 +161,12 @@ class PlanRequest:
         ),
     )
     ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, added at the server."))
+    lasso: float = field(
+        default=0.0,
+        metadata=offered(
+            "Strength of the L1 penalty, taken at the server, the intercept left out; with --ridge: elastic net."
+        ),
+    )
     unit: Unit | None = field(
         default=None, metadata=offered("What is protected: a 'record' or a 'person'; by the schema's `person`.")
     )
@@ -169,8 +183,12 @@ class PlanRequest:
             "Share of each silo's records that do not train and are for evaluation; by default 0.2. 0: all train.",
         ),
     )
-    weights: Weights = field(
-        default="records", metadata=offered("How silos count: by 'records' (or persons), or 'equal'.")
+    weights: Weights | None = field(
+        default=None,
+        metadata=offered(
+            "How silos count: by 'records' (or persons), 'equal', or by the inverse variance of their 'noise'; by "
+            "default records, or between these and noise where budgets differ much."
+        ),
     )
     available: int | None = field(
         default=None, metadata=offered("How many silos are asked in a round; all if not given.")
@@ -198,6 +216,13 @@ class PlanRequest:
         default=None,
         metadata=offered("The most bits per record, or person, of the shuffled sum; by default 140 per weight."),
     )
+    purpose: str | None = field(
+        default=None, metadata=offered("What the plan is for, in one line that every silo's operator reads.")
+    )
+    controller: str | None = field(
+        default=None, metadata=offered("Who answers for the processing in law, in one line.")
+    )
+    contact: str | None = field(default=None, metadata=offered("Whom to ask about it, in one line."))
     run: str | None = None
 
     def __post_init__(self) -> None:
@@ -220,10 +245,12 @@ class PlanRequest:
             raise PlanError(
                 f"The held-out share must be between 0 and 0.99, in whole percent, but is {self.held_out!r}."
             )
-        if not 0 <= self.ridge <= 1e50:
-            raise PlanError(
-                f"The ridge must be 0 or a positive number that can be computed with, but is {self.ridge!r}."
-            )
+        for name in ("ridge", "lasso"):
+            strength = getattr(self, name)
+            if not 0 <= strength <= 1e50:
+                raise PlanError(
+                    f"The {name} must be 0 or a positive number that can be computed with, but is {strength!r}."
+                )
 
     @property
     def held_out_share(self) -> float:

@@ -23,6 +23,12 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
     starts from, so that the records that trained these are no worse than others; and a ledger charges the dearer of
     its sections, which is not that of the held-out records.
     """
+    if any(block.repeats for block in trained.data.blocks):
+        raise PlanError(
+            "No plan can be made of this: an interaction with a column of categories, or with a spline, adds up to the "
+            "other column's own features, so that no coefficient of these means something by itself. Train a model "
+            "without that interaction."
+        )
     question = SecondMoments(start=weights)
     plan = one_question(
         Stage(question=question, rounds=ROUNDS, sampling=Full()),

@@ -278,7 +278,7 @@ class Preconditioned(_Algorithm):
     """Heavy-ball descent along axes that a survey of the features finds (`server.algorithms.preconditioned`).
 
     The first stage surveys how features vary together and how the target is spread; the server then decides on axes,
-    clip and step by rules that look at noisy answers alone. The model is the last point.
+    clip and step by rules that look at noisy answers alone. The model is the mean of the last points.
     """
 
     finds_clip: ClassVar[bool] = True
@@ -295,12 +295,14 @@ class Preconditioned(_Algorithm):
         return FeatureMoments(), 2
 
     def check(self, plan: "Plan") -> None:
-        """Demand gradients along axes."""
+        """Demand gradients along axes, and no lasso: its proximal step in another metric is no threshold."""
+        if plan.lasso:
+            raise ValueError("the preconditioned algorithm takes no lasso: ask for accelerated, or leave the lasso out")
         if any(stage.question != self.question(1.0) for stage in plan.training_stages):
             raise ValueError("the preconditioned algorithm needs stages that ask for preconditioned gradients")
 
     def averaged(self, average: Average, rounds: int) -> Self:
-        """Keep the last point: the choice of steps counts on it."""
+        """Keep the mean of the last points: the choice of steps counts on it."""
         del average, rounds
         return self
 

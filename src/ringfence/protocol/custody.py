@@ -14,7 +14,7 @@ from ringfence.protocol.public import Digest, Public
 
 def _is_one_line(text: str) -> str:
     if not text.isprintable() or text != text.strip():
-        raise ValueError("a reason is one line of plain text, without white space around it")
+        raise ValueError("write one line of plain text, without white space around it")
     return text
 
 

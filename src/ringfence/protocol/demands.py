@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ringfence.foreign_text import visible
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.schema import Schema
 
 LONGEST_NAME = 200
 
@@ -52,6 +52,8 @@ def _unmet(plan: Plan) -> Iterator[str]:
         yield f"its key of {visible(weak)} is no key that anybody can have; ask its owner for it again"
     if not is_computable(plan.data):
         yield "its schema scales values to numbers too small or too large to compute with; give columns other scales"
+    if plan.dimension and plan.loss.missing:
+        yield plan.loss.missing
     for stage in plan.stages:
         if oversize := stage.channel.oversize(plan, stage):
             yield f"{oversize}; ask for a plan with fewer weights or shares"
@@ -62,5 +64,4 @@ def _names(schema: Schema) -> Iterator[tuple[str, str]]:
         yield "column", schema.person
     for name, column in schema.columns.items():
         yield "column", name
-        if isinstance(column, Categorical):
-            yield from (("category", category) for category in column.categories)
+        yield from (("category", category) for category in column.names)

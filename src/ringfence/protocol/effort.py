@@ -1,9 +1,9 @@
 """What a round takes of a silo's machine: seconds and bytes, estimated from public numbers before it is approved.
 
-A plan is somebody else's, and nothing in its privacy keeps a silo from tossing coins for an hour. Questions, sampling
-rules and channels each say what their part of a round takes. The estimate rests on the plan alone, and its rates are
-those of a slow core: it rather says too much. What it is for is to tell seconds from hours, and megabytes from more
-than there is.
+A plan is somebody else's, and nothing in its privacy keeps it from taking a silo's machine for an hour. Questions,
+sampling rules and channels each say what their part of a round takes. The estimate rests on the plan alone, and its
+rates are those of a slow core: it rather says too much. What it is for is to tell seconds from hours, and megabytes
+from more than there is.
 """
 
 from dataclasses import dataclass
@@ -27,16 +27,38 @@ class Effort:
 NUMBER = 8
 """Bytes of a number in an array."""
 
+AT_ONCE = 2**21
+"""About how many numbers of records are worked on at once, by all threads together."""
+
+LEAST_AT_ONCE = 2**12
+"""So many records are worked on at once, however long they are: whole sums of any size are made of each such part."""
+
+MOST_THREADS = 8
+"""How many threads work on a round at most."""
+
+PART = 2**18
+"""About how many numbers a thread has in its processor's cache."""
+
+
+def at_once(records: int, breadth: int) -> int:
+    """Return how many records are worked on at once, if each takes so many numbers."""
+    return min(records, max(LEAST_AT_ONCE, AT_ONCE // breadth))
+
+
 # Rates, in seconds: twice to five times what was measured, once each, on a core of a shared machine in 2026.
 PRODUCT = 2e-9
 """A multiplication and addition of two matrices' product."""
 PASS = 5e-8
 """A number that is read, changed and written a few times, one array after the other."""
-NOISE = 4e-5
-"""A number of discrete Gaussian noise, drawn exactly."""
+NOISE = 1e-6
+"""A number of noise, discrete Gaussian or heads of coins, drawn exactly."""
+THRESHOLD = 5e-6
+"""An entry of the table that heads are looked up in, computed with whole numbers of any size."""
 RANDOM = 1.5e-8
 """A byte of the system's randomness, with what is done to it."""
 SEAL = 3e-4
 """A message that is sealed to a key."""
+COLUMN = 4e-5
+"""A column of the schema, which a round compares with that of the records and reads the bounds of."""
 HASH = 4e-6
 """A record that gets its place by a hash."""

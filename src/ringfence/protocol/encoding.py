@@ -1,213 +1,192 @@
-"""From a table's text cells to the numbers a model sees, by the public schema alone.
+"""From a table's cells to the numbers a model sees, by the public schema alone.
 
 A silo uses it for its records, a model's user for new rows. Errors name row and column and never a value.
 """
 
-import csv
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray, without_negligible
-from ringfence.protocol.schema import Categorical, Numeric, Schema, may_tell_persons
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.blocks import Readings
+from ringfence.protocol.columns import Problem, ReadColumn, Reading, Scaled
+from ringfence.protocol.roles import Roles
+from ringfence.protocol.schema import Schema
+from ringfence.sources.cells import Cells, Table, as_cells
 
-Table = Mapping[str, Sequence[str]]
-"""Columns of text cells by name."""
+ODD_REMEDY = 'write what a model is to read as columns of numbers or texts, or give it type = "ignore"'
 
-
-class Reading(NamedTuple):
-    """A column's cells: of numbers, clamped and scaled; of categories, each category's place in the public list.
-
-    `empty` tells for which cells the public `missing` value stands in, if the column has one.
-    """
-
-    values: NDArray[Any]
-    empty: NDArray[np.bool_] | None
-
-    def take(self, rows: NDArray[Any]) -> "Reading":
-        """Return the given rows."""
-        return Reading(self.values[rows], None if self.empty is None else self.empty[rows])
-
-
-Readings = Mapping[str, Reading]
-"""Columns by name."""
+PART = 2**12
+"""How many rows are put together at a time, so that they stay in a processor's cache."""
 
 
 def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
-    """Return one feature vector per row: scaled, one-hot encoded, cut to the radius, intercept last."""
+    """Return one feature vector per row: scaled, one-hot encoded, mapped, cut to the radius, intercept last."""
     return features_of(schema, read_cells(schema.features, table, source=source))
 
 
 def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
     """Return the scaled target, ±1 for two categories (the second is +1), or the category's index."""
-    column = {name: column for name, column in schema.used.items() if name == schema.target}
-    return target_of(schema, read_cells(column, table, source=source))
+    column = {name: column for name, column in schema.used.items() if name not in schema.features}
+    readings = read_cells(column, table, source=source)
+    require_within(schema, readings)
+    return target_of(schema, readings)
 
 
-def read_cells(columns: Mapping[str, Numeric | Categorical], table: Table, *, source: str) -> Readings:
+def read_cells(columns: Mapping[str, ReadColumn], table: Table, *, source: str) -> Readings:
     """Read columns' cells: all that the public schema lets a model know of them."""
-    return {
-        name: Reading(
-            _numbers(column, name, table, source)
-            if isinstance(column, Numeric)
-            else _indices(column, name, table, source),
-            None if column.missing is None else np.array([not cell for cell in table[name]], dtype=bool),
-        )
-        for name, column in columns.items()
-    }
+    require_columns(columns, table, source=source)
+    return {name: read_column(name, column, as_cells(table[name]), source=source) for name, column in columns.items()}
+
+
+def read_column(name: str, column: ReadColumn, cells: Cells, *, source: str, first: int = 0) -> Reading:
+    """Read a column's cells: all that the public schema lets a model know; `first` is the first row's number."""
+    if cells.odd:
+        raise RecordsError(f"{source}, column '{name}' holds {cells.odd}: {ODD_REMEDY}.")
+    reading, problems = column.read(cells)
+    if problems:
+        worst = min(problems, key=lambda problem: int(problem.rows[0]))
+        raise RecordsError(f"{source}, row {spreadsheet_row(worst, first)}, column '{name}': {worst.what}.")
+    return reading
+
+
+class Misfit(NamedTuple):
+    """Cells of a column that do not fit the schema: how many, in which rows as a spreadsheet counts them, and why."""
+
+    column: str
+    problem: Problem
+
+    def __str__(self) -> str:
+        rows = self.problem.rows + 2
+        shown = ", ".join(str(row) for row in rows[:3].tolist())
+        more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
+        return f"column '{self.column}', row{'s' if len(rows) > 1 else ''} {shown}{more}: {self.problem.what}"
+
+
+def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[Misfit]:
+    """Yield everything that is wrong with a table's cells; a column that is not there is another matter."""
+    for name, column in columns.items():
+        cells = as_cells(table[name]) if name in table else None
+        if cells is not None and not cells.odd:
+            yield from (Misfit(name, problem) for problem in column.read(cells)[1])
+
+
+def spreadsheet_row(problem: Problem, first: int = 0) -> int:
+    """Return the first row that has a problem, counted as in a spreadsheet: the header is row 1."""
+    return int(problem.rows[0]) + first + 2
 
 
 def features_of(schema: Schema, readings: Readings) -> FloatArray:
     """Put feature vectors together from columns that were read."""
-    blocks = [
-        readings[name].values[:, None]
-        if isinstance(column, Numeric)
-        else _category_columns(column, readings[name].values)
-        for name, column in schema.features.items()
-    ]
-    features = np.concatenate(blocks, axis=1)
-    if schema.radius is not None:
-        norms = np.sqrt(np.sum(features * features, axis=1, keepdims=True))
-        features *= schema.radius / np.maximum(norms, schema.radius)
-    if schema.intercept:
-        features = np.concatenate([features, np.full((len(features), 1), schema.intercept)], axis=1)
+    count = len(next(iter(readings.values())).values)
+    features = np.empty((count, schema.width))
+    for begin in range(0, count, PART):
+        rows = slice(begin, begin + PART)
+        _put_together(schema, readings, rows, features[rows])
     return features
 
 
+def _put_together(schema: Schema, readings: Readings, rows: slice, features: FloatArray) -> None:
+    own = {name: readings[name].within(rows) for name in schema.features}
+    place = 0
+    for block in schema.blocks:
+        made = block.features(own)
+        features[:, place : place + made.shape[1]] = made
+        place += made.shape[1]
+    if schema.radius is not None:
+        varying = features[:, :place]
+        norms = np.sqrt(np.sum(varying * varying, axis=1, keepdims=True))
+        varying *= schema.radius / np.maximum(norms, schema.radius)
+    features[:, place:] = schema.intercept
+
+
 def target_of(schema: Schema, readings: Readings) -> FloatArray:
-    """Return the target from a column that was read; zeros where nothing is predicted."""
+    """Return the target from a column that was read; zeros where nothing is predicted.
+
+    Where the schema names more, a row per record (`protocol.losses.told`): targets, and whether an event ended it if
+    the schema names one; the offset, counted from the middle of its range; and the weight. Each is clamped to its
+    public bounds, as all numbers are. Whoever may see the records looks for that first (`require_within`); a gate must
+    not, since what it answers would hang on a record.
+    """
+    own = _plain_target(schema, readings)
+    if not schema.tells_more:
+        return own
+    columns = [own, *(readings[name].values for name in schema.more_targets or ())]
+    if schema.event is not None:
+        column = schema.target_column
+        horizon = own >= (column.high - column.offset) / column.unit if isinstance(column, Scaled) else False
+        columns.append(np.where(horizon, 0.0, readings[schema.event].values.astype(np.float64)))
+    return np.column_stack([*columns, offsets_of(schema, readings), _weights_of(schema, readings)])
+
+
+def encode_offsets(schema: Schema, table: Table, *, source: str) -> FloatArray | None:
+    """Return the offsets of new rows, if the schema names any."""
+    name = schema.offset or schema.exposure
+    return None if name is None else offsets_of(schema, read_cells({name: schema.used[name]}, table, source=source))
+
+
+def offsets_of(schema: Schema, readings: Readings) -> FloatArray:
+    """Return every record's offset, counted from the middle of the public range; 0 where there is none."""
+    name, (middle, _) = schema.offset or schema.exposure, schema.offset_range
+    if name is None:
+        return np.zeros(len(next(iter(readings.values())).values))
+    raw = _raw(schema, name, readings)
+    return (raw if schema.exposure is None else np.log(raw)) - middle
+
+
+def _weights_of(schema: Schema, readings: Readings) -> FloatArray:
+    weights = np.ones(len(next(iter(readings.values())).values))
+    if schema.weight is not None:
+        weights = np.maximum(_raw(schema, schema.weight, readings), 0.0)
+    if schema.class_weights is not None:
+        by_place = np.array([schema.class_weights[category] for category in schema.target_column.classes])
+        weights = weights * by_place[readings[str(schema.target)].values.astype(np.int64)]
+    return weights
+
+
+def _raw(schema: Schema, name: str, readings: Readings) -> FloatArray:
+    column = schema.used[name]
+    if not isinstance(column, Scaled):
+        raise TypeError(f"the column '{name}' is not numeric")
+    return column.in_units(readings[name].values)
+
+
+def clamped_parts(roles: Roles, target: str | None, readings: Readings) -> list[str]:
+    """Name the first row of every column with a part of its own whose number lies beyond its bounds, as a sentence.
+
+    A time above its bound is none of them: it is watched until then. For the eyes of whoever may see the records.
+    """
+    parts = [(role, name, True) for role, name in roles.roles.items()]
+    parts += [("time", target, False)] if roles.event is not None and target is not None else []
+    found = [(role, name, readings[name].first_beyond(above=above)) for role, name, above in parts if name in readings]
+    return [
+        f"Row {row + 2}, column '{name}': this {role} lies beyond the schema's bounds, and clamped it would be another "
+        "one: widen `lower` and `upper`, by public knowledge, or remove the row."
+        for role, name, row in found
+        if row is not None
+    ]
+
+
+def require_within(schema: Schema, readings: Readings) -> None:
+    """Raise RecordsError if a time, an offset, an exposure or a weight lies beyond its public bounds."""
+    for problem in clamped_parts(schema, schema.target, readings):
+        raise RecordsError(problem)
+
+
+def _plain_target(schema: Schema, readings: Readings) -> FloatArray:
     if schema.target is None:
         return np.zeros(len(next(iter(readings.values())).values))
     column, reading = schema.target_column, readings[schema.target].values
-    if isinstance(column, Numeric):
+    if column.is_number:
         return reading
-    indices = reading.astype(np.float64)
-    return 2.0 * indices - 1.0 if len(column.categories) == 2 else indices
+    indices: FloatArray = reading.astype(np.float64)
+    return 2.0 * indices - 1.0 if len(column.classes) == 2 else indices
 
 
-def read_csv(path: Path) -> dict[str, list[str]]:
-    """Read a CSV file with a header line into columns of stripped text."""
-    with _readable(path) as rows:
-        names = [name.strip() for name in next(rows, [])]
-        if not names or any(not name for name in names):
-            raise RecordsError(f"{path} needs a first line that names every column.")
-        if len(set(names)) != len(names):
-            raise RecordsError(f"{path} has two columns of the same name in its first line.")
-        cells: list[list[str]] = []
-        for number, row in enumerate(rows, start=2):
-            if not row:
-                if any(rows):
-                    raise RecordsError(f"{path}, line {number} is blank in the middle of the file; remove it.")
-                break
-            if len(row) != len(names):
-                raise RecordsError(
-                    f"{path}, line {number} has {len(row)} cells where the first line names {len(names)} columns."
-                )
-            cells.append(row)
-    columns = zip(*cells, strict=True) if cells else ([] for _ in names)
-    return {name: [cell.strip() for cell in column] for name, column in zip(names, columns, strict=True)}
-
-
-def column_types(path: Path) -> dict[str, Literal["numeric", "categorical"]]:
-    """Tell which columns hold numbers only; nothing else about their values is kept."""
-
-    def kind(cells: Sequence[str]) -> Literal["numeric", "categorical"]:
-        filled = [cell for cell in cells if cell]
-        is_numeric = filled and all(math.isfinite(_number_or_nan(cell)) for cell in filled)
-        return "numeric" if is_numeric else "categorical"
-
-    return {name: kind(cells) for name, cells in read_csv(path).items()}
-
-
-def repeating_identifiers(path: Path) -> list[str]:
-    """Name the columns that look as if they told whose a row is, and whose values repeat: for the file's owner alone.
-
-    They are called so, with at most 100 rows for each value on average; or hold text of 20 values or more, with at most
-    4 rows for each.
-    """
-
-    def looks_so(name: str, cells: Sequence[str]) -> bool:
-        values = len(set(cells))
-        if may_tell_persons(name):
-            return values < len(cells) <= 100 * values
-        is_text = all(math.isnan(_number_or_nan(cell)) for cell in cells)
-        return is_text and values >= 20 and values < len(cells) <= 4 * values
-
-    return [name for name, cells in read_csv(path).items() if looks_so(name, cells)]
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[Iterator[list[str]]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            yield csv.reader(file, strict=True)
-    except OSError as problem:
-        raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
-    except UnicodeDecodeError:
-        raise RecordsError(f"The data file {path} is not UTF-8 text; save it as a UTF-8 CSV file.") from None
-    except csv.Error:
-        raise RecordsError(f"The data file {path} is not well-formed CSV (a quote that never closes?).") from None
-
-
-def cells_of(name: str, table: Table, source: str) -> Sequence[str]:
-    """Return the column of that name, which the schema names too."""
-    try:
-        return table[name]
-    except KeyError:
-        raise RecordsError(f"{source} has no column '{name}', which the schema names.") from None
-
-
-def _refuse(source: str, row: int, name: str, problem: str) -> RecordsError:
-    # Rows are counted as in a spreadsheet: the header is row 1.
-    return RecordsError(f"{source}, row {row + 2}, column '{name}': {problem}.")
-
-
-def _numbers(column: Numeric, name: str, table: Table, source: str) -> FloatArray:
-    cells = cells_of(name, table, source)
-    if column.missing is not None:
-        cells = [cell or str(column.missing) for cell in cells]
-    try:
-        values = np.array(cells, dtype=np.float64)
-    except ValueError:
-        values = np.array([_number_or_nan(cell) for cell in cells])
-    bad = np.flatnonzero(~np.isfinite(values))
-    if bad.size:
-        row = int(bad[0])
-        if not cells[row]:
-            problem = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
-            raise _refuse(source, row, name, problem)
-        raise _refuse(source, row, name, "this is not a finite number")
-    return without_negligible((np.clip(values, column.lower, column.upper) - column.offset) / column.unit)
-
-
-def _number_or_nan(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
-
-
-def _indices(column: Categorical, name: str, table: Table, source: str) -> NDArray[np.int64]:
-    places = {category: place for place, category in enumerate(column.categories)}
-    if column.missing is not None:
-        places[""] = places[column.missing]
-    cells = cells_of(name, table, source)
-    indices = np.array([places.get(cell, -1) for cell in cells], dtype=np.int64)
-    bad = np.flatnonzero(indices < 0)
-    if bad.size:
-        row = int(bad[0])
-        problem = "the cell is empty" if not cells[row] else "this category is not in the schema's public list"
-        raise _refuse(source, row, name, problem)
-    return indices
-
-
-def _category_columns(column: Categorical, indices: NDArray[np.int64]) -> FloatArray:
-    if column.ordered:
-        return 2.0 * column.scale * (indices[:, None] / (len(column.categories) - 1) - column.center)
-    return column.scale * np.eye(len(column.categories))[indices]
+def require_columns(names: Iterable[str], table: Table, *, source: str) -> None:
+    """Refuse a table that has not all columns that the schema names."""
+    for name in names:
+        if name not in table:
+            raise RecordsError(f"{source} has no column '{name}', which the schema names.")

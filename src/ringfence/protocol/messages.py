@@ -136,6 +136,7 @@ class RefusalReason(StrEnum):
     ROUND_PASSED = "round-passed"
     ROUND_ANSWERED = "round-answered"
     ROUND_LOST = "round-lost"
+    TURNS_TAKEN = "turns-taken"
     OUTSIDE_DOMAIN = "outside-domain"
     BUDGET = "budget"
     UNAVAILABLE = "unavailable"
@@ -165,6 +166,7 @@ _EXPLANATIONS = {
     RefusalReason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
     RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
     RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
+    RefusalReason.TURNS_TAKEN: "This silo answered as many rounds of the stage as the plan lets it; ask others.",
     RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
     RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
     RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",

@@ -19,14 +19,17 @@ from ringfence.errors import PlanError
 from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel, OwnNoise
+from ringfence.protocol.columns import Scaled
+from ringfence.protocol.custody import Line
 from ringfence.protocol.domain import Domain, WholeSpace
 from ringfence.protocol.guarantee import Guarantee, Observer, against, observers_of
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
+from ringfence.protocol.proximal import Proximal
 from ringfence.protocol.public import Document, Public, SiloName, canonical_json, format_of
 from ringfence.protocol.questions import PersonRule, Question, Unit
 from ringfence.protocol.sampling import Sampling, require_one_partition
-from ringfence.protocol.schema import Categorical, Schema
+from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
 from ringfence.storage.files import read_file
 
@@ -70,18 +73,28 @@ class SiloTerms(Public):
 class Participation(Public):
     """How many silos the server asks in a round.
 
-    `silos`: that many, drawn afresh; `probability`: each one independently; neither: all of them. It costs
-    no privacy and, since the server sees who answers, buys none.
+    `silos`: that many, drawn afresh; `probability`: each one independently; neither: all of them. Since the server sees
+    who answers, that buys no privacy. `answers` does: it is how many rounds of a stage a silo answers at most, whoever
+    asks, so that its noise pays for no more. Silos then take turns.
     """
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"answers"})
 
     silos: int | None = Field(default=None, ge=1)
     probability: float | None = Field(default=None, gt=0, le=1)
+    answers: int | None = Field(default=None, ge=1, le=10_000_000)
 
     @model_validator(mode="after")
     def _is_one_rule(self) -> Self:
         if self.silos is not None and self.probability is not None:
             raise ValueError("give either a number of silos or a probability, not both")
+        if self.answers is not None and self.silos is None:
+            raise ValueError("silos that take turns need a number of them that a round asks")
         return self
+
+    def share(self, silos: int) -> float:
+        """Return what part of so many silos a round asks, on average."""
+        return self.probability or (self.silos or silos) / silos
 
 
 EVERYBODY = Participation()
@@ -103,6 +116,11 @@ class Stage(Public):
     section: Section | None = None
 
     @property
+    def most_answers(self) -> int:
+        """How many of its rounds a silo answers at most."""
+        return min(self.participation.answers or self.rounds, self.rounds)
+
+    @property
     def goes_by_place(self) -> bool:
         """Whether who takes part goes by the records' places, so that these must stay as they are while a plan runs."""
         return self.sampling.goes_by_place or self.section is not None
@@ -111,13 +129,17 @@ class Stage(Public):
 class Training(Public):
     """What is trained: the loss, the set that the weights stay in, the ridge, and what the server does with answers.
 
-    `ridge` adds (ridge/2)·‖w‖² to the objective; the server adds its gradient, since no record is in it.
+    `ridge` adds (ridge/2)·‖w‖² to the objective; the server adds its gradient, since no record is in it. `lasso` adds
+    lasso·‖w‖₁, the intercept left out; the server takes a proximal step for it.
     """
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"lasso"})
 
     loss: Loss
     domain: Domain
     algorithm: AlgorithmSpec
     ridge: float = Field(default=0.0, ge=0)
+    lasso: float | None = Field(default=None, gt=0)
 
 
 class Place(NamedTuple):
@@ -144,11 +166,14 @@ class Plan(Document):
 
     `held_out` is the share of a silo's records in the held-out section, in whole percent, where the plan divides them
     (`protocol.sections`).
+
+    `purpose`, `controller` and `contact` are for people: what the plan is for, who answers for it in law, and whom to
+    ask. They are public and part of what is approved. Nothing is computed from them.
     """
 
     newest_format: ClassVar[int] = 2
     later_fields: ClassVar[frozenset[str]] = frozenset(
-        {"training", "model_loss", "person_rule", "rows_per_person", "held_out"}
+        {"training", "model_loss", "person_rule", "rows_per_person", "held_out", "purpose", "controller", "contact"}
     )
 
     format: Literal[2] = 2
@@ -164,6 +189,9 @@ class Plan(Document):
     sums: Literal["floating-point", "exact"] = "floating-point"
     held_out: float | None = Field(default=None, ge=0.01, le=0.99)
     silos: tuple[SiloTerms, ...] = Field(min_length=1, max_length=100_000)
+    purpose: Line | None = None
+    controller: Line | None = None
+    contact: Line | None = None
 
     @classmethod
     def _read(cls, content: bytes) -> Self:
@@ -215,7 +243,7 @@ class Plan(Document):
             batch, records = terms.stages[number].batch, self.records_in(stage, terms)
             if not records:
                 raise ValueError(f"silo '{terms.name}' has too few records: its {stage.section} section would be empty")
-            stage.sampling.check(terms.name, records=records, batch=batch, rounds=stage.rounds)
+            stage.sampling.check(terms.name, records=records, batch=batch, rounds=stage.most_answers)
         stage.channel.check(self, stage, number)
 
     def _check_unit(self) -> None:
@@ -241,14 +269,29 @@ class Plan(Document):
 
     def _check_loss_fits_target(self) -> None:
         column = self.data.target_column
-        classes = len(column.categories) if isinstance(column, Categorical) else 0
+        classes = len(column.classes)
         kind = self.loss.target_kind
-        fits = {"label": classes == 2, "class": classes == self.loss.outputs > 2, "number": classes == 0}[kind]
+        several = len(self.data.targets)
+        if (kind == "numbers") != (several > 1) or (kind == "numbers" and self.loss.outputs != several):
+            raise ValueError(
+                "several targets are learned together by the multi-squared loss, of as many targets, and one target by "
+                "any other: leave the loss out, or name one target"
+            )
+        fits = {"label": classes == 2, "class": classes == self.loss.categories > 2}.get(kind, classes == 0)
         if not fits:
             raise ValueError(
                 f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic and hinge need two "
-                "categories, softmax three or more and as many as it has classes, the others a numeric target"
+                "categories, softmax three or more, ordinal three or more in order, the others a numeric target"
             )
+        if isinstance(column, Scaled) and (misfit := self.loss.misfit(column.unit, column.offset, column.low)):
+            raise ValueError(misfit)
+        if (kind == "time") != (self.data.event is not None):
+            raise ValueError(
+                "the survival loss, and no other, is of a time and an event: name the column of the `event` beside the "
+                "target, which is the time"
+            )
+        if self.loss.shares_slopes and not self.data.intercept:
+            raise ValueError(f"the {self.loss.name} loss learns constants: give the schema an intercept")
 
     @property
     def loss(self) -> Loss:
@@ -277,6 +320,16 @@ class Plan(Document):
         """The factor of ‖w‖²/2 in the objective."""
         return 0.0 if self.training is None else self.training.ridge
 
+    @property
+    def lasso(self) -> float:
+        """The factor of ‖w‖₁, without the intercept, in the objective."""
+        return 0.0 if self.training is None else self.training.lasso or 0.0
+
+    @property
+    def proximal(self) -> Proximal:
+        """What the server does after every step: the lasso's proximal step, within the domain."""
+        return Proximal(self.domain, self.lasso, self.loss.outputs if self.data.intercept else 0)
+
     @cached_property
     def _terms(self) -> dict[str, SiloTerms]:
         return {terms.name: terms for terms in self.silos}
@@ -304,7 +357,7 @@ class Plan(Document):
     def dimension(self) -> int:
         """Number of weights: none in a plan that is about no model."""
         about_model = self.training is not None or self.model_loss is not None
-        return self.data.width * self.loss.outputs if about_model else 0
+        return self.loss.dimension(self.data.width) if about_model else 0
 
     @cached_property
     def rounds(self) -> int:
@@ -361,7 +414,13 @@ class Plan(Document):
     def aim(self) -> str:
         """What it is for: to predict something, or to know what its questions tell."""
         asked = dict.fromkeys(stage.question.name for stage in self.stages)
-        return f"to predict “{self.data.target}”" if self.steps else f"to ask for {', '.join(asked)}"
+        return f"to predict “{self.data.target_words}”" if self.steps else f"to ask for {', '.join(asked)}"
+
+    @property
+    def responsible(self) -> dict[str, str]:
+        """What it says of its purpose, its controller and whom to contact; what it does not say is left out."""
+        said = {"Purpose": self.purpose, "Controller": self.controller, "Contact": self.contact}
+        return {name: text for name, text in said.items() if text is not None}
 
     @property
     def trust(self) -> str:
@@ -376,7 +435,7 @@ class Plan(Document):
     @property
     def constants(self) -> Constants:
         """L, β and μ of the per-record loss over the domain, before clipping; the ridge adds to β and μ."""
-        loss = self.loss.constants(self.data.feature_norm, self.data.target_bound, self.domain.reach(self.dimension))
+        loss = self.loss.constants_on(self.data, self.domain.reach(self.dimension))
         return Constants(loss.lipschitz, loss.smoothness + self.ridge, loss.strong_convexity + self.ridge)
 
 

@@ -65,7 +65,7 @@ class _Rule(Public):
 
     def effort(self, records: int) -> Effort:
         """Return what finding out who takes part takes: the order of a draw, or of a partition by hashes."""
-        return Effort((HASH if self.is_fresh else PASS) * records, (40 if self.is_fresh else 4) * NUMBER * records)
+        return Effort((HASH if self.is_fresh else PASS) * records, 4 * NUMBER * records)
 
     @abstractmethod
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:

@@ -5,148 +5,36 @@ records: they decide how values are scaled and clipped, so bounds read from data
 """
 
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
+from ringfence.protocol import roles
+from ringfence.protocol.blocks import Blocks
+from ringfence.protocol.columns import TYPES, Column, ReadColumn, Scaled, unfilled
+from ringfence.protocol.maps import FeatureMap, blocks_of, check_maps
 from ringfence.protocol.public import Public, explain
-from ringfence.storage.toml_files import read_toml, toml_text
+from ringfence.protocol.schema_patterns import expanded
+from ringfence.storage.toml_files import read_toml
 
-UNKNOWN = 1e18
-"""A bound of this size, or beyond, says that nobody knows one."""
+Header: TypeAlias = Callable[[], Sequence[str]]
+"""Gives the names of a table's columns, where a pattern needs them."""
 
-
-class Numeric(Public):
-    """A number in [lower, upper]; values beyond are clamped. It becomes (value − center) / scale.
-
-    `center` and `scale` default to the middle and half the width, which maps the bounds to ±1. Give them
-    where it is publicly known that values crowd in a narrower range: training then needs fewer rounds.
-    """
-
-    type: Literal["numeric"] = "numeric"
-    lower: float
-    upper: float
-    center: float | None = None
-    scale: float | None = Field(default=None, gt=0)
-    missing: float | None = None
-
-    @model_validator(mode="after")
-    def _is_an_interval(self) -> Self:
-        if not self.lower < self.upper:
-            raise ValueError("lower must be smaller than upper (type = 'ignore' drops a constant column)")
-        if not math.isfinite(self.upper - self.lower):
-            raise ValueError("the range from lower to upper is too wide to compute with")
-        if not self.unit > 0 or not math.isfinite(self.offset):
-            raise ValueError("lower and upper are too close, or too large, to compute with")
-        for name, value in (("center", self.center), ("missing", self.missing)):
-            if value is not None and not self.lower <= value <= self.upper:
-                raise ValueError(f"{name} must lie between lower and upper")
-        if self.bound > 1e6:
-            raise ValueError("scale is so small that scaled values exceed a million")
-        return self
-
-    @property
-    def offset(self) -> float:
-        """The value that becomes 0."""
-        return (self.lower + self.upper) / 2 if self.center is None else self.center
-
-    @property
-    def unit(self) -> float:
-        """The distance that becomes 1."""
-        return (self.upper - self.lower) / 2 if self.scale is None else self.scale
-
-    @property
-    def bound(self) -> float:
-        """The largest absolute value after scaling."""
-        return max(self.upper - self.offset, self.offset - self.lower) / self.unit
-
-    def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of the features that a column of that name becomes: its own."""
-        return (name,)
-
-    @property
-    def scaling(self) -> tuple[tuple[float, float], ...]:
-        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
-        return ((self.offset, self.unit),)
-
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether no bound is known: statistics are then of magnitudes, and nothing else should be asked."""
-        return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
-
-
-def _as_cell(value: object) -> object:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-Cell: TypeAlias = Annotated[str, BeforeValidator(_as_cell)]
-"""A cell's text; `categories = [0, 1]` in a schema file means the cells "0" and "1"."""
-
-
-class Categorical(Public):
-    """One of a public list of categories. As a feature it becomes one column per category, 0 or `scale`.
-
-    `ordered` categories (no, sometimes, often; or just no, yes) become a single column instead, evenly spaced
-    over 2·scale, with 0 at the share `center` of the way from the first to the last: fewer columns need less
-    noise. A small scale says that the column is publicly expected to matter little.
-    """
-
-    type: Literal["categorical"] = "categorical"
-    categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
-    ordered: bool = False
-    center: float = Field(default=0.5, ge=0, le=1)
-    scale: float = Field(default=1.0, gt=0, le=1e6)
-    missing: Cell | None = None
-
-    @model_validator(mode="after")
-    def _is_a_set(self) -> Self:
-        if len(set(self.categories)) != len(self.categories):
-            raise ValueError("a category is listed twice")
-        if any(category != category.strip() or not category for category in self.categories):
-            raise ValueError("a category is empty or has white space around it, which no cell can match")
-        if self.missing is not None and self.missing not in self.categories:
-            raise ValueError("missing must be one of the categories")
-        return self
-
-    def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of the features that a column of that name becomes: one per category, unless ordered."""
-        return (name,) if self.ordered else tuple(f"{name}={category}" for category in self.categories)
-
-    @property
-    def scaling(self) -> tuple[tuple[float, float], ...]:
-        """What each feature calls 0, and how much 1 is more, of a category's place, from 0, or of 1 for being it."""
-        if not self.ordered:
-            return ((0.0, 1.0 / self.scale),) * len(self.categories)
-        steps = len(self.categories) - 1  # place i of k becomes 2·scale·(i/(k − 1) − center)
-        return ((self.center * steps, steps / (2.0 * self.scale)),)
-
-    @property
-    def bound(self) -> float:
-        """The largest norm of its columns."""
-        return 2 * self.scale * max(self.center, 1 - self.center) if self.ordered else self.scale
-
-
-class Ignored(Public):
-    """A column that the model does not use: its cells are never read."""
-
-    type: Literal["ignore"] = "ignore"
-
-
-Column: TypeAlias = Annotated[Numeric | Categorical | Ignored, Field(discriminator="type")]
 AnyColumns = TypeVar("AnyColumns", bound="TableColumns")
 
 
 class Geometry(NamedTuple):
-    """What is public about encoded records: length and largest norm of a feature vector, largest target."""
+    """What is public about encoded records: length and largest norm of a feature vector, largest target, and so on."""
 
     width: int
     feature_norm: float
     target_bound: float
+    offset_bound: float = 0.0
+    weight_bound: float = 1.0
 
 
 class TableColumns(Public):
@@ -154,14 +42,22 @@ class TableColumns(Public):
 
     `person` names the column that tells whose a row is, if one does: all rows with the same cell are one person's, and
     plans protect persons. No model reads that column, so it need not be among `columns`.
+
+    `maps` are public functions of columns, whose values are features (`protocol.maps`). They are for a plan to choose.
     """
 
-    later_fields: ClassVar[frozenset[str]] = frozenset({"person"})
+    later_fields: ClassVar[frozenset[str]] = frozenset({"person", "maps"})
 
     columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
     intercept: float = Field(default=1.0, ge=0, le=1e6)
     radius: float | None = Field(default=None, gt=0)
     person: str | None = Field(default=None, min_length=1)
+    maps: tuple[FeatureMap, ...] | None = Field(default=None, min_length=1, max_length=1000)
+
+    @model_validator(mode="after")
+    def _can_be_mapped(self) -> Self:
+        check_maps(self.used, self.maps or ())
+        return self
 
     @model_validator(mode="after")
     def _reads_nobody_s_name(self) -> Self:
@@ -172,9 +68,9 @@ class TableColumns(Public):
         return self
 
     @cached_property
-    def used(self) -> dict[str, Numeric | Categorical]:
+    def used(self) -> dict[str, ReadColumn]:
         """The columns whose cells are read, sorted by name so that a file's column order is free."""
-        return {name: column for name, column in sorted(self.columns.items()) if not isinstance(column, Ignored)}
+        return {name: column for name, column in sorted(self.columns.items()) if isinstance(column, ReadColumn)}
 
     def difference(self, schema: "Schema") -> str:
         """Say why a plan with this schema cannot be answered from the table, or nothing if it can.
@@ -186,7 +82,7 @@ class TableColumns(Public):
                 return f"the plan reads the column '{name}', which is not in the silo's schema"
             if name not in self.used:
                 return f"the plan reads the column '{name}', which the silo's schema ignores"
-            for field in type(column).model_fields:
+            for field in ("type", *type(column).model_fields):
                 if getattr(column, field) != getattr(self.used[name], field, None):
                     return f"the column '{name}' has another `{field}` in the plan than in the silo's schema"
         for field in ("intercept", "radius", "person"):
@@ -199,20 +95,25 @@ class _NoTargetError(SchemaError, ValueError):
     """Lets a document that needs a target say so."""
 
 
-class Schema(TableColumns):
+class Schema(roles.Roles, TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
     The target is left out where nothing is predicted: all columns are features then.
 
     The feature vector has one entry per numeric or ordered column and one per category of the others, in the
-    columns' order of names, and last the constant `intercept`, unless that is 0 (a file may say true or false
-    for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is longer; without
-    `radius` the bounds alone limit it.
+    columns' order of names, or what `maps` make of columns, and last the constant `intercept`, unless that is 0 (a
+    file may say true or false for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is
+    longer; without `radius` the bounds alone limit it.
     """
 
-    later_fields: ClassVar[frozenset[str]] = TableColumns.later_fields | {"target"}
+    later_fields: ClassVar[frozenset[str]] = TableColumns.later_fields | {"target"} | roles.LATER
 
     target: str | None = None
+
+    @cached_property
+    def identity(self) -> str:
+        """What two schemas share if they are equal, and no others: it is made once."""
+        return self.canonical().decode()
 
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:
@@ -220,17 +121,53 @@ class Schema(TableColumns):
             raise ValueError(f"the target column '{self.target}' is not among the columns")
         if self.target is not None and self.target not in self.used:
             raise ValueError(f"the target column '{self.target}' is ignored: give it a type and its values")
+        if self.target is not None and not (self.used[self.target].is_number or self.used[self.target].classes):
+            raise ValueError(f"the target column '{self.target}' is neither a number nor one of several classes")
+        if self.target is not None and self.used[self.target].indicator:
+            raise ValueError(f"the target column '{self.target}' has an indicator, which only a feature can have")
+        self.check_roles(self.used, self.target)
+        for name in (name for each in self.maps or () for name in each.columns):
+            if name in (self.target, *self.roles.values()):
+                raise ValueError(f"a map names the column '{name}', which is no feature: leave it out of the map")
         if not self.features:
             raise ValueError("there is no feature column left besides the target")
         return self
 
     @cached_property
-    def features(self) -> dict[str, Numeric | Categorical]:
+    def features(self) -> dict[str, ReadColumn]:
         """The columns that enter the feature vector, sorted by name."""
-        return {name: column for name, column in self.used.items() if name != self.target}
+        beside = {*self.targets, *self.roles.values()}
+        return {name: column for name, column in self.used.items() if name not in beside}
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """The feature vector's parts, but for the constant: each column's, in their order, and maps' of several."""
+        return blocks_of(self.features, self.maps or ())
 
     @property
-    def target_column(self) -> Numeric | Categorical:
+    def inputs(self) -> str:
+        """What is predicted from, for people to read."""
+        mapped = f"; mapped to {'; '.join(each.words for each in self.maps)}" if self.maps else ""
+        return ", ".join(self.features) + mapped
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The columns to predict: mostly one, and none where nothing is predicted."""
+        return () if self.target is None else (self.target, *(self.more_targets or ()))
+
+    @property
+    def target_words(self) -> str:
+        """What is predicted, for people to read."""
+        return " and ".join(self.targets)
+
+    def of_one(self, target: str) -> Self:
+        """Return the schema of one of several targets, as if nobody asked about the others."""
+        others = set(self.targets) - {target}
+        columns = {name: column for name, column in self.columns.items() if name not in others}
+        return self.model_copy(update={"target": target, "more_targets": None, "columns": columns})
+
+    @property
+    def target_column(self) -> ReadColumn:
         """The target's column; SchemaError if there is none."""
         if self.target is None:
             raise _NoTargetError("The schema names no target: say which column a model is to predict.")
@@ -239,7 +176,7 @@ class Schema(TableColumns):
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """A name for every entry of the feature vector."""
-        names = [feature for name, column in self.features.items() for feature in column.feature_names(name)]
+        names = self.blocks.names
         return (*names, "intercept") if self.intercept else tuple(names)
 
     @property
@@ -250,7 +187,7 @@ class Schema(TableColumns):
     @cached_property
     def bounds_norm(self) -> float:
         """The longest feature vector that the bounds allow, without the intercept and before `radius`."""
-        return math.sqrt(sum(column.bound**2 for column in self.features.values()))
+        return self.blocks.bound
 
     @cached_property
     def feature_norm(self) -> float:
@@ -261,59 +198,93 @@ class Schema(TableColumns):
     @property
     def geometry(self) -> Geometry:
         """The numbers that planning needs."""
-        return Geometry(self.width, self.feature_norm, self.target_bound)
+        return Geometry(self.width, self.feature_norm, self.target_bound, self.offset_bound, self.weight_bound)
 
     @property
     def target_scaling(self) -> tuple[float, float]:
         """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
-        column = self.target_column
-        return (column.unit, column.offset) if isinstance(column, Numeric) else (1.0, 0.0)
+        return self.target_column.target_scaling
+
+    @property
+    def target_scalings(self) -> list[tuple[float, float]]:
+        """The scaling of every target."""
+        return [self.used[name].target_scaling for name in self.targets]
 
     @property
     def target_bound(self) -> float:
-        """Y: the largest absolute target after scaling (labels are ±1 or an index, which no constant needs)."""
-        column = None if self.target is None else self.target_column
-        return column.bound if isinstance(column, Numeric) else 1.0
+        """Y: the largest absolute target after scaling, of several their norm (labels need no constant: 1)."""
+        numbers = [self.used[name].bound for name in self.targets if self.used[name].is_number]
+        return math.hypot(*numbers) if numbers else 1.0
+
+    @property
+    def offset_range(self) -> tuple[float, float]:
+        """The middle of the offsets' range, and how far it reaches to either side; of exposures, their logarithms."""
+        column = self.used.get(self.offset or self.exposure or "")
+        logarithm = self.exposure is not None
+        return roles.offset_range(column, logarithm=logarithm) if isinstance(column, Scaled) else (0.0, 0.0)
+
+    @property
+    def offset_bound(self) -> float:
+        """The largest absolute offset, counted from the middle of its range."""
+        return self.offset_range[1]
+
+    @property
+    def weight_bound(self) -> float:
+        """The largest weight of a record."""
+        column = self.used.get(self.weight or "")
+        own = column.high if isinstance(column, Scaled) else 1.0
+        return own * max((self.class_weights or {"": 1.0}).values())
 
 
-def load_schema(path: Path, target: str) -> Schema:
-    """Read a schema file (TOML) for the given target column."""
-    return parse_schema(_read(path), target=target, source=str(path))
+def load_schema(path: Path, target: str | Sequence[str], header: Header | None = None) -> Schema:
+    """Read a schema file (TOML) for the given target column, or for several numbers to predict together.
+
+    `header` names a table's columns, for its patterns.
+    """
+    return parse_schema(_read(path), target=target, source=str(path), header=header)
 
 
-def load_columns(path: Path) -> TableColumns:
+def load_columns(path: Path, header: Header | None = None) -> TableColumns:
     """Read a schema file (TOML) for whatever target a plan will name."""
-    return _validated(TableColumns, _read(path), source=str(path))
+    return _validated(TableColumns, _without_roles(_read(path)), source=str(path), header=header)
 
 
-def load_draft(path: Path) -> TableColumns:
+def load_roles(path: Path) -> roles.Roles:
+    """Read which columns a schema file gives a part of their own, whatever target a plan will name."""
+    content = {name: value for name, value in _read(path).items() if name in roles.LATER}
+    try:
+        return roles.Roles.model_validate(content, strict=False)
+    except ValidationError as refused:
+        raise SchemaError(f"In {path}, {explain(refused)}.") from None
+
+
+def load_draft(path: Path, header: Header | None = None) -> TableColumns:
     """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
 
-    Columns whose categories are not filled in are ignored: no question finds them out.
+    Columns whose other fields are not filled in are ignored: no question finds them out.
     """
-    content = _read(path)
+    content = {name: value for name, value in _without_roles(_read(path)).items() if name != "maps"}
     columns = content.get("columns")
     if isinstance(columns, Mapping):
         content = {**content, "columns": {name: _filled(column) for name, column in columns.items()}}
-    return _validated(TableColumns, content, source=str(path))
+    return _validated(TableColumns, content, source=str(path), header=header)
 
 
 def _filled(column: Any) -> Any:
-    if not isinstance(column, Mapping):
-        return column
-    if column.get("categories") in (UNFILLED, [UNFILLED]):
-        return {"type": "ignore"}
-    return {
-        field: bound if value == UNFILLED and (bound := {"lower": -UNKNOWN, "upper": UNKNOWN}.get(field)) else value
-        for field, value in column.items()
-    }
+    kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
+    return column if kind is None else kind.without_open_fields(column)
 
 
 def without_target(columns: TableColumns) -> Schema:
     """Return a schema of these columns for a plan that predicts nothing."""
     if not columns.used:
         raise SchemaError("This schema ignores all its columns: give one that is to be asked about its type.")
-    return Schema(**{name: getattr(columns, name) for name in TableColumns.model_fields})
+    return Schema(**{name: getattr(columns, name) for name in TableColumns.model_fields if name != "maps"})
+
+
+def _without_roles(content: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a plan says of columns, as it names its target: a table is the same for all plans."""
+    return {name: value for name, value in content.items() if name not in roles.LATER}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -325,60 +296,42 @@ def _read(path: Path) -> dict[str, Any]:
         raise SchemaError(f"The schema file {path} is not valid TOML: {problem}.") from None
 
 
-def parse_schema(content: Mapping[str, Any], *, target: str, source: str = "the schema") -> Schema:
+def parse_schema(
+    content: Mapping[str, Any],
+    *,
+    target: str | Sequence[str],
+    source: str = "the schema",
+    header: Header | None = None,
+) -> Schema:
     """Validate a schema as it stands in a TOML file or a dictionary."""
-    return _validated(Schema, {**content, "target": target}, source=source)
+    first, *more = [target] if isinstance(target, str) else target
+    named = {"target": first, **({"more_targets": more} if more else {})}
+    return _validated(Schema, {**content, **named}, source=source, header=header)
 
 
-def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: str) -> AnyColumns:
-    columns = content.get("columns")
-    if isinstance(columns, Mapping):
-        for name, column in columns.items():
-            for field, value in column.items() if isinstance(column, Mapping) else ():
-                if value in (UNFILLED, [UNFILLED]):
-                    raise SchemaError(
-                        f"In {source}, '{field}' of column '{name}' is not filled in: write what is publicly "
-                        'known about the column (not what this file happens to contain), or type = "ignore".'
-                    )
+def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: str, header: Header | None) -> AnyColumns:
+    content = expanded(content, source=source, header=header)
+    _require_filled(content.get("columns"), source)
     try:
         return kind.model_validate(content, strict=False)
     except ValidationError as refused:
         raise SchemaError(f"In {source}, {explain(refused)}.") from None
 
 
-UNFILLED = "?"
-
-_WHOSE = {
-    "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
-    "policyholder", "pupil", "ssn", "student", "subject", "user",
-}  # fmt: skip
-
-
-def may_tell_persons(column: str) -> bool:
-    """Tell whether a column is called as one that says whose a row is."""
-    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)
-    return not _WHOSE.isdisjoint(word.lower().removesuffix("s") for word in words)
-
-
-def draft_schema(types: Mapping[str, Literal["numeric", "categorical"]]) -> str:
-    """Write a schema to fill in, from names and types alone."""
-    whose = [name for name in types if may_tell_persons(name)]
-    head = [
-        '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
-        "# bounds or categories read from private data would leak it.",
-        "#   numeric       lower, upper: values beyond are clamped",
-        "#                 center, scale (optional): where values publicly are known to crowd",
-        "#   categorical   categories: every value that may occur",
-        "#   ignore        the column is not used",
-        "# missing = ... (optional) is the public value that stands in for an empty cell.",
-        '# Where somebody may have several rows, give the column that tells whose each is type = "ignore", and name it',
-        "# above all columns. Persons are then protected, with all their rows, and not each row by itself:",
-        *(f"# {toml_text({'person': name})}".rstrip() for name in whose or ["COLUMN"]),
-        "",
-    ]
-    fields: dict[str, dict[str, Any]] = {
-        "numeric": {"lower": UNFILLED, "upper": UNFILLED},
-        "categorical": {"categories": [UNFILLED]},
-    }
-    columns = {name: {"type": kind, **fields[kind]} for name, kind in types.items()}
-    return "\n".join(head) + "\n" + toml_text({"columns": columns})
+def _require_filled(columns: Any, source: str) -> None:
+    """Name the first field that somebody still has to fill in, and what to write there."""
+    for name, column in columns.items() if isinstance(columns, Mapping) else ():
+        if not isinstance(column, Mapping):
+            continue
+        for field in unfilled(column):
+            raise SchemaError(
+                f"In {source}, '{field}' of column '{name}' is not filled in: write what is publicly "
+                'known about the column (not what this file happens to contain), or type = "ignore".'
+            )
+        kind = TYPES.get(str(column.get("type")))
+        for field, hint in kind.open_fields.items() if kind is not None else ():
+            if field not in column:
+                raise SchemaError(
+                    f"In {source}, column '{name}' has no `{field}`, which is required: write {hint}, from public "
+                    "knowledge."
+                )

@@ -33,6 +33,13 @@ def size(section: Section | None, records: int, share: float | None) -> int:
     return held_out if section == "held-out" else records - held_out
 
 
+def folds(records: int, count: int) -> NDArray[np.int64]:
+    """Return which of so many folds, about equally large, each record is in, from 0: by its number alone."""
+    fold = np.empty(records, dtype=np.int64)
+    fold[np.argsort(_hashed(np.arange(records, dtype=np.uint64)), kind="stable")] = np.arange(records) % count
+    return fold
+
+
 @lru_cache(maxsize=8)
 def _held_out(records: int, percent: int, first: int = 0) -> NDArray[np.bool_]:
     """Tell of each record from number `first` on, a multiple of the block, whether it is held out."""

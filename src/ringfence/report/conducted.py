@@ -137,7 +137,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
 
 def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tuple[str, str]:
     """Return the page's title, and a sentence of what was done."""
-    target = f"“{plan.data.target}”"
+    target = f"“{plan.data.target_words}”"
     if plan.steps:
         return (
             f"A model of {target} from {silos} silos",

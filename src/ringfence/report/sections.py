@@ -112,12 +112,13 @@ def plan_section(plan: Plan, silos: Sequence[str]) -> Html:
     what: list[tuple[str, Value]] = [("Asked for", ", ".join(dict.fromkeys(stage.question.name for stage in asked)))]
     if plan.steps:
         what = [
-            ("To predict", plan.data.target),
-            ("From", ", ".join(plan.data.features)),
+            ("To predict", plan.data.target_words),
+            ("From", plan.data.inputs),
             ("Loss", plan.loss.name),
             ("Algorithm", plan.algorithm.name),
         ]
     rows: list[tuple[str, Value]] = [
+        *plan.responsible.items(),
         *what,
         ("Rounds", sum(stage.rounds for stage in asked)),
         *dict.fromkeys((f"{unit}s in a round", stage.sampling.brief) for stage in asked),

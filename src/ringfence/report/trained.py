@@ -48,8 +48,8 @@ def train_report(
     parts = (
         tag(
             "p",
-            f"One model that predicts “{plan.data.target}” was trained across {_count(len(silos), 'silo')}. Every silo "
-            "kept its records, added its own noise to everything it sent, and wrote down what that cost.",
+            f"One model that predicts “{plan.data.target_words}” was trained across {_count(len(silos), 'silo')}. "
+            "Every silo kept its records, added its own noise to everything it sent, and wrote down what that cost.",
             class_="lead",
         ),
         facts(
@@ -83,7 +83,9 @@ def train_report(
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Training report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
-    return ReportPage(f"A model of “{plan.data.target}” from {_count(len(silos), 'silo')}", kicker, parts, figures)
+    return ReportPage(
+        f"A model of “{plan.data.target_words}” from {_count(len(silos), 'silo')}", kicker, parts, figures
+    )
 
 
 def _budgets(statement: Statement, chart: Html | None) -> Html:
@@ -134,6 +136,7 @@ def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
         "Measured without noise",
         not_private(f"this part was measured on records, without noise, for whoever may see those. {CHOOSING}"),
         table("Measured on records that did not train", ["test on", outcomes.test.metric], rows),
+        tag("p", outcomes.test.remark) if outcomes.test.remark else None,
         figure(
             chart,
             "Mean loss on the held-out records, at the weights that the rounds asked at. The model is made of these "
@@ -210,17 +213,19 @@ def _why(outcomes: WorkflowResult) -> Html:
 
 
 def _model(model: Model) -> Html | None:
-    coefficients = model.coefficients
-    if coefficients.shape[1] != 1 or len(coefficients) > MOST_WEIGHTS:
+    weights, one = model.by_size(), model.coefficients.shape[1] == 1
+    if len(weights) > MOST_WEIGHTS:
         return None
-    names = model.plan.data.feature_names
+    header = ["feature", "weight"] if one else ["feature", "of", "weight"]
+    rows = [(name, weight) for name, _, weight in weights] if one else weights
     return section(
         "The model",
         tag(
             "p",
-            "Its weights, in the plan's scaled features. They are computed from noisy messages, so they are public.",
+            "Its weights, in the plan's scaled features, the largest first. They are computed from noisy messages, so "
+            "they are public.",
         ),
-        table("Weights", ["feature", "weight"], [(n, float(w[0])) for n, w in zip(names, coefficients, strict=True)]),
+        table("Weights", header, rows),
     )
 
 

@@ -1,4 +1,4 @@
-"""Public data sets for experiments: MNIST, medical insurance charges, obesity levels.
+"""Public data sets for experiments: MNIST, medical insurance charges, obesity levels, exam scores of schools.
 
 A file is looked for in the caller's folder, in the folder that RINGFENCE_DATA names, and in the user's
 cache; failing all three it is downloaded into the cache. Inside a folder, MNIST's files may lie in `mnist/`
@@ -31,8 +31,10 @@ from numpy.typing import NDArray
 
 from ringfence.errors import DatasetError, RecordsError, TrainingError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import Table, encode_features, encode_target, read_csv
+from ringfence.protocol.encoding import encode_features, encode_target
 from ringfence.protocol.schema import Schema
+from ringfence.sources import read_table
+from ringfence.sources.cells import Table
 
 DATA_VARIABLE = "RINGFENCE_DATA"
 _TIMEOUT_SECONDS = 30.0
@@ -83,6 +85,18 @@ OBESITY = PublicFile(
     "https://archive.ics.uci.edu/static/public/544/data.csv",
     "b90ae61f4b173956d495b56fab52955e79e137e1a304a1852f4e9e5f0485f4e7",
 )
+SCHOOL = PublicFile(
+    "school.csv",
+    "https://github.com/jiayuzhou/MALSAR",  # as a matrix; the usual benchmark of multi-task learning
+    "18eacced60d87c9b91bfe83aeeffc0a370042297563ca17ef15a7f79ff34f80d",
+    folder="league",
+)
+ROTTERDAM = PublicFile(
+    "rotterdam.csv",
+    "https://vincentarelbundock.github.io/Rdatasets/csv/survival/rotterdam.csv",
+    "e8fad9b1c3c0df8f58802a7f9c43706366ce776d1beba6e7cd32707d198070b6",
+    folder="league",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -132,6 +146,13 @@ def load_table(file: PublicFile, schema: Schema, data_dir: Path | None = None) -
     table: Table = json.loads(provide(file, data_dir))
     features = encode_features(schema, table, source=file.name)
     return Encoded(schema, features, encode_target(schema, table, source=file.name))
+
+
+def load_schools(schema: Schema, data_dir: Path | None = None) -> tuple[Encoded, NDArray[np.int64]]:
+    """Load 15,362 pupils of 139 London schools, encoded by a public schema, and the number of each one's school."""
+    table: Table = json.loads(provide(SCHOOL, data_dir))
+    school = np.array(table["school"], dtype=np.float64).astype(np.int64)
+    return load_table(SCHOOL, schema, data_dir), school
 
 
 def public_projection(images: NDArray[np.uint8], components: int) -> Projection:
@@ -235,7 +256,7 @@ def _decompressed(path: Path) -> bytes:
 
 
 def _canonical(path: Path) -> bytes:
-    table = {name: [_spelling(cell) for cell in cells] for name, cells in read_csv(path).items()}
+    table = {name: [_spelling(cell) for cell in cells.texts()] for name, cells in read_table(path).items()}
     return json.dumps(table, sort_keys=True).encode()
 
 

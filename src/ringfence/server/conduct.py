@@ -66,6 +66,10 @@ class Quorum:
         return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
 
 
+ONE = Quorum()
+"""A round needs one update."""
+
+
 class ConductedRun:
     """What a transcript says, read in order."""
 
@@ -145,7 +149,7 @@ def conduct(
     folder: Path,
     *,
     seconds: float = 60.0,
-    quorum: Quorum = Quorum(),  # noqa: B008 (frozen)
+    quorum: Quorum = ONE,
     patience: int = 3,
     watch: Callable[[RoundOutcome], None] = lambda outcome: None,
     waiting: Callable[[int, Sequence[str]], None] = lambda round, silos: None,

@@ -1,5 +1,6 @@
 """The loop over rounds: ask silos, average what they send, step."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -58,6 +59,7 @@ class Session:
         self._choices = choices
         self._learned = Learned.nothing(plan, candidates)
         self._gone: set[str] = set()
+        self._turns: Counter[tuple[int, str]] = Counter()  # how often each silo was asked in a stage
         self._asked: list[str] | None = None
         self._history: list[RoundOutcome] = []
 
@@ -74,7 +76,7 @@ class Session:
     def asked(self) -> list[str]:
         """Return the silos that this round is asked of; the same ones until it is over."""
         if self._asked is None:
-            self._asked = _asked(self.plan, self.stage, self._gone, self._choices)
+            self._asked = _asked(self.plan, self._place, self._gone, self._turns, self._choices)
         return self._asked
 
     def request(self) -> RoundRequest:
@@ -117,6 +119,7 @@ class Session:
             weights,
         )
         self._history.append(replace(outcome, weights=None))
+        self._turns.update((self._place.number, name) for name in asked)
         self._asked = None
         self.round += 1
         return outcome
@@ -186,8 +189,17 @@ def collected(session: Session, answers: Mapping[str, Answer | None], collect: C
     return collect(session.round, sealed)
 
 
-def _asked(plan: Plan, stage: Stage, gone: set[str], choices: np.random.Generator) -> list[str]:
+def _asked(
+    plan: Plan, place: Place, gone: set[str], turns: Counter[tuple[int, str]], choices: np.random.Generator
+) -> list[str]:
     names = [terms.name for terms in plan.silos if terms.name not in gone]
+    stage = place.stage
+    if stage.participation.answers is not None and stage.participation.silos is not None:
+        # Those whose turns were fewest, at random among equals: nobody is asked more often than is needed.
+        order = choices.permutation(len(names)).tolist()
+        order.sort(key=lambda i: turns[place.number, names[i]])
+        left = [i for i in order if turns[place.number, names[i]] < stage.most_answers]
+        return [names[i] for i in sorted(left[: stage.participation.silos])]
     if stage.participation.silos is not None:
         chosen = choices.choice(len(names), size=min(stage.participation.silos, len(names)), replace=False)
         return [names[i] for i in sorted(chosen)]

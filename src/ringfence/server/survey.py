@@ -2,8 +2,8 @@
 
 The choice minimises what is expected of the final scores' error, from public numbers and noisy answers alone: what
 descent leaves of the signal, what noise it gathers, and what cutting gradients shifts. Nobody knows how the signal
-lies; it is thought to be spread evenly over the whitened directions. That, and the sizes named below, are the only
-assumptions; they were compared on public tables, those of the published figures among them.
+lies; weights along the whitened axes are thought to be of one size, so that the signal's share along an axis is that of
+the second moments. That, and the sizes named below, are the only assumptions.
 """
 
 import math
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import LogLink, Loss
 from ringfence.protocol.plan import Plan
 from ringfence.server.metric import Directions, Whitened
 
@@ -29,18 +30,28 @@ STEPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5)
 """Steps that are compared, in units of 1/β along whitened axes."""
 
 
+def points_averaged(loss: Loss, rounds: int) -> int:
+    """Return of how many last points the mean is the model: half of them, as in suffix averaging, or only the last.
+
+    A mean lags behind, which costs little once steps have arrived. With a score for each class the loss curves by
+    (1 − Σp²)/(K − 1) at most, a fraction of the bound that steps keep to, so they are still on their way.
+    """
+    return 1 if loss.target_kind == "class" else max(1, rounds // 2)
+
+
 @dataclass(frozen=True)
 class Target:
     """What is known of the target: the best constant score for each output, its error's variance, and its spread.
 
     `spread` is the standard deviation of a number, and 1 for labels; `imbalance` what a cut at 0 would shift two
-    labels' gradient by.
+    labels' gradient by. `bend` is the curvature of a number's loss at the centre.
     """
 
     centre: FloatArray
     uncertainty: float
     spread: float = 1.0
     imbalance: float = 0.0
+    bend: float = 1.0
 
 
 def of_number(shares: FloatArray, edges: FloatArray, noise: float) -> Target:
@@ -52,6 +63,21 @@ def of_number(shares: FloatArray, edges: FloatArray, noise: float) -> Target:
     half = (edges[-1] - edges[0]) / 2
     error = min(noise * math.sqrt(float(np.sum((middles - middles.mean()) ** 2))), half / 2)
     return Target(np.array([centre]), error**2, math.sqrt(variance))
+
+
+def of_scores(plan: Plan, target: Target) -> Target:
+    """Return what is known of a number as scores have it: of a log link, which are the logarithm of its mean.
+
+    To first order a logarithm errs, and is spread, by the number's error and spread in units of the mean m. The server
+    does not know the records' offsets, which are thought to be spread evenly over their range.
+    """
+    loss = plan.loss
+    if not isinstance(loss, LogLink):
+        return target
+    mean = float(target.centre[0]) - loss.zero
+    uncertainty = target.uncertainty / mean**2 + plan.data.offset_bound**2 / 3
+    centre = np.array([math.log(mean)])
+    return Target(centre, uncertainty, target.spread / mean, bend=mean * loss.slope_per_error(mean))
 
 
 def of_labels(shares: FloatArray, noise: float) -> Target:
@@ -88,34 +114,44 @@ class Decision:
 def decided(plan: Plan, found: Directions, target: Target, momentum: float) -> Decision:
     """Return what is expected to serve heavy-ball descent best."""
     metric = found.whitened(found.edge / 2)  # the root mean square of the noise's eigenvalues
+    target = of_scores(plan, target)
     cut, step = _best(plan, metric, target, momentum)
-    unit = cut * metric.norm * target.spread
+    unit = cut * metric.norm * target.spread * target.bend
     start = np.zeros((plan.data.width, plan.loss.outputs))
     if plan.data.intercept:
         start[-1] = target.centre / plan.data.intercept
-    return Decision(metric.axes / unit, step * unit**2, plan.domain.project(start.reshape(-1)))
+    return Decision(metric.axes / unit, step / target.bend * unit**2, plan.domain.project(start.reshape(-1)))
 
 
 def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tuple[float, float]:
-    """Return the cut, in typical norms, and the step with the least expected error of the scores."""
+    """Return the cut, in typical norms, and the step with the least expected error of the scores.
+
+    Of a number both are as if its loss had the curvature 1 at the centre: a loss that is c times as steep, with steps
+    1/c times as long and cuts c times as wide, leaves the same of the signal, and gathers the same noise.
+    """
     noise = training_noise(plan)
     numeric = plan.loss.target_kind == "number"
-    steepest = plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
+    explained = _explained(plan, target)
+    steepest = _steepest(plan, explained)
     bend, main = _bend(), int(np.argmax(metric.moments))
+    spread = metric.moments / np.sum(metric.moments)
+    averaged = points_averaged(plan.loss, plan.steps)
     best = (math.inf, 1.0, 1.0)
     for cut in np.geomspace(0.2, 6.0 if numeric else 1.0, 24):
         unit = cut * metric.norm * target.spread
         if numeric:  # residuals as an exponential distribution's: how many stay whole, and what the cut shifts
-            curvature, shift = -math.expm1(-cut), MEDIAN_GAP * math.exp(-cut) * target.spread
-            signal = EXPLAINED * target.spread**2
+            residual = math.sqrt(1 - EXPLAINED)  # of what features do not explain, in the target's deviations
+            curvature = -math.expm1(-cut / residual)
+            shift = MEDIAN_GAP * math.exp(-cut / residual) * residual * target.spread
+            signal = explained
         else:
             curvature, shift = bend * min(1.0, 2 * cut), (1 - cut) * target.imbalance / bend
             signal = SCORE_VARIANCE
         for share in STEPS:
             step = share / steepest / max(float(np.max(metric.moments)), 0.5)
-            left, gathered = descent(metric.moments * curvature, step, momentum, plan.steps)
+            left, gathered = descent(metric.moments * curvature, step, momentum, plan.steps, averaged)
             error = (
-                signal * float(np.mean(left**2))
+                signal * float(spread @ left**2)
                 + target.uncertainty * float(left[main]) ** 2
                 + float(np.sum(metric.moments * (gathered * unit * noise) ** 2))
                 + shift**2
@@ -124,25 +160,50 @@ def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tupl
     return best[1:]
 
 
+def _explained(plan: Plan, target: Target) -> float:
+    """Return the variance of a number's scores; if these are logarithms, of means that are log-normal."""
+    variance = EXPLAINED * target.spread**2
+    return math.log1p(variance) if isinstance(plan.loss, LogLink) else variance
+
+
+def _steepest(plan: Plan, explained: float) -> float:
+    """Return the largest curvature for features of norm 1, in units of that at the centre.
+
+    Of a log link it has no bound. Along the scores s themselves, if means m are log-normal, E[m·s²] is 1 + the scores'
+    variance times E[m]·E[s²], and elsewhere less.
+    """
+    if isinstance(plan.loss, LogLink):
+        return 1.0 + explained
+    return plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
+
+
 def training_noise(plan: Plan) -> float:
     """Return the standard deviation of the noise in each number of a training round's average."""
     number = plan.training_numbers[0]
-    return math.hypot(*(terms.weight * terms.stages[number].sigma for terms in plan.silos))
+    everybody = math.hypot(*(terms.weight * terms.stages[number].sigma for terms in plan.silos))
+    return everybody / math.sqrt(plan.stages[number].participation.share(len(plan.silos)))
 
 
-def descent(curvatures: FloatArray, step: float, momentum: float, rounds: int) -> tuple[FloatArray, FloatArray]:
-    """Return what heavy-ball descent leaves of a distance 1, and gathers of noise 1 a round, by curvature."""
+def descent(
+    curvatures: FloatArray, step: float, momentum: float, rounds: int, averaged: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return what the mean of the last points of heavy-ball descent leaves of a distance 1, and gathers of noise 1 a
+    round, by curvature."""
     left, speed = np.ones_like(curvatures), np.zeros_like(curvatures)
-    moved, pace = np.full_like(curvatures, -step), np.full_like(curvatures, -step)  # after one round's noise
-    gathered = moved**2
-    for _ in range(rounds - 1):
-        pace = momentum * pace - step * curvatures * moved
-        moved = moved + pace
-        gathered = gathered + moved**2
-    for _ in range(rounds):
+    kept = np.zeros_like(curvatures)
+    moved = pace = np.full_like(curvatures, -step)  # by one round's noise, after as many rounds as there are sums
+    sums = [np.zeros_like(curvatures)]
+    for done in range(1, rounds + 1):
         speed = momentum * speed - step * curvatures * left
         left = left + speed
-    return left, np.sqrt(gathered)
+        if done > rounds - averaged:
+            kept = kept + left
+        sums.append(sums[-1] + moved)
+        pace = momentum * pace - step * curvatures * moved
+        moved = moved + pace
+    # Noise of a round that `after` others follow moves the last of the points after it, at most those averaged.
+    gathered = sum((sums[after + 1] - sums[max(after + 1 - averaged, 0)]) ** 2 for after in range(rounds))
+    return kept / averaged, np.sqrt(gathered) / averaged
 
 
 def _bend() -> float:

@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import Literal, TypeAlias, TypeVar, get_args
 
 from ringfence.accounting.charges import costs
 from ringfence.accounting.events import Event, Events, event_from_dict, in_version
@@ -22,12 +22,17 @@ Value = TypeVar("Value")
 
 _ENDS: dict[str, Literal["finished", "revoked"]] = {"finished": "finished", "revoked": "revoked"}
 
+Use: TypeAlias = Literal["personalised", "compared"]
+"""What a silo did with a model inside: it fitted one of its own, or measured whether that is better."""
+
+_USES: dict[str, Use] = {use: use for use in get_args(Use)}
+
 GENESIS = hashlib.sha256(b"ringfence ledger 1").hexdigest()
 """What a ledger's first entry is tied to."""
 
 FORMATS = {
     "opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1,
-    "registered": 1, "data": 1,
+    "registered": 1, "data": 1, "used": 1,
 }  # fmt: skip
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
 
@@ -206,6 +211,8 @@ class Account:
             self.registered = True
         elif entry.kind == "data":
             self.version += 1
+        elif entry.kind == "used":
+            _typed(str, _USES[body["use"]])
         else:
             raise KeyError(entry.kind)
         self.remarks += remarks(entry.kind, body)

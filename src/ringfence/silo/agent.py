@@ -13,7 +13,6 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 
 from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
@@ -152,7 +151,7 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
     """
     port = folder.settings.port if port is None else port
     with folder.alone(), folder.ledger() as ledger, closing(DecisionLog(folder.path)) as log:
-        folder.require_closed(Path(folder.settings.data_file), folder.ledger_path, folder.key_path)
+        folder.require_closed(*folder.data_files(), folder.ledger_path, folder.key_path)
         monitor = Monitor(ledger, log)
         gate = Gate(folder.current_records(ledger), ledger, folder.key(), note=monitor.note)
         token = None if port is None else folder.token()

@@ -76,7 +76,7 @@ def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
     """Open a ledger that its operator names as that of a silo's data."""
     with Ledger.open(path, owner=silo).closed_on_error() as ledger, _deciding(ledger, marks) as case:
         known = case.known
-        if known is not None and known.settled is not None and known.settled.ordered != case.found.ordered:
+        if known is not None and known.settled is not None and not case.found.has_order_of(known.settled):
             raise RegistryError(
                 f"The ledger {path} is that of a silo whose records are not these, or are in another order. "
                 "Update that silo (`ringfence silo update`), or give this one the same records."
@@ -108,21 +108,21 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
                 case.be_chargeable()
                 case.return_to_settled()
         found, settled = case.found, case.settled
-        if settled.rows != found.rows:
+        if not found.has_rows_of(settled):
             raise RegistryError(
                 f"The rows of silo '{ledger.account().silo}' are not those that it was set up with: there were "
                 f"{settled.records}, there are {found.records} now, and not only their order has changed. "
                 'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
                 "these are another data set's rows, correct `data_file` in silo.toml instead."
             )
-        return settled.ordered != found.ordered
+        return not found.has_order_of(settled)
 
 
 def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
     """Let the ledger go on for what the data set is now; an entry in it says since when and why."""
     with _deciding(ledger, marks) as case:
         case.be_chargeable()
-        if case.settled.ordered == case.found.ordered:
+        if case.found.has_order_of(case.settled):
             raise RegistryError(
                 f"The rows of silo '{ledger.account().silo}' are those that are registered, in the same order: there "
                 "is nothing to update."
@@ -188,7 +188,7 @@ class _Case:
             known is not None
             and not known.successor
             and known.path == _place(self.ledger.path)
-            and known.versions[-1].ordered == self.found.ordered
+            and self.found.has_order_of(known.versions[-1])
             and not self.others()
         )
 
@@ -215,7 +215,9 @@ class _Case:
     def return_to_settled(self) -> None:
         """Take note of data that is again what the operator stands for."""
         known, found = self.known, self.found
-        if known is not None and self.settled.ordered == found.ordered != known.versions[-1].ordered:
+        if known is None:
+            return
+        if found.has_order_of(self.settled) and not found.has_order_of(known.versions[-1]):
             self._note_change(known.versions[-1], "it is again what the silo was set up for")
             self.hold([], settled=True)
 
@@ -237,8 +239,8 @@ class _Case:
         registered = Draft("registered", said.model_dump(exclude_none=True))
         drafts = [registered] if others or (known is None and named) else []
         versions = known.versions if known is not None else []
-        changed = not versions or versions[-1].ordered != found.ordered
-        if settled and any(version.ordered != found.ordered for version in versions):
+        changed = not versions or not found.has_order_of(versions[-1])
+        if settled and any(not found.has_order_of(version) for version in versions):
             change = _change(versions[-1], found, "a silo was set up for it")
             drafts.append(Draft("data", change.model_dump()))
         elif changed:

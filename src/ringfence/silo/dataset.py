@@ -5,14 +5,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.encoding import Readings, features_of, read_cells, target_of
+from ringfence.protocol.blocks import Readings
+from ringfence.protocol.encoding import clamped_parts
+from ringfence.protocol.roles import Roles
 from ringfence.protocol.schema import Schema, TableColumns
+from ringfence.silo.keeping import IN_MEMORY, Keeping
 from ringfence.silo.marks import RowMarks
-from ringfence.silo.records import Records, persons_of, read_records
+from ringfence.silo.reading import gather
+from ringfence.silo.records import Records
 from ringfence.silo.unpicklable import Unpicklable
 
 _KEPT = 4
 """How many encodings are kept: one for each target that plans ask about side by side."""
+
+_MOST = 2**29
+"""With so many bytes of encodings, no other is kept beside a new one."""
 
 
 class DataSet(Unpicklable):
@@ -24,14 +31,20 @@ class DataSet(Unpicklable):
     were compared.
     """
 
-    __slots__ = ("_columns", "_encoded", "_of_row", "_readings", "marks", "version", "were_moved")
+    __slots__ = ("_columns", "_encoded", "_keeping", "_of_row", "_readings", "marks", "version", "were_moved")
 
     def __init__(
-        self, columns: TableColumns, readings: Readings, marks: RowMarks, of_row: NDArray[np.int64] | None = None
+        self,
+        columns: TableColumns,
+        readings: Readings,
+        marks: RowMarks,
+        of_row: NDArray[np.int64] | None = None,
+        keeping: Keeping = IN_MEMORY,
     ) -> None:
         self._columns = columns
         self._of_row = of_row
         self._readings = readings
+        self._keeping = keeping
         self._encoded: dict[str, Records] = {}
         self.marks = marks
         self.were_moved = False
@@ -53,20 +66,21 @@ class DataSet(Unpicklable):
         """Say why a plan with that schema is not about this data, or nothing if it is."""
         return self._columns.difference(schema)
 
+    def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
+        """Say which row's offset, exposure, weight or time is clamped: to the operator, and nobody else."""
+        return clamped_parts(roles, target, self._readings)
+
     def encoded(self, schema: Schema) -> Records:
         """Return the records as that schema, from which nothing differs, encodes them."""
-        name = schema.canonical().decode()
+        name = schema.identity
         if name not in self._encoded:
-            while len(self._encoded) >= _KEPT:
+            while len(self._encoded) >= _KEPT or sum(own.features.nbytes for own in self._encoded.values()) > _MOST:
                 del self._encoded[next(iter(self._encoded))]
-            features, targets = features_of(schema, self._readings), target_of(schema, self._readings)
-            self._encoded[name] = Records(schema, features, targets, self.marks, self._of_row, self._readings)
+            self._encoded[name] = Records.of_cells(schema, self._readings, self.marks, self._of_row, self._keeping)
         return self._encoded[name]
 
 
-def load_data_set(path: Path, columns: TableColumns) -> DataSet:
-    """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
-    table = read_records(path)
-    readings = read_cells(columns.used, table, source=path.name)
-    of_row = persons_of(columns, table, path.name)
-    return DataSet(columns, readings, RowMarks.of_table(table, path, of_row), of_row)
+def load_data_set(path: Path, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> DataSet:
+    """Read a table by its public schema; the first cell that does not fit is named by row and column."""
+    rows = gather(path, columns, keeping)
+    return DataSet(columns, rows.readings, rows.marks, rows.of_row, keeping)

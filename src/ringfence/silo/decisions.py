@@ -24,13 +24,15 @@ _REVIEWED = 12
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
     """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
     with folder.ledger() as ledger:
-        gate = Gate(folder.current_records(ledger), ledger, folder.key(), limits=folder.limits)
+        records = folder.current_records(ledger)
+        gate = Gate(records, ledger, folder.key(), limits=folder.limits)
         try:
             gate.check(plan)
             objection = ""
         except ApprovalError as problem:
             objection = str(problem)
-        return review(plan, ledger.account(), objection)
+        clamped = [] if records.difference(plan.data) else records.clamped_parts(plan.data, plan.data.target)
+        return review(plan, ledger.account(), objection, clamped)
 
 
 def require_reviewed(plan: Plan, digest: str) -> None:

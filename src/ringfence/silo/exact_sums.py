@@ -5,15 +5,16 @@ arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, row_norms
 
 ROW_BITS = 31
-"""Bits that a record's features keep, counted from the power of two above their norm."""
+"""Bits behind the point that numbers of at most 1 keep, where they are added up."""
 
 UNIT = 63
 """Sums are counted in multiples of 2⁻⁶³."""
@@ -31,6 +32,24 @@ Counts = NDArray[Any]
 """Whole numbers of any size."""
 
 
+@dataclass(frozen=True)
+class Precision:
+    """How a record's features are kept: so many bits, counted from the power of two above their norm, in that type."""
+
+    row_bits: int
+    dtype: type[np.float64] | type[np.float32]
+
+    @property
+    def bits(self) -> int:
+        """Bits of a rounded row's numbers, counted from the `exponents` of its norm."""
+        return self.row_bits + 1
+
+
+DOUBLE = Precision(ROW_BITS, np.float64)
+SINGLE = Precision(24, np.float32)
+"""A whole number of up to 2²⁴ times a power of two above 2⁻¹²⁵: single precision holds it as it is."""
+
+
 def slack(terms: int) -> float:
     """Return what to keep from a bound, so that norms of so many computed numbers respect it in exact arithmetic."""
     return (terms + 16) * 2.0**-52
@@ -38,18 +57,18 @@ def slack(terms: int) -> float:
 
 def norms(rows: FloatArray) -> FloatArray:
     """Return every row's norm, to a relative error of (width + 3)·2⁻⁵⁴."""
-    result: FloatArray = np.sqrt(np.sum(rows * rows, axis=1))
-    return result
+    return row_norms(rows)
 
 
-def rounded_rows(rows: FloatArray) -> FloatArray:
-    """Return the rows, each rounded to the nearest multiple of 2⁻³¹ times the power of two above its norm."""
+def rounded_rows(rows: FloatArray, bits: int = ROW_BITS) -> FloatArray:
+    """Return the rows, each rounded to the nearest multiple of 2^−bits times the power of two above its norm."""
     result = np.array(rows, dtype=np.float64, order="C")
+    # Also where nothing is to be cut: a server chooses axes, and time would tell whether a record is long along them.
     np.clip(result, -(2.0**_RANGE), 2.0**_RANGE, out=result)
-    scales = np.ldexp(1.0, ROW_BITS - exponents(norms(result)))[:, None]
-    result *= scales
+    places = bits - exponents(norms(result))
+    result *= np.ldexp(1.0, places)[:, None]
     np.rint(result, out=result)
-    result /= scales
+    result *= np.ldexp(1.0, -places)[:, None]
     return result
 
 
@@ -119,7 +138,7 @@ def quotient(total: Counts, divisor: int, scale: float = 1.0) -> FloatArray:
     return np.asarray(total * over / (divisor * under << UNIT), dtype=np.float64)
 
 
-def mean(values: FloatArray, chosen: FloatArray, divisor: int) -> FloatArray:
-    """Add up the chosen rows of numbers of at most 1, each rounded towards zero to 31 bits, and divide."""
-    terms = ((chosen[part, None], values[part], 0) for part in parts(*values.shape))
-    return quotient(outer_sum(terms)[0], divisor)
+def column_sums(values: FloatArray, chosen: FloatArray) -> Counts:
+    """Add up the chosen rows of numbers of at most 1, each rounded towards zero to 31 bits, in units of 2⁻⁶³."""
+    result: Counts = outer_sum((chosen[part, None], values[part], 0) for part in parts(*values.shape))[0]
+    return result

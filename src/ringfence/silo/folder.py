@@ -26,14 +26,17 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from ringfence.errors import SiloError
+from ringfence import sources
+from ringfence.errors import RecordsError, SiloError
 from ringfence.protocol.demands import name_problem
 from ringfence.protocol.public import Public, SiloName, explain
-from ringfence.protocol.schema import load_columns
+from ringfence.protocol.schema import load_columns, load_roles
 from ringfence.silo import custody
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import require_usual
 from ringfence.silo.dataset import DataSet, load_data_set
+from ringfence.silo.divided import DividedDataSet, load_divided, parts_in
+from ringfence.silo.keeping import PRECISIONS, Keeping
 from ringfence.silo.ledger import Ledger
 from ringfence.silo.limits import Limits
 from ringfence.storage.formats import require_known_format
@@ -45,6 +48,12 @@ class SiloSettings(Public):
     """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder.
 
     `round_seconds` and `round_memory`, in MB, are the most that a round may take of this machine (`silo.limits`).
+
+    `precision` says how records are kept, and `kept_in` where: in memory, or in files without a name in the folder, for
+    a table that is larger than memory (`silo.keeping`).
+
+    `workers` is the address of a Dask scheduler whose workers hold the table (`silo.divided`); the data file is then a
+    folder with the table's parts.
 
     `ledger_file` names a ledger outside of the folder: that of data which had one before. A `target`, as format 1 has
     one, means nothing any more: plans name theirs.
@@ -62,6 +71,9 @@ class SiloSettings(Public):
     courier_group: str | None = Field(default=None, min_length=1)
     round_seconds: float | None = Field(default=None, gt=0)
     round_memory: float | None = Field(default=None, gt=0)
+    precision: Literal["double", "single"] | None = None
+    kept_in: Literal["memory", "files"] | None = None
+    workers: str | None = Field(default=None, min_length=1)
 
 
 def make_settings(**given: str | int | None) -> SiloSettings:
@@ -95,6 +107,9 @@ class SiloFolder:
     ) -> Self:
         """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
 
+        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here nobody but the
+        operator learns of one that does not, and no plan's author has chosen the column.
+
         Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`). Data that has
         a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there is to be another.
         """
@@ -108,9 +123,11 @@ class SiloFolder:
         made = cls(folder.absolute(), settings)
         _ = made._courier_group  # a group that does not exist is found before anything is written
         records = made.records()
+        for problem in records.clamped_parts(load_roles(Path(settings.schema_file)), None):
+            raise RecordsError(problem)
         if not unusual_budget:
             require_usual(budget.limits, len(records))
-        made.require_closed(Path(settings.data_file))
+        made.require_closed(*made.data_files())
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
         try:
@@ -174,11 +191,30 @@ class SiloFolder:
         """The door, where it is a socket."""
         return self.path / "door.sock"
 
-    def records(self) -> DataSet:
-        """Read the silo's records."""
-        return load_data_set(Path(self.settings.data_file), load_columns(Path(self.settings.schema_file)))
+    def records(self) -> DataSet | DividedDataSet:
+        """Read the silo's records, or have them read by its workers."""
+        if self.settings.workers is not None:
+            from ringfence.silo.dask_workers import DaskWorkers
 
-    def current_records(self, ledger: Ledger) -> DataSet:
+            workers = DaskWorkers(self.settings.workers)
+            precision = Keeping(self.keeping.precision)  # a worker has no folder of the silo's
+            return load_divided(Path(self.settings.data_file), Path(self.settings.schema_file), workers, precision)
+        data = Path(self.settings.data_file)
+        columns = load_columns(Path(self.settings.schema_file), lambda: sources.header(data))
+        return load_data_set(data, columns, self.keeping)
+
+    def data_files(self) -> list[Path]:
+        """Return all files that the records are read from."""
+        data = Path(self.settings.data_file)
+        return [file for part in (parts_in(data) if self.settings.workers else [data]) for file in sources.files(part)]
+
+    @property
+    def keeping(self) -> Keeping:
+        """Where records are kept, and how precisely; in memory while the folder is yet to be made."""
+        in_files = self.settings.kept_in == "files" and self.path.is_dir()
+        return Keeping(PRECISIONS[self.settings.precision or "double"], self.path if in_files else None)
+
+    def current_records(self, ledger: Ledger) -> DataSet | DividedDataSet:
         """Read the silo's records, which must be those that its ledger is kept for (`custody.were_moved`)."""
         version = ledger.account().version
         records = self.records()
@@ -186,7 +222,7 @@ class SiloFolder:
         records.version = version
         return records
 
-    def _begin_ledger(self, records: DataSet, budget: Budget, note: str, new_beginning: str) -> None:
+    def _begin_ledger(self, records: DataSet | DividedDataSet, budget: Budget, note: str, new_beginning: str) -> None:
         if self.settings.ledger_file is None:
             custody.create_ledger(
                 self.ledger_path,
@@ -256,8 +292,17 @@ class SiloFolder:
             path.chmod(mode)
 
     def require_closed(self, *paths: Path) -> None:
-        """Raise SiloError if couriers of another user may read one of the files, by its mode and its group."""
-        group = self._courier_group
+        """Raise SiloError if couriers of another user may read one of the files, by its mode and its group.
+
+        Nor may they reach the silo's workers, who run what they are sent: every user of a machine reaches its ports.
+        """
+        group, workers = self._courier_group, self.settings.workers
+        if group is not None and workers is not None and not workers.startswith("tls://"):
+            raise SiloError(
+                f"The group '{self.settings.courier_group}' is to carry messages and read nothing, and whoever is on "
+                f"this machine can have the workers at {workers} run anything. Give them certificates of the silo's "
+                "own, and an address that begins with tls://."
+            )
         for path in paths if group is not None else ():
             try:
                 status = path.stat()

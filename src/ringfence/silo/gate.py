@@ -33,6 +33,7 @@ from ringfence.silo.account import Account, Approved, StoredAnswer
 from ringfence.silo.channels import sending
 from ringfence.silo.consent import decided
 from ringfence.silo.dataset import DataSet
+from ringfence.silo.divided import DividedDataSet
 from ringfence.silo.heads import Heads
 from ringfence.silo.ledger import LOGGED_REFUSALS, Ledger
 from ringfence.silo.limits import Limits, largest_round
@@ -52,7 +53,7 @@ class Gate:
 
     def __init__(
         self,
-        records: Records | DataSet,
+        records: Records | DataSet | DividedDataSet,
         ledger: Ledger,
         key: bytes | None = None,
         *,
@@ -198,6 +199,8 @@ class Gate:
         if not question.accepts(plan, weights):
             return RefusalReason.OUTSIDE_DOMAIN
         answered = sum(first <= charged < first + stage.rounds for charged in approved.rounds)
+        if answered >= stage.most_answers:  # by the silo's own count of charges: the server may ask as it likes
+            return RefusalReason.TURNS_TAKEN
         return task(plan, self._own_terms(plan), request.round, answered)
 
     def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
@@ -254,6 +257,8 @@ class Gate:
             return "it has no part in it"
         if terms.records != len(self._records):
             return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
+        if plan.dimension and plan.loss.missing:
+            return plan.loss.missing
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
         if self._records.were_moved and plan.goes_by_place:

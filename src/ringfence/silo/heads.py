@@ -1,6 +1,7 @@
 """Signing a silo's heads, and knowing one's own again."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ringfence.protocol.head import Head, SignedHead
 from ringfence.sealed_sums.sealing import sign, verify, verifying_key
@@ -25,5 +26,9 @@ class Heads:
         return (
             self.key is not None
             and head.ledger == self.ledger
-            and verify(verifying_key(self.key), head.signed_bytes(), head.signature)
+            and verify(self._verifying_key, head.signed_bytes(), head.signature)
         )
+
+    @cached_property
+    def _verifying_key(self) -> str:
+        return verifying_key(self.key or b"")

@@ -13,9 +13,10 @@ Its entries, in the order they were made:
     courier    from here on the courier may run as a user who can read what the silo keeps to itself
     registered the operator's word that this is its data's ledger, where no registry could tell
     data       the data set changed; the ledger goes on for its new version
+    used       the records served the silo itself (`silo.personal`): nothing left, and nothing is charged
 
-The entries of decisions (`opened`, `budget`, `approved`, `ended`) also say who made them: `by`, the account's name, and
-`note`, what they added in words.
+The entries of decisions (`opened`, `budget`, `approved`, `ended`, `used`) also say who made them: `by`, the account's
+name, and `note`, what they added in words.
 
 What was spent is the exact composition of the charged events, and bookkeeping; what is guaranteed, and admitted, is
 a filter's affair (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
@@ -44,7 +45,7 @@ from ringfence.errors import (
     RegistryError,
 )
 from ringfence.protocol.custody import NewBeginning
-from ringfence.silo.account import GENESIS, Account, StoredAnswer
+from ringfence.silo.account import GENESIS, Account, StoredAnswer, Use
 from ringfence.silo.budget import Budget
 from ringfence.silo.consent import decided
 from ringfence.silo.watermarks import watermark
@@ -252,6 +253,14 @@ class Ledger(Closing):
             return None, [Draft("ended", {"plan": digest, "why": why, **decided(note)})]
 
         self.update(decide)
+
+    def use_inside(self, use: Use, *, model: str, plan: str, note: str = "") -> None:
+        """Write down that the records are used with a model, by its digest and its plan's, and that nothing leaves.
+
+        It tells of no record, and costs nothing. Which strength was chosen, and any score, would tell.
+        """
+        body = {"format": 1, "use": use, "model": model, "plan": plan, **decided(note)}
+        self.update(lambda _: (None, [Draft("used", body)]))
 
     def allow_same_user(self) -> None:
         """Write down, once, that the courier may run as a user who can read what the silo keeps."""

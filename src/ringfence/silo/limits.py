@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ringfence.protocol.effort import Effort
+from ringfence.protocol.effort import COLUMN, Effort
 from ringfence.protocol.plan import Plan, SiloTerms
 
 MEGABYTE = 1e6
@@ -39,7 +39,7 @@ def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effo
             + stage.channel.effort(plan, stage, own.batch)
         )
         largest = largest.most(round)
-    return largest
+    return largest + Effort(COLUMN * plan.data.width)
 
 
 def words(effort: Effort) -> str:

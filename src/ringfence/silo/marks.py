@@ -12,17 +12,19 @@ that shares most of its rows with data known before (some were added, edited or 
 import hashlib
 import hmac
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
+from ringfence.protocol.arrays import pieces
 from ringfence.silo.unpicklable import Unpicklable
+from ringfence.sources.cells import Cells, mixed
 
 SKETCH = 256
 """How many rows are kept in a sketch."""
@@ -34,26 +36,59 @@ FALSE_ALARM = 1e-6
 class RowMarks(Unpicklable):
     """The marks of a data set's rows, in their order, and the file that they were read from, if there was one.
 
-    `persons` is how many persons the rows are of, where they are told apart.
+    `persons` is how many persons the rows are of, where they are told apart. A scheme is a way of making marks: 1
+    hashes bytes that somebody gives, as all data was marked at first; 2 mixes the words of a row's cells (`RowWords`),
+    and is as fast as reading. `former` returns the same data's marks by scheme 1, to be compared with those kept then.
     """
 
-    __slots__ = ("_marks", "persons", "source")
+    __slots__ = ("_former", "_marks", "persons", "scheme", "source")
 
     def __init__(self, rows: Iterable[bytes], source: Path | None = None, persons: int | None = None) -> None:
-        self._marks = [hashlib.sha256(row).digest() for row in rows]
+        digests = b"".join(hashlib.sha256(row).digest() for row in rows)
+        self._marks: NDArray[Any] = np.frombuffer(digests, dtype="V32")
+        self._former: Callable[[], RowMarks | None] = lambda: None
+        self.scheme = 1
         self.source = source
         self.persons = persons
 
     @classmethod
-    def of_table(
-        cls, table: Mapping[str, Sequence[str]], source: Path | None = None, of_row: NDArray[np.int64] | None = None
+    def of_words(
+        cls,
+        words: NDArray[np.uint64],
+        source: Path | None = None,
+        of_row: NDArray[np.int64] | None = None,
+        former: "Callable[[], RowMarks | None]" = lambda: None,
     ) -> "RowMarks":
-        """Mark the rows of a table of text cells; `of_row` numbers the persons of the rows, if they are told apart."""
+        """Mark rows by their words; `of_row` numbers the persons of the rows, if they are told apart."""
+        made = cls((), source, None if of_row is None else int(of_row.max()) + 1)
+        made._marks = np.ascontiguousarray(words).view("V16").reshape(-1)
+        made._former, made.scheme = former, 2
+        return made
+
+    @classmethod
+    def of_texts(cls, table: Mapping[str, Sequence[str]]) -> "RowMarks":
+        """Mark the rows of a table of text cells by scheme 1."""
         names = sorted(table)
         head = repr(names).encode()
         cells = zip(*(table[name] for name in names), strict=True)
-        persons = None if of_row is None else int(of_row.max()) + 1
-        return cls((head + repr(row).encode() for row in cells), source, persons)
+        return cls(head + repr(row).encode() for row in cells)
+
+    @classmethod
+    def of_digests(cls, parts: Iterable[bytes]) -> "RowMarks":
+        """Return the marks by scheme 1 of a table from those of its parts, one after the other (`former_digests`)."""
+        made = cls(())
+        made._marks = np.frombuffer(b"".join(parts), dtype="V32")
+        return made
+
+    def former_digests(self) -> bytes | None:
+        """Return the same data's marks by scheme 1, for a process inside the silo; None if it never had any."""
+        former = self._former()
+        return None if former is None else former._marks.tobytes()
+
+    @property
+    def words(self) -> NDArray[np.uint64]:
+        """The words that rows were marked by (`of_words`), for a process inside the silo."""
+        return self._marks.view(np.uint64).reshape(len(self._marks), -1)
 
     def __len__(self) -> int:
         return len(self._marks)
@@ -61,22 +96,57 @@ class RowMarks(Unpicklable):
     def __repr__(self) -> str:
         return f"<marks of {len(self)} rows, hidden>"
 
-    def fingerprint(self, key: bytes) -> "Fingerprint":
-        """Return what may be kept of the marks."""
-        occurrences = Counter(self._marks)
-        once = [mark for mark, count in occurrences.items() if count == 1]
-        keyed = b"".join(hashlib.blake2b(mark, digest_size=8, key=key).digest() for mark in once)
+    def fingerprint(self, key: bytes, *, with_former: bool = False) -> "Fingerprint":
+        """Return what may be kept of the marks; `with_former`, also what was kept of such data by scheme 1."""
+        width = self._marks.dtype.itemsize
+        in_order = np.sort(self._marks.view(f"S{width}"))
+        differs = np.ones(len(self) + 1, dtype=bool)
+        differs[1:-1] = in_order[1:] != in_order[:-1]
+        once = in_order[differs[1:] & differs[:-1]].tobytes()
+        marks = (once[at : at + width] for at in range(0, len(once), width))
+        keyed = b"".join(hashlib.blake2b(mark, digest_size=8, key=key).digest() for mark in marks)
+        former = self._former() if with_former else None
         return Fingerprint(
             records=len(self),
-            ordered=_keyed(key, b"ordered", self._marks),
-            rows=_keyed(key, b"rows", sorted(self._marks)),
+            ordered=_keyed(key, b"ordered", self._marks.tobytes()),
+            rows=_keyed(key, b"rows", in_order.tobytes()),
             once=np.sort(np.frombuffer(keyed, dtype="<u8")),
             persons=self.persons,
+            scheme=self.scheme,
+            former=None if former is None else former.fingerprint(key),
         )
 
 
-def _keyed(key: bytes, purpose: bytes, marks: Sequence[bytes]) -> str:
-    return hmac.new(key, purpose + b"".join(marks), hashlib.sha256).hexdigest()
+class RowWords:
+    """128 bits for each of some rows, made of all its cells and their columns' names, in whatever order these come.
+
+    They need not be hard to find again: what is kept of them is computed with a secret key. Rows that differ in one
+    cell differ in their words: every cell is mixed with its column's name, one to one, and multiplied by two odd
+    numbers that hang on that name, and the products are added up. Rows that differ in several may have equal words by
+    accident, as rarely as 64 random bits agree; that is not proved, and whoever seeks such rows can find some.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self._totals = np.zeros((2, rows), dtype=np.uint64)
+        self._columns = 0
+
+    def add(self, name: str, cells: Cells) -> None:
+        """Take a column."""
+        digest = hashlib.sha256(name.encode()).digest()
+        own, *factors = (np.uint64(int.from_bytes(digest[at : at + 8], "little") | 1) for at in (0, 8, 16))
+        for rows in pieces(len(cells)):
+            word = mixed(cells.words(rows), own)
+            for total, factor in zip(self._totals, factors, strict=True):
+                total[rows] += word * factor
+        self._columns += 1
+
+    def all(self) -> NDArray[np.uint64]:
+        """Return the rows' words, of all columns that were taken."""
+        return np.stack([mixed(total, np.uint64(self._columns)) for total in self._totals], axis=1)
+
+
+def _keyed(key: bytes, purpose: bytes, marks: bytes) -> str:
+    return hmac.new(key, purpose + marks, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,6 +162,7 @@ class Sketch:
     rows: str
     least: NDArray[np.uint64]
     persons: int | None = None
+    scheme: int = 1
 
     def to_bytes(self) -> bytes:
         """Return the keyed marks for keeping."""
@@ -100,17 +171,35 @@ class Sketch:
 
 @dataclass(frozen=True, repr=False)
 class Fingerprint(Unpicklable):
-    """A data set at hand. `once` has the keyed marks, sorted, of the rows that occur once in it."""
+    """A data set at hand. `once` has the keyed marks, sorted, of the rows that occur once in it.
+
+    `former` is the same data by the scheme of before, where anything is known by that.
+    """
 
     records: int
     ordered: str
     rows: str
     once: NDArray[np.uint64]
     persons: int | None = None
+    scheme: int = 2
+    former: "Fingerprint | None" = None
+
+    def has_order_of(self, known: Sketch) -> bool:
+        """Tell whether these are the known rows, in the same order."""
+        by = self._by(known.scheme)
+        return by is not None and by.ordered == known.ordered
+
+    def has_rows_of(self, known: Sketch) -> bool:
+        """Tell whether these are the known rows, in any order."""
+        by = self._by(known.scheme)
+        return by is not None and by.rows == known.rows
+
+    def _by(self, scheme: int) -> "Fingerprint | None":
+        return self if self.scheme == scheme else self.former
 
     def sketch(self) -> Sketch:
         """Return what is kept of it."""
-        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons)
+        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons, self.scheme)
 
     def is_mostly(self, known: Sketch) -> bool:
         """Tell whether this is data that was seen before: all its rows, or so many that it cannot be by chance.
@@ -119,6 +208,10 @@ class Fingerprint(Unpicklable):
         are here; and of the sample that this data would have been kept by, how many were there. The first finds data
         that grew or was edited, the second data of which a part was left out.
         """
+        by = self._by(known.scheme)
+        return by is not None and by._is_mostly(known)
+
+    def _is_mostly(self, known: Sketch) -> bool:
         if self.rows == known.rows:
             return True
         places = np.searchsorted(self.once, known.least)

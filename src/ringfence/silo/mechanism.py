@@ -19,8 +19,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schedule import Task
 from ringfence.silo.channels import sending
-from ringfence.silo.questions import computing
-from ringfence.silo.records import Records
+from ringfence.silo.questions import Summed, compute
 from ringfence.silo.unpicklable import Unpicklable
 
 
@@ -33,7 +32,7 @@ class Draws(Unpicklable):
 
 
 def release(
-    plan: Plan, work: Task, argument: FloatArray, records: Records, draws: Draws, memory: object = None
+    plan: Plan, work: Task, argument: FloatArray, records: Summed, draws: Draws, memory: object = None
 ) -> NDArray[Any]:
     """Return the numbers a silo sends in a round: the question's answer, with the channel's noise.
 
@@ -41,5 +40,5 @@ def release(
     remembers this round too.
     """
     question, channel = work.stage.question, work.stage.channel
-    exact = computing(question).compute(question, plan, argument, records, draws.participation, work.batch)
+    exact = compute(question, plan, argument, records, draws.participation, work.batch)
     return sending(channel).encode(channel, plan, work, exact, draws.noise, memory)

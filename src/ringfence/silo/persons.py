@@ -61,9 +61,8 @@ class Persons(Unpicklable):
         means: FloatArray = kept * (sums / self.rows[:, None] / 2.0**exact_sums.ROW_BITS)
         return means
 
-    def parts(self, width: int) -> Iterator[tuple[slice, slice]]:
-        """Cut the persons into parts to be worked on one after the other: which persons, and which rows."""
-        most = next(exact_sums.parts(len(self.of_row), width)).stop
+    def parts(self, most: int) -> Iterator[tuple[slice, slice]]:
+        """Cut the persons into parts of at most so many rows, or one person: which persons, and which rows."""
         ends, start = np.append(self.first, len(self.of_row)), 0
         while start < len(self):
             stop = max(start + 1, int(np.searchsorted(ends, ends[start] + most, side="right")) - 1)

@@ -1,20 +1,27 @@
 """A silo's records in memory: never printed, never pickled."""
 
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.encoding import Readings, Table, cells_of, features_of, read_cells, read_csv, target_of
+from ringfence.protocol.arrays import TINY, FloatArray, pieces
+from ringfence.protocol.blocks import Readings
+from ringfence.protocol.effort import LEAST_AT_ONCE, PART, at_once
+from ringfence.protocol.encoding import features_of, require_within, target_of
 from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, TableColumns
-from ringfence.silo import exact_sums
+from ringfence.protocol.schema import Schema
+from ringfence.silo import chunks, exact_sums
+from ringfence.silo.exact_sums import Counts
+from ringfence.silo.keeping import IN_MEMORY, Keeping
 from ringfence.silo.marks import RowMarks
-from ringfence.silo.persons import Persons, numbered
+from ringfence.silo.persons import Persons
+from ringfence.silo.reading import gather, name_of
 from ringfence.silo.unpicklable import Unpicklable
+from ringfence.sources import Source
 
 
 class Records(Unpicklable):
@@ -28,11 +35,13 @@ class Records(Unpicklable):
     Where the schema tells persons apart, `of_row` numbers the person of each row, and a record is a person: their
     number is public, and how many rows each has is not. Rows are kept in the order of their persons.
 
+    `precision` is how the features are kept (`silo.keeping`): whatever it is, sums are exact.
+
     `cells` are what the features and targets were made of, for questions about columns; records that somebody computed
     have none.
     """
 
-    __slots__ = ("cells", "features", "marks", "norms", "persons", "schema", "targets")
+    __slots__ = ("cells", "features", "marks", "norms", "persons", "precision", "schema", "targets")
     were_moved = False
     version: int | None = None
 
@@ -44,20 +53,58 @@ class Records(Unpicklable):
         marks: RowMarks | None = None,
         of_row: NDArray[np.int64] | None = None,
         cells: Readings | None = None,
+        keeping: Keeping = IN_MEMORY,
     ) -> None:
-        if len(targets) == 0:
+        self._keep(schema, features.__getitem__, targets, marks, of_row, cells, keeping)
+
+    @classmethod
+    def of_cells(
+        cls,
+        schema: Schema,
+        cells: Readings,
+        marks: RowMarks | None = None,
+        of_row: NDArray[np.int64] | None = None,
+        keeping: Keeping = IN_MEMORY,
+    ) -> "Records":
+        """Encode cells that were read, some rows at a time."""
+        made = cls.__new__(cls)
+        targets = target_of(schema, cells).astype(np.float64)
+        made._keep(
+            schema, lambda rows: features_of(schema, _doubles(cells, rows)), targets, marks, of_row, cells, keeping
+        )
+        return made
+
+    def _keep(
+        self,
+        schema: Schema,
+        features: Callable[[Any], FloatArray],
+        targets: FloatArray,
+        marks: RowMarks | None,
+        of_row: NDArray[np.int64] | None,
+        cells: Readings | None,
+        keeping: Keeping,
+    ) -> None:
+        count = len(targets)
+        if count == 0:
             raise RecordsError("This silo has no records, so it has nothing to contribute: leave it out.")
+        order: NDArray[np.int64] | None = None
         self.persons: Persons | None = None
         if of_row is not None:
             order = np.argsort(of_row, kind="stable")
-            features, targets, self.persons = features[order], targets[order], Persons(of_row[order])
+            targets, self.persons = targets[order], Persons(of_row[order])
             cells = _rows_of(cells, order)
         self.schema = schema
         self.cells = cells
-        self.features = exact_sums.rounded_rows(features)
         self.targets = targets
         self.marks = marks
-        self.norms: FloatArray = exact_sums.norms(self.features)
+        self.precision = keeping.precision
+        width = features(slice(0, 1)).shape[1]
+        self.features = keeping.empty((count, width), keeping.precision.dtype)
+        self.norms: FloatArray = np.empty(count)
+        for part in pieces(count, max(1, PART // width)):
+            rounded = exact_sums.rounded_rows(features(part if order is None else order[part]), self.precision.row_bits)
+            self.features[part] = rounded
+            self.norms[part] = exact_sums.norms(rounded)
 
     def __len__(self) -> int:
         return len(self.targets) if self.persons is None else len(self.persons)
@@ -67,9 +114,67 @@ class Records(Unpicklable):
         """How many rows there are; of persons, that is nobody's business but the silo's."""
         return len(self.targets)
 
+    @property
+    def unclamped_targets(self) -> FloatArray:
+        """The targets as the file has them, scaled: for whoever may see them to measure on, never to train on."""
+        targets, cells = self.targets, self.cells or {}
+        for place, name in enumerate(self.schema.targets):
+            reading = cells.get(name)
+            # A time beyond its bound is watched until then.
+            if reading is not None and reading.beyond is not None and self.schema.event is None:
+                targets = targets.copy()
+                targets.reshape(len(targets), -1)[:, place] = reading.unclamped
+        return targets
+
+    def first_below(self, least: float) -> int | None:
+        """Return the first row whose target, as its file has it, is less, if any: for whoever may see the records.
+
+        Of those alone that lie beyond the schema's bounds, which are no less.
+        """
+        reading = None if self.cells is None or self.schema.target is None else self.cells[self.schema.target]
+        if reading is None or reading.beyond is None:
+            return None
+        unit, offset = self.schema.target_scaling
+        # 0 was scaled and back: it is not negative, and is not above 0.
+        slack = -1e-9 * unit if least > 0 else 1e-9 * unit
+        rows, numbers = reading.beyond
+        found = rows[numbers * unit + offset + slack < least]
+        return int(found[0]) if found.size else None
+
     def __repr__(self) -> str:
         unit = "records" if self.persons is None else "persons"
         return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
+
+    def block(self, rows: slice = slice(None)) -> FloatArray:
+        """Return the features of some rows, as doubles."""
+        return self.features[rows].astype(np.float64, copy=False)
+
+    def total(self, add_up: Callable[["Records", FloatArray], Counts], chosen: FloatArray, breadth: int) -> Counts:
+        """Return what `add_up` gives for all records, of which `chosen` take part: in parts, on several threads.
+
+        A record takes about `breadth` numbers while it is worked on. `add_up` must return whole numbers that add up
+        over any division of the records: then the division changes no byte.
+        """
+        most = max(LEAST_AT_ONCE // 2, -(-at_once(self.rows, breadth) // chunks.threads()))
+        return chunks.added(
+            [partial(add_up, self._part(members, rows), chosen[members]) for members, rows in self._parts(most)]
+        )
+
+    def _parts(self, most: int) -> Iterator[tuple[slice, slice]]:
+        """Divide the records into parts of at most so many rows: which records, and which rows."""
+        if self.persons is not None:
+            return self.persons.parts(most)
+        return ((part, part) for part in pieces(self.rows, most))
+
+    def _part(self, members: slice, rows: slice) -> "Records":
+        """Return some of the records, for a sum. How long that takes must not tell whether any cell was clamped."""
+        part = Records.__new__(Records)
+        part.schema, part.marks, part.precision = self.schema, self.marks, self.precision
+        part.features, part.targets, part.norms = self.features[rows], self.targets[rows], self.norms[rows]
+        part.persons = None if self.persons is None else Persons(self.persons.of_row[rows] - members.start)
+        cells = self.cells
+        part.cells = None if cells is None else {name: reading.within(rows) for name, reading in cells.items()}
+        return part
 
     def shares(self, plan: Plan, chosen: FloatArray) -> FloatArray:
         """Return what each row counts for, if the chosen records take part."""
@@ -90,7 +195,7 @@ class Records(Unpicklable):
     def bounded_features(self, largest: float) -> FloatArray:
         """Return the features in units of `largest`: cut to norm 1 once more, and to multiples of 2⁻³¹."""
         kept = 1 - exact_sums.slack(self.features.shape[1])
-        cut: FloatArray = self.features * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
+        cut: FloatArray = self.block() * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
         cut *= 2.0**exact_sums.ROW_BITS
         np.trunc(cut, out=cut)
         cut /= 2.0**exact_sums.ROW_BITS
@@ -102,22 +207,26 @@ class Records(Unpicklable):
         The product is exact but for the axes' last digits and one rounding (`exact_sums.limbs`).
         """
         with np.errstate(invalid="ignore", over="ignore"):  # what is no number is cut, or counts as 0
-            high, low = np.split(self.features @ exact_sums.limbs(axes.T), 2, axis=1)
+            high, low = np.split(self.block() @ exact_sums.limbs(axes.T), 2, axis=1)
             features = np.nan_to_num(high + low, copy=False, nan=0.0)
         of_row = None if self.persons is None else self.persons.of_row
         return Records(self.schema, features, self.targets, self.marks, of_row)
 
     def take(self, chosen: NDArray[np.int64]) -> "Records":
         """Return the given records: a part of the same data set."""
+        keeping = Keeping(self.precision)
         if self.persons is None:
             taken = _rows_of(self.cells, chosen)
-            return Records(self.schema, self.features[chosen], self.targets[chosen], self.marks, cells=taken)
+            return Records(
+                self.schema, self.features[chosen], self.targets[chosen], self.marks, cells=taken, keeping=keeping
+            )
         places = np.full(len(self), -1)
         places[chosen] = np.arange(len(chosen))
         of_row = places[self.persons.of_row]
         rows = of_row >= 0
         taken = _rows_of(self.cells, rows)
-        return Records(self.schema, self.features[rows], self.targets[rows], self.marks, of_row[rows], taken)
+        features, targets = self.features[rows], self.targets[rows]
+        return Records(self.schema, features, targets, self.marks, of_row[rows], taken, keeping)
 
     def difference(self, schema: Schema) -> str:
         """Say why a plan with that schema is not about these records, or nothing if it is."""
@@ -132,27 +241,29 @@ class Records(Unpicklable):
         return self
 
 
-def load_records(path: Path, schema: Schema) -> Records:
-    """Read a CSV file by its public schema; the first cell that does not fit is named by row and column."""
-    table = read_records(path)
-    cells = read_cells(schema.used, table, source=path.name)
-    of_row = persons_of(schema, table, path.name)
-    marks = RowMarks.of_table(table, path, of_row)
-    return Records(schema, features_of(schema, cells), target_of(schema, cells), marks, of_row, cells)
+def load_records(source: Source, schema: Schema) -> Records:
+    """Read a table by its public schema: a file, its description, or a table of pandas, polars or pyarrow.
+
+    The first cell that does not fit is named by row and column, and so is the first time, offset, exposure or weight
+    beyond its bounds.
+    """
+    rows = gather(source, schema)
+    try:
+        require_within(schema, rows.readings)
+    except RecordsError as refused:
+        raise RecordsError(f"{name_of(source)}: {refused}") from None
+    return Records.of_cells(schema, rows.readings, rows.marks, rows.of_row)
 
 
-def _rows_of(cells: Readings | None, rows: NDArray[Any]) -> Readings | None:
+def _rows_of(cells: Readings | None, rows: NDArray[Any] | slice) -> Readings | None:
     return None if cells is None else {name: reading.take(rows) for name, reading in cells.items()}
 
 
-def persons_of(columns: TableColumns, table: Table, source: str) -> NDArray[np.int64] | None:
-    """Return the number of each row's person, if the schema says which column tells; the cells are kept nowhere."""
-    return None if columns.person is None else numbered(cells_of(columns.person, table, source), source=source)
+def _doubles(cells: Readings, rows: NDArray[Any] | slice) -> Readings:
+    """Return some rows of cells, numbers as doubles, for their features alone."""
 
+    def doubles(values: NDArray[Any]) -> NDArray[Any]:
+        return values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values
 
-def read_records(path: Path) -> Table:
-    """Read the cells of a CSV file that has at least one record."""
-    table = read_csv(path)
-    if not table[next(iter(table))]:
-        raise RecordsError(f"{path} has a header but no records: leave this silo out, or give it its data.")
-    return table
+    parts = {name: reading.within(rows) for name, reading in cells.items()}
+    return {name: part._replace(values=doubles(part.values)) for name, part in parts.items()}

@@ -99,7 +99,8 @@ class Registry(Closing):
 
     def fingerprint(self, marks: RowMarks) -> Fingerprint:
         """Return what the registry recognises data by."""
-        return marks.fingerprint(self._key)
+        known = (version for ledger in self.ledgers.values() for version in ledger.versions)
+        return marks.fingerprint(self._key, with_former=any(version.scheme == 1 for version in known))
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
@@ -130,6 +131,8 @@ class Registry(Closing):
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,
             "ordered": sketch.ordered, "rows": sketch.rows, "settled": settled,
         }  # fmt: skip
+        if sketch.scheme > 1:
+            body["marks"] = sketch.scheme
         if sketch.persons is not None:
             body["persons"] = sketch.persons
         self._write(Draft("holds", body, sketch.to_bytes()))
@@ -162,7 +165,14 @@ class Registry(Closing):
             path, silo = Path(body["path"]), str(body["silo"])
             known = self.ledgers.setdefault(body["ledger"], Known(body["ledger"], path, silo))
             least = np.frombuffer(entry.payload, dtype="<u8")
-            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons"))
+            version = Sketch(
+                int(body["records"]),
+                str(body["ordered"]),
+                str(body["rows"]),
+                least,
+                body.get("persons"),
+                int(body.get("marks", 1)),
+            )
             known.path = path
             known.versions.append(version)
             known.successor = ""

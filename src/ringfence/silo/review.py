@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from ringfence.protocol.effort import Effort
 from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against, observers_of
 from ringfence.protocol.keys import PublicKeys
 from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
-from ringfence.protocol.prospects import noise_in_weights, weight_of
+from ringfence.protocol.prospects import noise_in_weights, weight_of, weighting
 from ringfence.silo.account import Account
 from ringfence.silo.budget import Budget
 from ringfence.silo.limits import largest_round, words
@@ -30,7 +31,8 @@ class Review:
     budget's delta, which holds with at most `colluders` other silos at the server's side, if a plan names a number;
     `used` is what was charged so far, and `remaining` what the budget would leave, as epsilons in the order of `total`.
     They are empty where the silo has no part in the plan, or its cost cannot be told. `effort` is what its largest
-    round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it would not.
+    round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it would not: never
+    because of a record. `clamped` names rows that do not suit it, to the operator alone (`clamped_parts`).
 
     Whatever the plan's author wrote stands in it as visible text, and every sentence is one line.
     """
@@ -45,6 +47,7 @@ class Review:
     colluders: int | None
     effort: Effort
     objection: str
+    clamped: tuple[str, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Return the review for machines."""
@@ -52,6 +55,7 @@ class Review:
         return {
             "plan": self.plan.digest(),
             "silo": self.silo,
+            **{name.lower(): text for name, text in self.plan.responsible.items()},
             "reveals": [] if terms is None else reveals(self.plan, terms),
             "trust": self.plan.trust,
             "colluders": self.plan.most_colluders,
@@ -67,20 +71,26 @@ class Review:
             "keys": None if self.plan.keys is None else self.plan.keys.model_dump(),
             "approvable": not self.objection,
             "objection": self.objection,
+            "clamped": list(self.clamped),
         }
 
     def text(self) -> str:
         """Return the review as its operator reads it."""
         plan, terms = self.plan, self.plan.terms(self.silo)
         lines = [f"Plan {plan.digest()}", f"run {plan.run}, before silo '{visible(self.silo)}'", ""]
+        if plan.responsible:
+            said = (f"  {name}: {visible(text)}" for name, text in plan.responsible.items())
+            lines += ["What for, as the plan's author says", "", *said, ""]
         if terms is not None:
             lines += ["What it would reveal", "", *(f"  - {line}" for line in reveals(plan, terms)), ""]
-            lines += ["To whom", "", *(f"  {line}" for line in _to_whom(plan, terms)), ""]
+            lines += ["To whom", "", *(f"  {line}" for line in to_whom(plan, terms)), ""]
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
             lines += ["On this machine", "", f"  A round takes {words(self.effort)}, by a cautious estimate.", ""]
             if plan.keys is not None:
                 lines += ["Keys to compare, by another way than the plan's", "", *_keys(plan.keys, self.silo), ""]
+        if self.clamped:
+            lines += ["In your records", "", *(f"  {visible(line)}" for line in (*self.clamped, _CLAMPED)), ""]
         if self.objection:
             return "\n".join([*lines, f"The gate would NOT approve it. {visible(self.objection)}"])
         return "\n".join([*lines, "The gate would approve it; nothing is answered before you do."])
@@ -103,6 +113,7 @@ class Review:
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
             *_gain(self.plan),
+            *_weighed(self.plan, terms),
         ]
 
     def _further_cost(self, total: Guarantee) -> str:
@@ -114,7 +125,13 @@ class Review:
         )
 
 
-def review(plan: Plan, account: Account, objection: str) -> Review:
+_CLAMPED = (
+    "Nobody else sees this, and the gate answers all the same, with the bounds in place of such numbers. Correct them "
+    "first if they are mistakes. A plan that you decline because of them tells its author that there are some."
+)
+
+
+def review(plan: Plan, account: Account, objection: str, clamped: Sequence[str] = ()) -> Review:
     """Put together what an operator should know of a plan."""
     terms = plan.terms(account.silo)
     own: tuple[Guarantee, ...] = ()
@@ -136,7 +153,17 @@ def review(plan: Plan, account: Account, objection: str) -> Review:
             pass
     colluders = fewest_colluders([plan, *account.approved_plans])
     return Review(
-        plan, account.silo, own, total, account.spent(), remaining, account.budget, colluders, effort, objection
+        plan,
+        account.silo,
+        own,
+        total,
+        account.spent(),
+        remaining,
+        account.budget,
+        colluders,
+        effort,
+        objection,
+        tuple(clamped),
     )
 
 
@@ -146,11 +173,16 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
     pairs = zip(plan.stages, terms.stages, strict=True)
     for question, group in itertools.groupby(pairs, key=lambda pair: pair[0].question):
         alike = list(group)
-        lines.append(f"{question.reveals(plan, sum(stage.rounds for stage, _ in alike))}.")
+        lines.append(f"{question.reveals(plan, sum(stage.most_answers for stage, _ in alike))}.")
         for stage, own in alike:
             unit, records = f"{stage.section or ''} {plan.unit}".strip(), plan.records_in(stage, terms)
-            said = stage.sampling.words(records=records, batch=own.batch, rounds=stage.rounds, unit=unit)
+            said = stage.sampling.words(records=records, batch=own.batch, rounds=stage.most_answers, unit=unit)
             lines.append(said)
+            if stage.most_answers < stage.rounds:
+                lines.append(
+                    f"Silos take turns: of {stage.rounds} rounds this one answers {stage.most_answers} at most, which "
+                    "the noise pays for. The gate counts them, and refuses more."
+                )
             noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
@@ -175,7 +207,14 @@ def _gain(plan: Plan) -> list[str]:
     ]
 
 
-def _to_whom(plan: Plan, terms: SiloTerms) -> list[str]:
+def _weighed(plan: Plan, terms: SiloTerms) -> list[str]:
+    """Say how much the silo counts, where that is not by how many it has."""
+    told = visible(weighting(plan))
+    return [f"This silo counts {terms.weight:.2g} of 1 in the model: {told}."] if told else []
+
+
+def to_whom(plan: Plan, terms: SiloTerms) -> list[str]:
+    """Return, one sentence each, who sees it."""
     channels = {stage.channel.name: stage.channel for stage in plan.stages}
     return [visible(line) for channel in channels.values() for line in channel.audience(plan, terms)]
 

@@ -99,6 +99,8 @@ def _about(entry: dict[str, Any]) -> str:
             return str(read_budget(entry))
         case "ended":
             return f"plan {plan}: {entry['why']}"
+        case "used":
+            return f"{entry['use']} the model of plan {plan} inside the silo; nothing left, nothing is charged"
         case "courier":
             return "the courier may run as a user who can read the data"
         case "refused":

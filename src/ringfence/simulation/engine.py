@@ -19,8 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.domain import Domain
+from ringfence.protocol.losses.told import shifted, told, values_of
 from ringfence.protocol.plan import Plan
+from ringfence.protocol.proximal import Proximal
 from ringfence.server.algorithms import ALGORITHMS, Algorithm
 from ringfence.server.learned import Learned
 from ringfence.silo.records import Records
@@ -160,10 +161,10 @@ def from_plans(
 def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurations) -> Any:
     """Run every configuration for all rounds and return the learned weights, one row per run."""
     algorithm = ALGORITHMS[rules.algorithm]
-    width, outputs = data.features.shape[1], rules.loss.outputs
-    start: Any = jnp.zeros((len(runs.stream), width * outputs), dtype=data.features.dtype)
+    width = data.features.shape[1]
+    start: Any = jnp.zeros((len(runs.stream), rules.loss.dimension(width)), dtype=data.features.dtype)
     ask = jax.vmap(algorithm.query, (0, 0, None))
-    advance = jax.vmap(partial(_advance, algorithm, rules.domain), (0, 0, 0, 0, None))
+    advance = jax.vmap(partial(_advance, algorithm, rules.proximal), (0, 0, 0, 0, None))
 
     def one_round(
         kind: SimulatedStage, carry: tuple[Any, Any, Any], place: SimulatedRound
@@ -176,7 +177,7 @@ def simulate(rules: Rules, data: Federation, streams: Streams, runs: Configurati
         mean = clipped_sum(
             rules.loss,
             runs.clip[:, place.stage],
-            jnp.moveaxis(asked.reshape(-1, width, outputs), 0, 1),
+            jnp.moveaxis(rules.loss.matrix(asked, width), 0, 1),
             rows=Rows(data.features, data.norms, data.targets, data.of_row, data.counts),
             shares=_shares(kind, data, drawn, rates, runs.stream),
             rule=rules.person_rule,
@@ -207,7 +208,10 @@ def draws(
     silo_key, record_key, noise_key = jax.random.split(jax.random.fold_in(run, place.step), 3)
     silos, asked, probability = len(data.sizes), kind.participation.silos, kind.participation.probability
     available = jnp.ones(silos, dtype=bool)
-    if asked is not None:
+    if asked is not None and kind.participation.answers is not None:  # silos take turns: those that had fewest
+        waited = jnp.argsort(answered + jax.random.uniform(silo_key, (silos,)))
+        available = (jnp.argsort(waited) < asked) & (answered < kind.participation.answers)
+    elif asked is not None:
         available = jax.random.permutation(silo_key, silos) < asked
     elif probability is not None:
         available = jax.random.uniform(silo_key, (silos,)) < probability
@@ -216,24 +220,20 @@ def draws(
     chosen = participation(
         kind.sampling, run, record_key, silo=data.silo, sizes=data.sizes, begin=begin, batch=batch, dtype=dtype
     )
-    noise = kind.noise.draw(noise_key, data.features.shape[1] * rules.loss.outputs, available, batch, dtype)
+    noise = kind.noise.draw(noise_key, rules.loss.dimension(data.features.shape[1]), available, batch, dtype)
     return SimulatedDraws(available, chosen, noise, batch)
 
 
 @partial(jax.jit, static_argnames=("loss",))
 def evaluate(loss: LinearLoss, weights: Any, features: Any, targets: Any) -> tuple[Any, Any]:
-    """Return every run's mean loss and error: the share of wrong labels, or the mean squared error of a number."""
-    columns = jnp.moveaxis(weights.reshape(len(weights), features.shape[1], -1), 0, 1)
+    """Return every run's mean loss and error: wrong labels, or the mean squared error of scaled numbers."""
+    columns = jnp.moveaxis(loss.matrix(weights, features.shape[1]), 0, 1)
     scores: Any = jnp.tensordot(features, columns, axes=1)
-    truth = targets[:, None]
-    kind = getattr(loss, "target_kind", "number")  # a custom loss is about a number
-    if kind == "class":
-        error = jnp.argmax(scores, axis=2) != truth
-    elif kind == "label":
-        error = jnp.where(scores[..., 0] > 0, 1.0, -1.0) != truth
-    else:
-        error = (scores[..., 0] - truth) ** 2
-    return jnp.mean(loss.values(scores, targets), axis=0), jnp.mean(error, axis=0)
+    own, predicted = told(targets), loss.predictions(shifted(scores, targets))
+    truth: Any = own.targets[:, None] if loss.target_kind == "numbers" else own.numbers[:, None]
+    error: Any = predicted != truth if loss.target_kind in ("label", "class") else (predicted - truth) ** 2
+    each = jnp.mean(error, axis=2) if error.ndim == 3 else error
+    return jnp.mean(values_of(loss, scores, targets), axis=0), jnp.mean(each, axis=0)
 
 
 def _array(dtype: Any, values: Any) -> Any:
@@ -264,8 +264,8 @@ def _shares(kind: SimulatedStage, data: Federation, drawn: SimulatedDraws, rates
 
 
 def _advance(
-    algorithm: Algorithm, domain: Domain, settings: Any, state: Any, gradient: Any, somebody: Any, round: Any
+    algorithm: Algorithm, proximal: Proximal, settings: Any, state: Any, gradient: Any, somebody: Any, round: Any
 ) -> Any:
     """Take the server's step, or none if nobody answered."""
-    stepped = algorithm.step(settings, domain.project, state, gradient, round)
+    stepped = algorithm.step(settings, proximal, state, gradient, round)
     return jax.tree.map(lambda new, old: jnp.where(somebody, new, old), stepped, state)

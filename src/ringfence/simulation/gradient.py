@@ -7,32 +7,48 @@ import jax.numpy as jnp
 
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import TINY
+from ringfence.protocol.losses import TargetKind
 from ringfence.protocol.plan import Stage
 from ringfence.protocol.questions import Gradient, PersonRule
-from ringfence.silo.questions.gradient import clipped, clipped_mean
+from ringfence.silo.questions.gradient import Residuals, clipped, clipped_mean
 
 BLOCK = 1024
 """Records per block where a single run is simulated: from here on XLA gives blocks to several threads."""
 
 
-class LinearLoss(Protocol):
+class LinearLoss(Residuals, Protocol):
     """What the simulator needs of a loss: one of `protocol.losses`, or a `CustomLoss`."""
 
     @property
     def outputs(self) -> int:
-        """Columns of the weight matrix."""
+        """Scores of a record."""
 
-    def values(self, scores: Any, targets: Any) -> Any:
-        """Return the loss of every record."""
+    @property
+    def target_kind(self) -> TargetKind:
+        """What a target is."""
 
-    def residuals(self, scores: Any, targets: Any) -> Any:
-        """Return its derivative in the scores."""
+    def dimension(self, width: int) -> int:
+        """Return how many weights there are."""
+
+    def matrix(self, weights: Any, width: int) -> Any:
+        """Return weights as a row per feature and a column per output."""
+
+    def predictions(self, scores: Any) -> Any:
+        """Return what scores predict."""
+
+
+def is_compiled(stage: Stage) -> bool:
+    """Tell whether the compiled engine can ask what that training stage asks."""
+    return isinstance(stage.question, Gradient)
 
 
 def clip_of(stage: Stage) -> float:
     """Return a training stage's clip; TrainingError if it asks for something else than gradients."""
     if not isinstance(stage.question, Gradient):
-        raise TrainingError(f"The simulator trains by gradients, and cannot ask for the {stage.question.name}.")
+        raise TrainingError(
+            f"The compiled simulator trains by gradients, and cannot ask for the {stage.question.name}: run the plan "
+            "by `simulation.trials`."
+        )
     return stage.question.clip
 
 
@@ -77,14 +93,17 @@ def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares
 def _summed(loss: LinearLoss, clip: Any, weights: Any, rows: Rows, shares: Any) -> Any:
     """Cut the sum of each person's gradients, and add these up: one run after the other, for they take memory."""
     scores: Any = jnp.tensordot(rows.features, weights, axes=1)
-    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=rows.norms, targets=rows.targets)
+    constants = rows.features[:, -1]
+    cut = clipped(loss, 2.0**10 * clip, scores=scores, norms=rows.norms, constants=constants, targets=rows.targets)
     persons, runs = shares.shape[0], weights.shape[1]
 
     def one_run(own: tuple[Any, Any, Any]) -> Any:
         residuals, most, share = own
-        terms = rows.features[:, :, None] * residuals[:, None, :]
+        products = rows.features.T[:, :, None] * loss.spread(residuals)[None]
+        collected: Any = loss.collected(products)
+        terms = jnp.moveaxis(collected, 1, 0).reshape(len(rows.norms), -1)
         sums = jax.ops.segment_sum(terms, rows.of_row, persons, indices_are_sorted=True)
-        lengths = jnp.sqrt(jnp.sum(sums * sums, axis=(1, 2)))
+        lengths = jnp.sqrt(jnp.sum(sums * sums, axis=1))
         return jnp.tensordot(share * jnp.minimum(1.0, most / jnp.maximum(lengths, TINY)), sums, axes=1)
 
     by_run = jnp.broadcast_to(shares.reshape(persons, -1), (persons, runs)).T

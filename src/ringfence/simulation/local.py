@@ -17,6 +17,7 @@ import numpy as np
 from ringfence.accounting import calibrate
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses.told import residuals_of
 from ringfence.simulation.engine import Configurations, Federation, Rules, Streams, federation, simulate
 from ringfence.simulation.gradient import LinearLoss
 
@@ -54,6 +55,8 @@ def local_sgd(
     """Run every configuration and return the server's last weights, one row per run. There is no projection."""
     if data.of_row is not None:
         raise TrainingError("Local steps are on records, not on persons: leave `person` out of the schema.")
+    if loss.dimension(data.features.shape[1]) != data.features.shape[1] * loss.outputs:
+        raise TrainingError("Local steps are for losses whose outputs have weights of their own.")
     first = jnp.cumsum(data.sizes) - data.sizes
     keys = jax.vmap(jax.random.key)(seeds)
 
@@ -75,7 +78,7 @@ def local_sgd(
         local, _ = jax.lax.scan(local_step, start, jnp.arange(local_steps))
         return jnp.mean(local, axis=1), None
 
-    zero = jnp.zeros((len(runs.stream), data.features.shape[1] * loss.outputs), dtype=data.features.dtype)
+    zero = jnp.zeros((len(runs.stream), loss.dimension(data.features.shape[1])), dtype=data.features.dtype)
     weights, _ = jax.lax.scan(one_round, zero, jnp.arange(rounds))
     return weights
 
@@ -111,9 +114,11 @@ def one_shot(
 def _clipped_gradients(loss: LinearLoss, clip: Any, weights: Any, data: Federation, row: Any) -> Any:
     """Return the clipped gradient of one record (its row) at each silo's own weights."""
     x, y, norm = data.features[row], data.targets[row], data.norms[row]
-    columns = weights.reshape(*weights.shape[:2], x.shape[-1], loss.outputs)
+    columns = loss.matrix(weights, x.shape[-1])
     scores = jnp.einsum("smd,smdc->smc", x, columns)
-    residuals: Any = loss.residuals(scores.reshape(-1, loss.outputs), y.reshape(-1)).reshape(scores.shape)
+    flat: Any = scores.reshape(-1, loss.outputs)
+    beside: Any = y.reshape(-1, *y.shape[2:])
+    residuals: Any = residuals_of(loss, flat, beside).reshape(scores.shape)
     lengths = norm * jnp.sqrt(jnp.sum(residuals * residuals, axis=-1))
     residuals = residuals * jnp.minimum(1.0, clip[:, None] / jnp.maximum(lengths, 1e-30))[..., None]
     return (x[..., None] * residuals[..., None, :]).reshape(weights.shape)

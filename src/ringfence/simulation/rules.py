@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 from ringfence.errors import TrainingError
 from ringfence.protocol.domain import Domain
 from ringfence.protocol.plan import EVERYBODY, Participation, Plan
+from ringfence.protocol.proximal import Proximal
 from ringfence.protocol.questions import PersonRule
 from ringfence.protocol.sampling import Full, Sampling
 from ringfence.simulation.channels import SimulatedNoise, simulating
@@ -55,6 +56,8 @@ class Rules:
     stages: tuple[SimulatedStage, ...]
     algorithm: str = "minibatch-sgd"
     person_rule: PersonRule | None = None
+    lasso: float = 0.0
+    constants: int = 0
 
     @classmethod
     def of(cls, plan: Plan) -> Self:
@@ -70,7 +73,15 @@ class Rules:
             SimulatedStage(stage.rounds, stage.sampling, stage.participation, simulating(stage.channel))
             for stage in plan.training_stages
         ]
-        return cls(plan.loss, plan.domain, tuple(stages), plan.algorithm.name, plan.person_rule)
+        step = plan.proximal
+        return cls(
+            plan.loss, plan.domain, tuple(stages), plan.algorithm.name, plan.person_rule, step.lasso, step.constants
+        )
+
+    @property
+    def proximal(self) -> Proximal:
+        """What the server does after every step."""
+        return Proximal(self.domain, self.lasso, self.constants)
 
     @property
     def places(self) -> list[SimulatedRound]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ringfence.errors import RingfenceError
+from ringfence.errors import OutputError, RingfenceError
 from ringfence.storage.files import read_file, sync
 
 _TOKEN_LENGTH = 32
@@ -47,6 +47,16 @@ def read_token(path: Path, error: type[RingfenceError]) -> str:
     if len(token) < _TOKEN_LENGTH:
         raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")
     return token
+
+
+def write_key(path: Path, private: bytes) -> None:
+    """Write a private key into a new file that only its owner may read; OutputError if that cannot be."""
+    try:
+        write_private(path, private.hex().encode())
+    except OSError as problem:
+        raise OutputError(
+            f"{path} cannot be written ({problem.strerror}): a key is made once, in a new file."
+        ) from None
 
 
 def read_key(path: Path, error: type[RingfenceError]) -> bytes:

@@ -57,6 +57,7 @@ class Server(uvicorn.Server):
         self._ready = ready
         self._callers = _Callers()
         self._accepting: list[asyncio.Task[None]] = []
+        self._ending: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept by ourselves: uvicorn would learn of a connection only when its TLS handshake is over."""
@@ -79,6 +80,13 @@ class Server(uvicorn.Server):
             Connection(self.config, self.server_state, self._callers, str(address[0]) if address else "").open(accepted)
             await asyncio.sleep(0)  # `sock_accept` gives nobody else a turn while connections wait
 
+    async def main_loop(self) -> None:
+        """Wait for the end without a look at the clock: uvicorn takes ten a second, of every idle agent."""
+        ended, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._ending = lambda: loop.call_soon_threadsafe(ended.set)
+        if not await self.on_tick(0):
+            await ended.wait()
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept nobody any more, drop strangers, and finish what was let in."""
         for task in self._accepting:
@@ -89,6 +97,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Remember only that we are to end: uvicorn would raise the signal again when it has."""
         self.should_exit = True
+        self._ending()
 
 
 class _Callers:

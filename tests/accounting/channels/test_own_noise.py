@@ -10,11 +10,9 @@ from ringfence.accounting.events import (
     DisjointBatchRelease,
     FixedSizeRelease,
     PoissonRelease,
-    exact_rounding,
-    rounding_of,
-    shift_of,
 )
 from ringfence.accounting.sampling import per_round_event
+from ringfence.accounting.shifts import exact_rounding, rounding_of, shift_of
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.schedule import task
 from ringfence.protocol.schema import Schema

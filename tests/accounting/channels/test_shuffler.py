@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ringfence.accounting.channels.shuffler import MIXED, counts_rounding
 from ringfence.accounting.charges import plan_events, task_event
-from ringfence.accounting.events import BinomialRelease, rounding_of
+from ringfence.accounting.events import BinomialRelease
+from ringfence.accounting.shifts import rounding_of
 from ringfence.accounting.shuffled_sums import shares_needed
 from ringfence.errors import AccountingError
 from ringfence.protocol.arrays import FloatArray

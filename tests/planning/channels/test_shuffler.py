@@ -83,7 +83,7 @@ def test_the_smallest_batch_that_may_leave_decides_how_many_coins_there_are() ->
 def test_the_strictest_budget_decides_for_all() -> None:
     members = [Member(name, SIZES[name], 4.0, 1e-6) for name in NAMES]
     members[1] = Member("mid", SIZES["mid"], 0.5, 1e-7)
-    plan = make_plan(SCHEMA, members, PlanRequest(rounds=3, trust="shuffler", keys=KEYS))
+    plan = make_plan(SCHEMA, members, PlanRequest(algorithm="bounded", rounds=3, trust="shuffler", keys=KEYS))
     for terms in plan.silos:
         assert accountant.epsilon(plan_events(plan, terms), 1e-7) <= 0.55
 
@@ -137,7 +137,8 @@ def test_the_noise_is_close_to_that_of_one_gaussian_on_all_records_and_far_below
 def test_the_planner_counts_on_no_less_noise_than_the_coins_bring(sizes: dict[str, int]) -> None:
     """A bound covers the noise that there will be: the choice is made anew until it does."""
     members = [Member(name, records, 2.0, 1e-6) for name, records in sizes.items()]
-    proposal = propose(SCHEMA, members, PlanRequest(most_rounds=20, trust="shuffler", keys=KEYS))
+    request = PlanRequest(algorithm="bounded", most_rounds=20, trust="shuffler", keys=KEYS)
+    proposal = propose(SCHEMA, members, request)
     assert proposal.plan.trust == "shuffler"
     assert proposal.choice is not None
     assert proposal.plan.steps == proposal.plan.rounds <= 20, "there is no survey"
@@ -186,6 +187,7 @@ def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
         ({"colluders": 1}, "for plans that trust a shuffler"),
         ({"bits": 500}, "for plans that trust a shuffler"),
         ({"trust": "shuffler", "keys": KEYS, "weights": "equal"}, "name no weights"),
+        ({"trust": "shuffler", "keys": KEYS, "weights": "noise"}, "name no weights"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "+".join(value),
 )
@@ -198,6 +200,7 @@ def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
     request = PlanRequest(
         epsilon=1.0,
         delta=1e-6,
+        algorithm="bounded",
         rounds=3,
         trust="shuffler",
         keys=KEYS,
@@ -217,4 +220,42 @@ def test_a_request_becomes_a_plan_with_a_shuffler() -> None:
 def test_what_is_not_said_is_decided_by_the_channel() -> None:
     request = PlanRequest(epsilon=1.0, trust="shuffler", keys=KEYS)
     decided = planner_of(request).restricted(request, request.members(SIZES))
-    assert (decided.sampling, decided.survey, decided.quorum, decided.colluders) == ("full", False, 3, 1)
+    assert (decided.sampling, decided.weights, decided.quorum, decided.colluders) == ("full", "records", 3, 1)
+    assert planner_of(request).surveys_curvature(decided) is False
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"colluders": 0, "quorum": 2},
+        {"epsilon": 3.0, "delta": 1e-9},
+        {"rounds": 20},
+        {"available": 2, "colluders": 0},
+        {"weights": "records", "held_out": 0.0},
+    ],
+    ids=str,
+)
+def test_preconditioned_descent_goes_through_a_shuffler_after_a_survey_with_each_silo_s_own_noise(
+    said: dict[str, Any],
+) -> None:
+    request = PlanRequest(**{"epsilon": 1.0, "trust": "shuffler", "keys": KEYS, **said})
+    plan = propose_for(request, SCHEMA, dict.fromkeys(NAMES, 2000)).plan
+    survey, training, *_ = plan.stages
+    assert (survey.question.name, survey.channel.trust) == ("feature-moments", "nobody")
+    assert (training.question.name, training.channel.trust) == ("preconditioned-gradient", "shuffler")
+    for terms in plan.silos:
+        events = plan_events(plan, terms)
+        server, anyone = terms.guarantees
+        assert 0.9 * server.epsilon < cost(events, server) <= server.epsilon
+        assert cost(events, anyone) <= anyone.epsilon
+
+
+def test_a_strict_silo_s_survey_has_its_own_noise_and_its_promise_is_kept() -> None:
+    members = [Member(name, 4000, 2.0, 1e-6) for name in NAMES]
+    members[1] = Member("mid", 4000, 0.5, 1e-7)
+    plan = make_plan(SCHEMA, members, PlanRequest(trust="shuffler", keys=KEYS))
+    noise = [terms.stages[0].sigma for terms in plan.silos]
+    assert noise[0] == noise[2] < noise[1] / 2
+    for terms in plan.silos:
+        assert cost(plan_events(plan, terms), terms.guarantee) <= terms.guarantee.epsilon

@@ -16,6 +16,7 @@ from ringfence.protocol.losses import (
     Huber,
     Logistic,
     Loss,
+    MultiSquared,
     Pinball,
     Softmax,
     Squared,
@@ -31,6 +32,7 @@ LOSSES: list[Loss] = [
     Absolute(width=0.6),
     Pinball(quantile=0.8, width=0.5),
     EpsilonInsensitive(margin=0.3, width=0.7),
+    MultiSquared(targets=3),
 ]
 every_loss = pytest.mark.parametrize("loss", LOSSES, ids=str)
 
@@ -42,6 +44,8 @@ def draw_targets(loss: Loss, generator: np.random.Generator, count: int, bound: 
         return generator.choice([-1.0, 1.0], size=count)
     if loss.target_kind == "class":
         return generator.integers(loss.outputs, size=count).astype(np.float64)
+    if loss.target_kind == "numbers":
+        return draw_in_ball(generator, count, (loss.outputs,), bound)
     return generator.uniform(-bound, bound, size=count)
 
 

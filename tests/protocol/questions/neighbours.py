@@ -1,24 +1,25 @@
 """Data sets that differ in one record, and how far that moves a question's exact answer: what sensitivities bound."""
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Question
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 ROUNDING = 1 + 1e-9
-"""What double precision may add; the accountant charges for it apart (`accounting.events.shift_of`)."""
+"""What double precision may add; the accountant charges for it apart (`accounting.shifts.shift_of`)."""
 
 
 class Record(NamedTuple):
-    """One record: its features and its target."""
+    """One record: its features and its target, or all that is told beside them."""
 
     features: FloatArray
-    target: float
+    target: Any
 
 
 class Setting(NamedTuple):
@@ -38,7 +39,6 @@ class Setting(NamedTuple):
         chosen = np.ones(len(rows))
         chosen[0] = takes_part
         records = Records(self.plan.data, features, targets)
-        compute = computing(self.question).compute
         return compute(self.question, self.plan, self.argument, records, chosen, self.batch)
 
     def moves(self, one: Record, other: Record) -> float:
@@ -50,18 +50,33 @@ class Setting(NamedTuple):
         return self.question.sensitivity(self.plan, self.batch)
 
 
-def targets_of(plan: Plan, random: np.random.Generator) -> float:
-    """Draw a target of the kind that the plan's loss wants."""
+def targets_of(plan: Plan, random: np.random.Generator) -> float | tuple[float, ...]:
+    """Draw a target of the kind that the plan's loss wants, with an offset and a weight if the schema has them."""
     kind, bound = plan.loss.target_kind, plan.data.target_bound
-    if kind == "number":
-        return float(random.uniform(-bound, bound))
-    return float(random.integers(plan.loss.outputs)) if kind == "class" else float(random.choice([-1.0, 1.0]))
+    drawn = {
+        "number": [random.uniform(-bound, bound)],
+        "numbers": list(random.uniform(-bound, bound, plan.loss.outputs) / np.sqrt(plan.loss.outputs)),
+        "time": [random.uniform(-bound, bound), random.choice([0.0, 1.0])],
+        "class": [random.integers(plan.loss.categories)],
+        "label": [random.choice([-1.0, 1.0])],
+    }[kind]
+    if not plan.data.tells_more:
+        return float(drawn[0])
+    offset = random.uniform(-plan.data.offset_bound, plan.data.offset_bound)
+    return (*map(float, drawn), offset, random.uniform(0.0, plan.data.weight_bound))
 
 
-def extreme_targets(plan: Plan) -> list[float]:
+def extreme_targets(plan: Plan) -> list[float | tuple[float, ...]]:
     """Return the targets that lie farthest apart."""
-    bound = plan.data.target_bound
-    return [-bound, 0.0, bound] if plan.loss.target_kind == "number" else [0.0, 1.0, -1.0]
+    bound, far, weight = plan.data.target_bound, plan.data.offset_bound, plan.data.weight_bound
+    plain = [-bound, 0.0, bound] if plan.loss.target_kind in ("number", "time") else [0.0, 1.0, -1.0]
+    if plan.loss.target_kind == "numbers":
+        each = bound / np.sqrt(plan.loss.outputs)
+        return [(*one, 0.0, weight) for one in itertools.product((-each, 0.0, each), repeat=plan.loss.outputs)]
+    if not plan.data.tells_more:
+        return [*plain]
+    events: list[tuple[float, ...]] = [(0.0,), (1.0,)] if plan.loss.target_kind == "time" else [()]
+    return [(one, *event, sign * far, weight) for one in plain for event in events for sign in (-1.0, 1.0)]
 
 
 def draw_record(plan: Plan, random: np.random.Generator, *, stretch: float = 1.0) -> Record:
@@ -95,10 +110,10 @@ def corners(plan: Plan) -> list[Record]:
     ]
 
 
-def targets_fit(plan: Plan, target: float) -> bool:
+def targets_fit(plan: Plan, target: float | tuple[float, ...]) -> bool:
     """Tell whether the plan's loss can have such a target."""
-    kind = plan.loss.target_kind
-    return kind == "number" or (target >= 0 if kind == "class" else target != 0)
+    kind, own = plan.loss.target_kind, target[0] if isinstance(target, tuple) else target
+    return kind in ("number", "numbers", "time") or (own >= 0 if kind == "class" else own != 0)
 
 
 def candidates(setting: Setting, random: np.random.Generator, drawn: int = 40) -> list[Record]:

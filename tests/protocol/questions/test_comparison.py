@@ -12,7 +12,7 @@ from ringfence.protocol.losses import LOSSES
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Comparison
 from ringfence.protocol.questions.evaluation import CURVE
-from ringfence.silo.questions.comparison import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from tests.protocol.questions.neighbours import Record, Setting, candidates, draw_record, worst
 from tests.protocol.questions.test_evaluation import plan_with

@@ -23,6 +23,28 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "huber": {"threshold": 0.5},
     "pinball": {"quantile": 0.9},
     "epsilon-insensitive": {"margin": 0.1},
+    "negative-binomial": {"dispersion": 0.5, "zero": -1.0},
+    "poisson": {"zero": -1.0},
+    "gamma": {"zero": -1.5},
+    "survival": {"cuts": [0.3, 1.1], "zero": -1.0},
+    "ordinal": {"classes": 4},
+    "multi-squared": {"targets": 3},
+}
+FROM_ZERO = {"type": "numeric", "lower": 0.0, "upper": 10.0, "center": None, "scale": None, "missing": None}
+COLUMNS: dict[str, dict[str, Any]] = {
+    "poisson": {"data.columns.cost": FROM_ZERO},
+    "negative-binomial": {"data.columns.cost": FROM_ZERO},
+    "gamma": {"data.columns.cost": FROM_ZERO | {"lower": 2.0}},
+    "survival": {
+        "data.columns.cost": FROM_ZERO,
+        "data.columns.died": {"type": "categorical", "categories": ["no", "yes"]},
+        "data.event": "died",
+    },
+    "multi-squared": {
+        "data.columns.height": FROM_ZERO,
+        "data.columns.weight": FROM_ZERO,
+        "data.more_targets": ["height", "weight"],
+    },
 }
 
 
@@ -30,7 +52,7 @@ def plan_with(loss: str) -> Plan:
     """A plan with that loss, and a target that suits it."""
     kind = LOSSES[loss].target_kind
     target = {"label": CLASSES[:2], "class": CLASSES}.get(kind)
-    column = {"data.columns.cost": {"type": "categorical", "categories": target}} if target else {}
+    column = {"data.columns.cost": {"type": "categorical", "categories": target}} if target else COLUMNS.get(loss, {})
     return plan_of(MOMENTS_ONLY, {"training.loss": {"name": loss, **OPTIONS.get(loss, {})}, **column})
 
 

@@ -9,7 +9,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMoments
 from ringfence.protocol.questions.feature_moments import LARGEST_ARGUMENT, Viewed
 from ringfence.server.questions.feature_moments import matrix
-from ringfence.silo.questions import computing
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 from tests.protocol.plan_document import plan_of
 from tests.protocol.questions.neighbours import ROUNDING, Record, Setting, draw_setting, farthest
@@ -63,7 +63,7 @@ def test_they_are_the_moments_and_shares_that_they_are_said_to_be(plan: Plan) ->
     classes = {"number": random.uniform(-1, 1, 50), "label": random.choice([-1.0, 1.0], 50), "class": np.arange(50) % 3}
     targets = np.asarray(classes[plan.loss.target_kind], dtype=np.float64)
     records = Records(plan.data, features, targets)
-    answer = computing(QUESTION).compute(QUESTION, plan, view.packed(), records, np.ones(50), 50)
+    answer = compute(QUESTION, plan, view.packed(), records, np.ones(50), 50)
     triangle, shares = np.split(answer, [width * (width + 1) // 2])
     along = records.features @ view.axes.T
     along /= np.maximum(1.0, np.linalg.norm(along, axis=1, keepdims=True))

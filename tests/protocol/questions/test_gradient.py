@@ -8,6 +8,9 @@ from tests.protocol.plan_document import Edits, plan_of
 from tests.protocol.questions.neighbours import ROUNDING, Record, candidates, draw_record, draw_setting, farthest, worst
 
 LABEL: Edits = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b"]}}
+NUMBER = {"type": "numeric", "center": None, "scale": None, "missing": None}
+FROM_ZERO = NUMBER | {"lower": 0.0, "upper": 10.0}
+COUNT: Edits = {"data.columns.cost": FROM_ZERO}
 CLASSES: Edits = {"data.columns.cost": {"type": "categorical", "categories": ["a", "b", "c"]}}
 LOSSES: dict[str, Edits] = {
     "huber": {},
@@ -18,6 +21,30 @@ LOSSES: dict[str, Edits] = {
     "logistic": LABEL | {"training.loss": {"name": "logistic"}},
     "hinge": LABEL | {"training.loss": {"name": "hinge"}},
     "softmax": CLASSES | {"training.loss": {"name": "softmax", "classes": 3}},
+    "poisson": COUNT | {"training.loss": {"name": "poisson", "zero": -1.0}},
+    "gamma": COUNT
+    | {"training.loss": {"name": "gamma", "zero": -1.5}, "data.columns.cost": FROM_ZERO | {"lower": 2.0}},
+    "negative-binomial": COUNT | {"training.loss": {"name": "negative-binomial", "zero": -1.0, "dispersion": 0.3}},
+    "survival": COUNT
+    | {
+        "training.loss": {"name": "survival", "zero": -1.0, "cuts": [0.3, 1.1]},
+        "data.columns.died": {"type": "categorical", "categories": ["no", "yes"]},
+        "data.event": "died",
+    },
+    "ordinal": CLASSES | {"training.loss": {"name": "ordinal", "classes": 3}},
+    "multi-squared": {
+        "training.loss": {"name": "multi-squared", "targets": 2},
+        "data.columns.height": NUMBER | {"lower": 0.0, "upper": 2.5},
+        "data.more_targets": ["height"],
+    },
+    "offset and weight": COUNT
+    | {
+        "training.loss": {"name": "poisson", "zero": -1.0},
+        "data.columns.years": NUMBER | {"lower": 0.5, "upper": 4.0},
+        "data.exposure": "years",
+        "data.columns.weight": NUMBER | {"lower": 0.0, "upper": 3.0},
+        "data.weight": "weight",
+    },
 }
 CLIPS = (1e-6, 0.3, 1.5, 1e6)
 every_loss = pytest.mark.parametrize("loss", LOSSES)

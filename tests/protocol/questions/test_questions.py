@@ -21,6 +21,7 @@ def test_every_question_is_computed_at_a_silo_and_made_use_of_at_the_server() ->
     asked = {type(stage.question): stage.question for edits in KINDS.values() for stage in plan_of(edits).stages}
     assert set(asked) == set(QUESTIONS), "the plans of these tests ask them all"
     for question in asked.values():
-        assert callable(computing(question).compute)
+        assert callable(computing(question).total)
+        assert callable(computing(question).answer)
         assert callable(using(question).argument)
         assert callable(using(question).receive)

@@ -16,7 +16,7 @@ from ringfence.protocol.encoding import features_of, read_cells, target_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics
 from ringfence.protocol.schema import Schema, parse_schema
-from ringfence.silo.questions.statistics import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 COLUMNS: dict[str, Any] = {

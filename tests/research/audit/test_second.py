@@ -10,6 +10,7 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import seen_by
 from ringfence.audit.plans import SILO
 from ringfence.audit.shuffled_plans import OTHER, private_keys
+from ringfence.planning.one_question import one_question
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.channels import Channel
@@ -28,9 +29,10 @@ from ringfence.protocol.questions import (
     Question,
     SecondMoments,
     Statistics,
+    SurvivalCurve,
 )
 from ringfence.protocol.sampling import SAMPLING_NAMES, Full
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol.schema import Schema, TableColumns, parse_schema, without_target
 from ringfence.research.audit.second import counts, releases, second_epsilon, second_epsilon_of_counts
 from tests.support import rebuilt
 
@@ -59,6 +61,9 @@ ASKED: list[Question] = [
     SecondMoments(start=pack(np.zeros(3))),
     Statistics(columns=("a", "b"), cross=(("a", "b"),)),
 ]
+
+CURVE = SurvivalCurve(time="days", event="died", cuts=(2.0, 5.0))
+"""Asked of columns of its own."""
 
 
 def schema_with(target: str, **more: str) -> Schema:
@@ -96,6 +101,24 @@ def test_both_agree_on_every_question_before_rounds_of_every_sampling_rule(
     assert second_epsilon(releases(both), DELTA) == pytest.approx(claimed(both), rel=1e-3)
 
 
+def test_both_agree_on_a_survival_curve() -> None:
+    number = {"type": "numeric", "lower": 0.0, "upper": 9.0}
+    columns = {"days": number, "dose": number, "died": {"type": "boolean"}}
+    stage = Stage(question=CURVE, rounds=2, sampling=Full())
+    data = without_target(TableColumns.model_validate({"columns": columns}, strict=False))
+    plan = one_question(stage, [Member("clinic", 400, 1.0, DELTA)], data=data, unit="record")
+    assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_both_agree_on_silos_that_take_turns(rule: str) -> None:
+    request = PlanRequest(available=2, survey=False, rounds=None if rule == "phased" else 9, **RULES[rule])
+    members = [Member(name, 400, 1.0, DELTA) for name in ("clinic", "north", "south")]
+    plan = make_plan(schema_with("number"), members, request)
+    assert all(stage.most_answers < stage.rounds for stage in plan.stages if stage.rounds > 2)
+    assert second_epsilon(releases(plan), DELTA) == pytest.approx(claimed(plan), rel=1e-3)
+
+
 @pytest.mark.parametrize("asked", ASKED, ids=str)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("person_rule", PERSONS)
@@ -121,7 +144,12 @@ def test_both_agree_on_gradients_along_axes_and_the_survey_before_them(person_ru
 @pytest.mark.parametrize("person_rule", PERSONS)
 def test_counts_of_persons_are_claimed_above_the_truth_and_near_it(person_rule: str) -> None:
     request = PlanRequest(
-        trust="shuffler", rounds=4, colluders=0, keys=private_keys(SILO).public(), **PERSONS[person_rule]
+        trust="shuffler",
+        algorithm="bounded",
+        rounds=4,
+        colluders=0,
+        keys=private_keys(SILO).public(),
+        **PERSONS[person_rule],
     )
     members = [Member(name, 60, 2.0, DELTA) for name in (SILO, OTHER)]
     plan = make_plan(schema_with("label", person="who"), members, request)
@@ -149,7 +177,7 @@ def test_no_question_sampling_rule_channel_or_rule_for_persons_is_left_out() -> 
         return {kind.model_fields["name"].default for kind in get_args(get_args(kinds)[0])}
 
     trained: list[Question] = [Gradient(clip=1.0), PreconditionedGradient()]
-    assert {question.name for question in [*ASKED, *trained]} == names(Question)
+    assert {question.name for question in [*ASKED, *trained, CURVE]} == names(Question)
     assert {wishes.get("sampling", "phased") for wishes in RULES.values()} == set(SAMPLING_NAMES)
     assert names(Channel) == {"own-noise", "shuffler"}
     assert set(PERSONS) == set(get_args(PersonRule))

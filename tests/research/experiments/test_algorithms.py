@@ -14,7 +14,7 @@ from ringfence.research.experiments import algorithm_page, conditioning, excess,
 from ringfence.research.experiments.conditioning import ALGORITHMS, CONVEX, FAMILIES, STRONG, Quadratic
 from ringfence.research.experiments.excess import BoundViolatedError
 from ringfence.research.experiments.reproduce import reproduce
-from ringfence.server.algorithms import accelerated, minibatch
+from ringfence.server.algorithms import accelerated, minibatch, preconditioned
 from ringfence.simulation.cells import Row
 
 DATA = Path(os.environ.get("RINGFENCE_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -127,6 +127,8 @@ def answered_rounds(
     algorithm: str, quadratic: Quadratic, rounds: int
 ) -> Callable[[FloatArray, FloatArray], FloatArray]:
     """The algorithm as a plain loop from a start, with given noise in every round: what the recursion must equal."""
+    if algorithm == conditioning.PRECONDITIONED:
+        return preconditioned_rounds(quadratic, rounds)
     module = minibatch if algorithm.startswith("minibatch") else accelerated
     h, mu = quadratic.eigenvalues, quadratic.convexity
     settings = conditioning.settings(quadratic, algorithm, rounds)
@@ -135,9 +137,25 @@ def answered_rounds(
         state = module.init(start)
         for round, own in enumerate(noise):
             gradient = (h - mu) * module.query(settings, state, round) + own
-            state = module.step(settings, lambda point: point, state, gradient, round)
+            state = module.step(settings, lambda point, _: point, state, gradient, round)
         model: FloatArray = module.output(settings, state)
         return model
+
+    return run
+
+
+def preconditioned_rounds(quadratic: Quadratic, rounds: int) -> Callable[[FloatArray, FloatArray], FloatArray]:
+    """The same along axes, where the noise is as much louder as gradients are longer."""
+    settings = conditioning.preconditioned_settings(quadratic, rounds)
+    louder = math.sqrt(quadratic.whitened_variance(rounds) / quadratic.variance(rounds))
+
+    def run(start: FloatArray, noise: FloatArray) -> FloatArray:
+        state = preconditioned.init(start)
+        for round, own in enumerate(noise):
+            slope = quadratic.eigenvalues * preconditioned.query(settings, state, round)
+            gradient = settings.axes @ slope + louder * own
+            state = preconditioned.step(settings, lambda point, _: point, state, gradient, round)
+        return preconditioned.output(settings, state)
 
     return run
 
@@ -167,3 +185,12 @@ def test_acceleration_needs_the_square_root_of_the_condition_number() -> None:
     assert slopes[STRONG, "minibatch SGD"] == pytest.approx(1.0, abs=slack)
     assert slopes[STRONG, "accelerated"] == pytest.approx(0.5, abs=slack)
     assert slopes[CONVEX, "accelerated"] == pytest.approx(0.5, abs=slack)
+
+
+def test_preconditioned_rounds_grow_with_the_logarithm_of_the_condition_number() -> None:
+    asked = [cell for cell in conditioning.wanted(quick=False) if cell["algorithm"] == conditioning.PRECONDITIONED]
+    found = conditioning.floors([dict(cell) | conditioning.task([cell])[0] for cell in asked])
+    rounds = {floor.ratio: floor.rounds for floor in found}
+    # A power of κ would add ever more rounds for ten times the κ. Each number is known to one step of the ladder.
+    unsure = 3 * (conditioning.FINENESS - 1) * rounds[1000.0]
+    assert 0 < rounds[1000.0] - rounds[100.0] <= rounds[100.0] - rounds[10.0] + unsure

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from ringfence.errors import TrainingError
 from ringfence.protocol.algorithms import Accelerated, AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.messages import Answer, RefusalReason, RoundRequest
 from ringfence.protocol.questions import Moments
+from ringfence.server.channels.own_noise import mean_update
+from ringfence.server.learned import Answers
+from ringfence.server.questions.findings import least_noise
 from ringfence.server.rounds import Session, run
 from tests.server.quadratics import Journal, refuse, update
 from tests.server.surveyed import FALSE_ALARM, answers_at, curved, found, surveyed, surveying
@@ -45,6 +49,20 @@ def test_the_findings_noise_is_that_of_the_average(names: tuple[str, ...]) -> No
     # Σ of squares over the variance is chi-squared.
     low, high = (float(chi2.ppf(share, draws)) for share in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
     assert low < float(np.sum(average.statistic**2)) / average.noise**2 < high
+
+
+def test_what_only_shapes_the_steps_is_averaged_with_the_least_noise() -> None:
+    plan, random = surveyed(Moments()), np.random.default_rng(2)
+    sigma = {terms.name: terms.stages[0].sigma for terms in plan.silos}
+    draws = 20_000
+    each = {name: 3.0 + own * random.normal(size=draws) for name, own in sigma.items()}
+    answers = Answers(0, 0, 0, tuple(each), mean_update(plan, each), each)
+    average = least_noise(plan, answers)
+    assert average is not None
+    assert average.noise == pytest.approx(sum(own**-2 for own in sigma.values()) ** -0.5)
+    low, high = (float(chi2.ppf(share, draws)) for share in (FALSE_ALARM / 2, 1 - FALSE_ALARM / 2))
+    assert low < float(np.sum((average.statistic - 3.0) ** 2)) / average.noise**2 < high
+    assert least_noise(plan, replace(answers, each={})) is None
 
 
 # In a run

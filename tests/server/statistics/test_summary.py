@@ -12,7 +12,7 @@ from ringfence.protocol.questions import Statistics
 from ringfence.server.learned import Findings
 from ringfence.server.questions.statistics import tables
 from ringfence.server.statistics import CrossTable, Numbers, Shares, Tables
-from ringfence.silo.questions.statistics import compute
+from ringfence.silo.questions import compute
 from tests.protocol.questions.test_statistics import ALL, draw, plan_of, records_of
 from tests.support import renoised
 

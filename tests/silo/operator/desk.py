@@ -50,7 +50,7 @@ class Desk:
         return self.send("POST", path, urlencode(fields), {name: value for name, value in sent.items() if value})
 
     def send(self, method: str, path: str, body: str, headers: dict[str, str]) -> tuple[int, str]:
-        connection = HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.putrequest(method, path, skip_host=True)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -78,7 +78,7 @@ def desk_of(silo_folder: SiloFolder) -> Iterator[Desk]:
         yield desk
     finally:
         desk.process.send_signal(signal.SIGTERM)
-        output, _ = desk.process.communicate(timeout=30)
+        output, _ = desk.process.communicate(timeout=120)
         assert desk.process.returncode == 0
         assert output == ""  # it complains about nothing, and logs nobody
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ringfence.silo.questions.curvature import largest_eigenvalue, second_moments
+from ringfence.silo.questions.curvature import largest_eigenvalue, mean_moments, second_moments
 from tests.silo.questions.neighbours import (
     TARGETS,
     Target,
@@ -20,7 +20,7 @@ def test_it_is_the_largest_eigenvalue_of_the_mean_of_the_records_outer_products(
     features = np.rint(np.random.default_rng(0).uniform(-1, 1, (30, 5)) * 2.0**31) * 2.0**-31
     squares = [[float(sum(Fraction(a) * Fraction(b) for a, b in zip(x, y, strict=True)) / 30) for x in features.T]
                for y in features.T]  # fmt: skip
-    moments = second_moments(features, 30)
+    moments = mean_moments(second_moments(features), 30)
     assert moments.tolist() == squares
     assert largest_eigenvalue(moments) == pytest.approx(np.linalg.norm(squares, 2), rel=1e-13)
 

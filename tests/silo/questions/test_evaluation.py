@@ -10,7 +10,7 @@ from ringfence.protocol.questions import Evaluation
 from ringfence.protocol.questions.evaluation import CURVE, MARGIN
 from ringfence.protocol.schema import parse_schema
 from ringfence.research.experiments.looking_evaluation import DESIGNS, Data, plan_of
-from ringfence.silo.questions.evaluation import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 QUESTION = Evaluation()

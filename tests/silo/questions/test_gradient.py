@@ -50,7 +50,7 @@ def test_weights_so_small_that_they_would_slow_the_processor_down_count_as_zeros
     monkeypatch.setattr(gradient, "clipped_total", watched)
     records = Records(plan.data, np.ones((5, plan.data.width)), np.zeros(5))
     for size in (1e-308, 1e-320, -2e-151, 1e-140):
-        gradient.compute(Gradient(clip=1.0), plan, np.full(plan.dimension, size), records, np.ones(5), 5)
+        gradient.total(Gradient(clip=1.0), plan, np.full(plan.dimension, size), records, np.ones(5))
     assert [np.any(weights) for weights in seen] == [False, False, False, True]
 
 

@@ -1,7 +1,8 @@
 """What an answer with the silo's own noise costs."""
 
 from ringfence.accounting import correlation, sampling
-from ringfence.accounting.events import Release, exact_rounding, rounding_of, shift_of
+from ringfence.accounting.events import Release
+from ringfence.accounting.shifts import exact_rounding, rounding_of, shift_of
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.schedule import Task
@@ -15,7 +16,7 @@ def event(channel: OwnNoise, plan: Plan, terms: SiloTerms, work: Task) -> Releas
     of the sum.
     """
     question, dimension = work.stage.question, work.stage.question.terms_summed(plan)
-    rows = work.stage.rounds if channel.correlation else 1
+    rows = work.stage.most_answers if channel.correlation else 1
     spread = correlation.column_norm(channel.correlation, rows) if channel.correlation else 1.0
     if plan.sums == "exact":
         rounding = exact_rounding(terms.records, rows, question.roundings(plan))

@@ -2,7 +2,8 @@
 
 import math
 
-from ringfence.accounting.events import BinomialRelease, rounding_of
+from ringfence.accounting.events import BinomialRelease
+from ringfence.accounting.shifts import rounding_of
 from ringfence.accounting.shuffled_sums import mixing_distance
 from ringfence.errors import AccountingError
 from ringfence.protocol.channels import ShufflerChannel

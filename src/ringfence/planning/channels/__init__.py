@@ -18,6 +18,9 @@ class ChannelPlanner(Protocol):
     def restricted(self, request: "PlanRequest", members: "Sequence[Member]") -> "PlanRequest":
         """Return the request with what the channel decides; PlanError if it asks for what the channel cannot do."""
 
+    def surveys_curvature(self, request: "PlanRequest") -> bool | None:
+        """Tell whether a survey of the curvature is made before accelerated steps; None means: where it pays."""
+
     def mixed_records(self, request: "PlanRequest", members: "Sequence[Member]") -> int | None:
         """Return how many records share one noise at least; None where every silo makes its own."""
 

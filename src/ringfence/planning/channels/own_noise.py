@@ -26,6 +26,11 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     return request
 
 
+def surveys_curvature(request: PlanRequest) -> bool | None:
+    """Leave it to the request."""
+    return request.survey
+
+
 def mixed_records(request: PlanRequest, members: Sequence[Member]) -> None:
     """Return nothing: every silo makes its own noise."""
 

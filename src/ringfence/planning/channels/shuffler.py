@@ -27,6 +27,9 @@ BITS = 140
 GROUP_BITS = 1024
 """Bits of one share at most: longer ones need as many more shares."""
 
+SURVEY_ROUNDING = 1e-5
+"""More than what rounding and the grid add to the shift of a survey: √d·2⁻³⁰ of each answer, for d numbers."""
+
 SET_ASIDE = 0.01
 """Part of delta that the accounting of counts sets aside."""
 
@@ -39,9 +42,10 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     rule = sampling_named(sampling)
     if rule.is_secret or rule.is_phased or request.survey or request.correlation:
         raise PlanError(
-            "Through a shuffler go full and one-pass sampling, without a survey or correlated noise: leave these out."
+            "Through a shuffler go full and one-pass sampling, without a survey of the curvature or correlated noise: "
+            "leave these out."
         )
-    if any(member.weight is not None for member in members):
+    if request.weights not in (None, "records") or any(member.weight is not None for member in members):
         raise PlanError("Only totals leave a shuffler, so silos weigh by how many take part: name no weights.")
     participation = request.asked()
     asked = participation.silos or len(members)
@@ -64,7 +68,13 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     missing = [member.name for member in members if member.name not in request.keys.silos]
     if missing:
         raise PlanError(f"The keys of {', '.join(missing)} are missing: every silo signs what it sends.")
-    return replace(request, sampling=sampling, survey=False, quorum=quorum, colluders=colluders)
+    return replace(request, sampling=sampling, quorum=quorum, colluders=colluders, weights="records")
+
+
+def surveys_curvature(request: PlanRequest) -> bool:
+    """Say no: an eigenvalue is no sum over records."""
+    del request
+    return False
 
 
 def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
@@ -87,12 +97,16 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     assert keys is not None  # noqa: S101 (a restricted request has them)
     ((rounds, rule),) = draft.training_stages
     batches = [draft.batches(member)[0] for member in draft.members]
-    answers, dimension = rule.times(rounds), draft.dimension
+    answers, dimension = rule.times(draft.turns(rounds).answers or rounds), draft.dimension
+    longest = draft.algorithm.question(draft.clip).largest(draft)
     slack = min(member.allowed_delta for member in draft.members) * SET_ASIDE / answers
-    shift = min(
-        calibrate.gaussian_shift(member.epsilon, member.allowed_delta - 1.01 * answers * slack) / math.sqrt(answers)
+    shifts = [
+        calibrate.gaussian_shift(member.epsilon, member.allowed_delta - 1.01 * answers * slack)
         for member in draft.members
-    )
+    ]
+    shift = min(shifts) * math.sqrt((1 - draft.survey) / answers)
+    # A survey goes with each silo's own noise; what rounding and the grid add to its shift is less than this.
+    draft = replace(draft, shifts=tuple(own * (1 - 1e-6) - SURVEY_ROUNDING for own in shifts))
     noise = choose(
         vectors=sum(sorted(batches)[: honest_silos(*_batch_of(request))]),
         dimension=dimension,
@@ -111,7 +125,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
                 Guarantee(epsilon=member.epsilon, delta=member.allowed_delta, against="server"),
                 Guarantee(epsilon=anyone, delta=member.allowed_delta, against="anyone"),
             ),
-            channel.sigma(draft.clip, batches[place]),
+            channel.sigma(longest, batches[place]),
             weight=batches[place] / sum(batches),
             key=keys.silos[member.name],
         )
@@ -130,10 +144,10 @@ def loudness(plan: Plan, setting: Setting) -> float:
     (number,) = plan.training_numbers
     stage = plan.stages[number]
     channel, norm = stage.channel, stage.question.record_norm(plan)
-    if not isinstance(channel, ShufflerChannel) or norm is None:
-        return 0.0
+    if not isinstance(channel, ShufflerChannel) or norm is None or plan.algorithm.finds_clip:
+        return 0.0  # nothing was chosen by what was counted on
     assumed = replace(setting, mixing_cost=1.0)
-    whole = assumed.unit_noise * (stage.rounds**2 if stage.sampling.is_fresh else stage.rounds)
+    whole = assumed.unit_noise * (stage.most_answers**2 if stage.sampling.is_fresh else stage.most_answers)
     batch = sum(terms.stages[number].batch for terms in plan.silos) * setting.available / len(plan.silos)
     step = 2 * norm / channel.levels
     actual = plan.dimension * step**2 * (batch * channel.coins + setting.available) / 4 / batch**2
@@ -166,9 +180,9 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
     """Return the epsilon of the silo's own coins, to six digits and rounded up, and no less than with the others'."""
     (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
     if not math.isfinite(cost.epsilon):
+        batch = own.stages[plan.training_numbers[0]].batch
         raise PlanError(
-            f"The coins of silo '{own.name}' alone, with {own.stages[0].batch} {plan.unit}s in a round, would protect "
-            f"nobody if the server worked together with the shuffler. Allow more bits or larger rounds, or "
-            "leave it out."
+            f"The coins of silo '{own.name}' alone, with {batch} {plan.unit}s in a round, would protect nobody if the "
+            "server worked together with the shuffler. Allow more bits or larger rounds, or leave it out."
         )
     return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))

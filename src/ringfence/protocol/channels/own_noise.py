@@ -27,9 +27,9 @@ class OwnNoise(BaseChannel):
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
         """Demand noise that can be added exactly, and records that take part once where noise is correlated."""
         rule = stage.sampling
-        if self.correlation and rule.times(stage.rounds) > 1:
+        if self.correlation and rule.times(stage.most_answers) > 1:
             raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
-        largest = stage.question.largest(plan) * self._spread(stage.rounds)
+        largest = stage.question.largest(plan) * self._spread(stage.most_answers)
         for terms in plan.silos:
             own = terms.stages[number]
             share = rule.most(records=plan.records_in(stage, terms), batch=own.batch) / own.batch
@@ -47,7 +47,7 @@ class OwnNoise(BaseChannel):
         """Return a draw for every number, and all rounds of the stage where their noise is correlated."""
         numbers = stage.question.length(plan)
         remembered = numbers * (stage.rounds if self.correlation else 0)
-        # The sampler hands its draws over as a list, which takes far more than an array.
+        # Most of the memory is the message's text, which is there several times while it is written and stored.
         return Effort(NOISE * numbers + PASS * remembered, 40 * NUMBER * numbers + 4 * NUMBER * remembered)
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ringfence.protocol.channels.base import BaseChannel, require_computable
-from ringfence.protocol.effort import NUMBER, PASS, RANDOM, SEAL, Effort
+from ringfence.protocol.effort import NOISE, NUMBER, PASS, RANDOM, SEAL, THRESHOLD, Effort
 from ringfence.protocol.guarantee import Observer, other_silos
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.messages import SIZE_LIMIT, written_length
@@ -121,11 +121,13 @@ class ShufflerChannel(BaseChannel):
     def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
         """Return the coins of every number, random shares of all of them, and a seal on each message."""
         numbers = self.numbers(plan, stage)
-        coins = batch * self.coins / 8 * numbers
+        # Heads are drawn within 11.5 standard deviations of their mean, before a draw needs a finer table.
+        thresholds = 6 * math.sqrt(batch * self.coins)
         shared = NUMBER * self.messages(numbers) * self.block
         sent = self.envelope_bytes(numbers)
-        seconds = RANDOM * (coins + shared + sent) + SEAL * self.messages(numbers) + PASS * numbers
-        return Effort(seconds, 4 * shared + 8 * sent + 8 * NUMBER * numbers)
+        drawing = NOISE * numbers + THRESHOLD * thresholds
+        seconds = drawing + RANDOM * (shared + sent) + SEAL * self.messages(numbers) + PASS * numbers
+        return Effort(seconds, 4 * shared + 8 * sent + 8 * NUMBER * numbers + 25 * NUMBER * thresholds)
 
     def oversize(self, plan: "Plan", stage: "Stage") -> str:
         """Say so of a batch, too: the shuffler holds all silos' messages of a round at once."""

@@ -7,30 +7,60 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
-from ringfence.protocol.losses.base import BaseLoss, Constants, NonSmooth, TargetKind
+from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, NonSmooth, TargetKind
+from ringfence.protocol.losses.counts import Gamma, LogLink, NegativeBinomial, PoissonLoss
+from ringfence.protocol.losses.custom import Custom
 from ringfence.protocol.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
+from ringfence.protocol.losses.several import MultiSquared
+from ringfence.protocol.losses.shared import Ordinal, Survival
 from ringfence.protocol.losses.smooth import Huber, Logistic, Softmax, Squared
 
 __all__ = [
     "LOSSES",
     "Absolute",
     "BaseLoss",
+    "Choices",
     "Constants",
+    "Custom",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
+    "LogLink",
     "Logistic",
     "Loss",
+    "MultiSquared",
+    "NegativeBinomial",
     "NonSmooth",
+    "Ordinal",
     "Pinball",
+    "PoissonLoss",
     "Softmax",
     "Squared",
+    "Survival",
     "TargetKind",
 ]
 
 Loss: TypeAlias = Annotated[
-    Logistic | Softmax | Squared | Huber | Hinge | Absolute | Pinball | EpsilonInsensitive, Field(discriminator="name")
+    Logistic
+    | Softmax
+    | Squared
+    | Huber
+    | Hinge
+    | Absolute
+    | Pinball
+    | EpsilonInsensitive
+    | PoissonLoss
+    | Gamma
+    | NegativeBinomial
+    | Survival
+    | Ordinal
+    | MultiSquared
+    | Custom,
+    Field(discriminator="name"),
 ]
 
-LOSSES: dict[str, type[Loss]] = {kind.model_fields["name"].default: kind for kind in get_args(get_args(Loss)[0])}
-"""Every loss by its name."""
+LOSSES: dict[str, type[Loss]] = {
+    kind.model_fields["name"].default: kind for kind in get_args(get_args(Loss)[0]) if kind is not Custom
+}
+"""Every loss that can be asked for by its name."""

@@ -17,16 +17,18 @@ Losses with kinks (`NonSmooth`) have no finite β until they are smoothed over a
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from pydantic import Field, field_validator
 
 from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.losses.outputs import Outputs
 from ringfence.protocol.public import Public
 
-TargetKind: TypeAlias = Literal["number", "label", "class"]
-"""What a loss takes for a target: a scaled number, a label ±1, or the index of one of `outputs` classes."""
+TargetKind: TypeAlias = Literal["number", "numbers", "label", "class", "time"]
+"""What a loss takes for a target: a scaled number, several of them, a label ±1, the index of a class, or a time and its
+event."""
 
 NARROWEST, WIDEST = 1e-30, 1e30
 """A width or margin between these is a normal number in single precision too, where the simulator computes."""
@@ -41,7 +43,53 @@ class Constants:
     strong_convexity: float
 
 
-class BaseLoss(Public):
+class Choices(NamedTuple):
+    """What somebody may choose of a loss beside its name, and how the target is scaled; each takes what is its own.
+
+    A target in its own units is `unit` times the scaled one, plus `offset`, and at most `upper`. `dispersion` and
+    `cuts` are in the target's own units.
+    """
+
+    classes: int = 2
+    targets: int = 1
+    quantile: float = 0.5
+    margin: float = 0.1
+    dispersion: float = 1.0
+    cuts: tuple[float, ...] | None = None
+    unit: float = 1.0
+    offset: float = 0.0
+    upper: float = 1.0
+
+
+class Program(NamedTuple):
+    """What has to be installed before a loss can be computed: a name, the text, and its SHA-256."""
+
+    title: str
+    source: str
+    digest: str
+
+
+class Ranges(Protocol):
+    """The public ranges of records, as a schema tells them."""
+
+    @property
+    def feature_norm(self) -> float:
+        """X: the longest a feature vector can be."""
+
+    @property
+    def target_bound(self) -> float:
+        """Y: the largest absolute target after scaling."""
+
+    @property
+    def offset_bound(self) -> float:
+        """The largest absolute offset."""
+
+    @property
+    def weight_bound(self) -> float:
+        """The largest weight of a record."""
+
+
+class BaseLoss(Outputs, Public):
     """A loss φ(u, y)."""
 
     name: str
@@ -50,14 +98,102 @@ class BaseLoss(Public):
     """Whether scores stand for probabilities of the classes."""
     is_squared_error: ClassVar[bool] = False
     """Whether it is the squared error, times a constant: an evaluation tells that anyway."""
+    is_proved: ClassVar[bool] = True
+    """Whether its constants are proved, so that loss bounds may rest on them."""
+    may_be_negative: ClassVar[bool] = False
+    """Whether values below 0 occur: two records then differ by more in a cut loss."""
+    is_convex_cut: ClassVar[bool] = False
+    """Whether residuals of several outputs, shortened by a cut, are those of a convex loss; of one they always are."""
+    takes_least: ClassVar[float] = -math.inf
+    """The least target that it takes, in the target's own units."""
     is_curved: ClassVar[bool] = False
     """Whether it has `curvatures`, so that coefficients have intervals."""
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Whether a score is what it predicts, of a number."""
+        return self.target_kind == "number" and self.link == "identity"
+
+    @property
+    def categories(self) -> int:
+        """How many categories a target has, where it is a class: as many as there are outputs, unless it says more."""
+        return self.outputs
+
     @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
-        """Return the loss as somebody asks for it by its name, of the options for all losses those that are its own."""
-        options = {"classes": classes, "quantile": quantile, "margin": margin}
+    def chosen(cls, choices: Choices) -> Self:
+        """Return the loss as somebody asks for it by its name: of all choices, it takes those that are its own."""
+        options = {name: getattr(choices, name) for name in ("classes", "targets", "quantile", "margin")}
         return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
+
+    def misfit(self, unit: float, offset: float, lower: float) -> str:
+        """Say, as a clause, why it does not fit a numeric target of that scaling and least value; or nothing."""
+        del unit, offset, lower
+        return ""
+
+    @property
+    def scikit_learn(self) -> str:
+        """The linear model of scikit-learn that predicts alike; empty if it has none."""
+        if self.target_kind in ("number", "numbers"):
+            return "LinearRegression"
+        return "LogisticRegression" if self.has_probabilities else "LinearSVC"
+
+    @property
+    def parts_end(self) -> tuple[float, ...]:
+        """Where parts of a time end, if there are any, in units of the target's scale."""
+        return ()
+
+    def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
+        """Return a name for every score, of targets in units of that many: itself, or the class that it speaks for."""
+        del unit
+        return list(targets) if not classes else list(classes[1:] if self.outputs == 1 else classes)
+
+    @property
+    def link(self) -> Literal["identity", "log"]:
+        """What of a numeric target's mean the score is."""
+        return "identity"
+
+    def predictions(self, scores: FloatArray) -> FloatArray:
+        """Return what scores predict, in the target's encoding: a scaled number, a label ±1, or a class's index."""
+        xp = namespace(scores)
+        if self.target_kind == "class":
+            classes: FloatArray = xp.argmax(scores, axis=-1).astype(scores.dtype)
+            return classes
+        result: FloatArray = scores[..., 0]
+        return xp.where(result > 0, 1.0, -1.0) if self.target_kind == "label" else result
+
+    def score_units(self, unit: float, offset: float) -> tuple[float, float]:
+        """Return what a score is multiplied by, and what is added, so that it is of the target in its own units."""
+        return unit, offset
+
+    def reach(self, feature_norm: float, target_bound: float) -> float:
+        """Return how large the weights are expected to get.
+
+        Labels: scores of up to 20, times the number of outputs. Numbers: twice what would carry the longest record to
+        the largest target. The factors were chosen once, on public data.
+        """
+        numeric = self.target_kind == "number"
+        return 2.0 * target_bound / feature_norm if numeric else 20.0 * self.outputs / feature_norm
+
+    def constants_on(self, data: Ranges, weight_norm: float) -> Constants:
+        """Return L, β and μ over records of these ranges, with their offsets and weights.
+
+        Scores with offsets of at most o are as large as those without of weights longer by o/X; and constants depend on
+        weights through the size of scores alone. A record's weight multiplies its loss.
+        """
+        X, most = data.feature_norm, data.weight_bound
+        own = self.constants(X, data.target_bound, weight_norm + (data.offset_bound / X if X > 0 else 0.0))
+        return Constants(most * own.lipschitz, most * own.smoothness, 0.0 if most != 1.0 else own.strong_convexity)
+
+    def clipped_smoothness(self, feature_norm: float, target_bound: float, clip: float) -> float:
+        """Return β of gradients that are cut to the clip, if that bounds it; else infinity."""
+        del feature_norm, target_bound, clip
+        return math.inf
+
+    def smoothness_on(self, data: Ranges, weight_norm: float, clip: float) -> float:
+        """Return β of gradients that are cut to the clip, over records of these ranges."""
+        most = data.weight_bound
+        cut = most * self.clipped_smoothness(data.feature_norm, data.target_bound, clip / most)
+        return min(self.constants_on(data, weight_norm).smoothness, cut)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return about how long a record's gradient typically is: where it is cut, unless somebody says otherwise.
@@ -67,9 +203,19 @@ class BaseLoss(Public):
         return 0.5 * feature_norm * self.constants(1.0, target_bound, math.inf).lipschitz
 
     @property
-    def outputs(self) -> int:
-        """Columns of the weight matrix."""
-        return 1
+    def called(self) -> str:
+        """What people call it."""
+        return self.name
+
+    @property
+    def program(self) -> Program | None:
+        """What a plan brings of it for operators to install, if it is not Ringfence's own."""
+        return None
+
+    @property
+    def missing(self) -> str:
+        """Say, as a clause, why it cannot be computed here; nothing if it can."""
+        return ""
 
     @property
     def has_kinks(self) -> bool:
@@ -107,6 +253,10 @@ class BaseLoss(Public):
 
     def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return ∂²φ/∂u² of every record, in the shape of `scores`, of a loss that `is_curved`."""
+        raise NotImplementedError
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return a column of probabilities per class, in the classes' order, of a loss that `has_probabilities`."""
         raise NotImplementedError
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.base import BaseLoss, Constants, TargetKind, beside, largest_error
+from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, TargetKind, beside, largest_error
 
 
 class Logistic(BaseLoss):
@@ -34,6 +34,12 @@ class Logistic(BaseLoss):
         """Return p(1 − p), at most ¼."""
         del targets
         result: FloatArray = 0.25 * (1.0 - namespace(scores).tanh(0.5 * scores) ** 2)
+        return result
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return 1 − p and p, with p = sigmoid(u) that of the second class; small ones to the last digit too."""
+        xp = namespace(scores)
+        result: FloatArray = xp.exp(-xp.logaddexp(0.0, xp.concatenate([scores, -scores], axis=-1)))
         return result
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
@@ -66,9 +72,12 @@ class Softmax(BaseLoss):
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return p − e_y."""
-        xp = namespace(scores)
-        weights = xp.exp(scores - scores.max(axis=-1, keepdims=True))
-        result: FloatArray = weights / weights.sum(axis=-1, keepdims=True) - self._one_hot(scores, targets)
+        return self.probabilities(scores) - self._one_hot(scores, targets)
+
+    def probabilities(self, scores: FloatArray) -> FloatArray:
+        """Return the softmax of the scores, shifted by the largest so that it cannot overflow."""
+        weights = namespace(scores).exp(scores - scores.max(axis=-1, keepdims=True))
+        result: FloatArray = weights / weights.sum(axis=-1, keepdims=True)
         return result
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
@@ -145,6 +154,6 @@ class Huber(BaseLoss):
         return 0.08 * feature_norm * target_bound
 
     @classmethod
-    def chosen(cls, *, classes: int, quantile: float, margin: float) -> Self:
+    def chosen(cls, choices: Choices) -> Self:
         """Turn linear at the margin."""
-        return cls(threshold=margin)
+        return cls(threshold=choices.margin)

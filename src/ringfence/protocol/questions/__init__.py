@@ -19,6 +19,7 @@ from ringfence.protocol.questions.moments import Moments
 from ringfence.protocol.questions.preconditioned_gradient import PreconditionedGradient
 from ringfence.protocol.questions.second_moments import SecondMoments
 from ringfence.protocol.questions.statistics import Statistics
+from ringfence.protocol.questions.survival_curve import SurvivalCurve
 
 __all__ = [
     "BaseQuestion",
@@ -33,6 +34,7 @@ __all__ = [
     "Question",
     "SecondMoments",
     "Statistics",
+    "SurvivalCurve",
     "Unit",
 ]
 
@@ -45,6 +47,7 @@ Question: TypeAlias = Annotated[
     | Evaluation
     | Comparison
     | SecondMoments
-    | Statistics,
+    | Statistics
+    | SurvivalCurve,
     Field(discriminator="name"),
 ]

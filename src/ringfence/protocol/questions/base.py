@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.domain import Domain
-from ringfence.protocol.effort import NUMBER, PASS, Effort
+from ringfence.protocol.effort import NUMBER, PASS, Effort, at_once
 from ringfence.protocol.losses import Loss
 from ringfence.protocol.public import Public
 from ringfence.protocol.schema import Schema
@@ -111,14 +111,21 @@ class BaseQuestion(Public):
         """
         return max(self.length(facts), facts.data.width)
 
+    def breadth(self, facts: Facts) -> int:
+        """Return about how many numbers a record takes while it is worked on.
+
+        Unless a question needs less, or more: its features, or its numbers in the answer.
+        """
+        return max(self.length(facts), facts.data.width)
+
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return what computing the answer from so many records takes.
 
         Unless a question needs more, or knows better: a few passes over all features, and over the answer for each
         record.
         """
-        numbers = records * max(self.length(facts), facts.data.width)
-        return Effort(PASS * numbers, 4 * NUMBER * numbers)
+        breadth = self.breadth(facts)
+        return Effort(PASS * records * breadth, 8 * NUMBER * breadth * at_once(records, breadth))
 
     @abstractmethod
     def reveals(self, facts: Facts, rounds: int) -> str:

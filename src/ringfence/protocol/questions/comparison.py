@@ -77,7 +77,7 @@ class Comparison(BaseQuestion):
         }[self.part]
         return (
             f"{often(rounds)}, {self.length(facts)} numbers: of {self.models} models that the server names and that "
-            f"predict '{facts.data.target}', {what}"
+            f"predict '{facts.data.target_words}', {what}"
         )
 
     def purpose(self) -> str:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
+from ringfence.protocol.effort import MOST_THREADS, NUMBER, PART, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 
 
@@ -35,11 +35,17 @@ class Curvature(BaseQuestion):
         """Return X²."""
         return facts.data.feature_norm**2
 
+    def breadth(self, facts: Facts) -> int:
+        """Return a record's features."""
+        return facts.data.width
+
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return the second-moment matrix, in whole numbers of any size, its squarings, and a copy of the features."""
+        """Return the second-moment matrix, in whole numbers of any size, its squarings, and copies of some features."""
         width = facts.data.width
         seconds = PASS * records * width + PRODUCT * (4 * records + 48 * width) * width**2
-        return Effort(seconds, NUMBER * (2 * records * width + 100 * width**2))
+        some = width * at_once(records, width)
+        cached = min(2 * some, MOST_THREADS * PART)  # features in two limbs, on each thread
+        return Effort(seconds, NUMBER * (4 * (some + cached) + 100 * width**2))
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Say which number it is."""

@@ -83,6 +83,18 @@ def tree_block(name: str, groups: int, levels: int, edges: int = 1) -> Block:
     return Block(name, groups * (2**levels - 1), edges * (2**levels - 1), spread)
 
 
+def number_blocks() -> list[Block]:
+    """Return what is asked of a numeric target: errors by size, means of cut ones, and how the target is spread."""
+    own = [Block("below", 1, 0, 4.0), tree_block("residuals", 1, RESIDUAL_LEVELS)]
+    own += [Block("squared", 1, 1, 1.0), Block("absolute", 1, 1, 1.0)]
+    return [*own, tree_block("targets", 1, TARGET_LEVELS), Block("target", 2, 2, 4.0)]
+
+
+def of_target(block: str, place: int) -> str:
+    """Return the name of a number's block, of one of several targets."""
+    return f"{block} {place}"
+
+
 class Evaluation(BaseQuestion):
     """How well a model predicts: shares of right and wrong predictions by score, errors by size, means of cut losses.
 
@@ -105,17 +117,23 @@ class Evaluation(BaseQuestion):
         if loss.target_kind == "label":
             own = [Block("confusion", 3, 0, 6.0), tree_block("scores", 4, SCORE_LEVELS, edges=2), *brier]
         elif loss.target_kind == "class":
-            cells = loss.outputs ** (2 if loss.outputs <= MOST_CONFUSED else 1)
+            cells = loss.categories ** (2 if loss.categories <= MOST_CONFUSED else 1)
             own = [Block("correct", 1, 0, 4.0), Block("cells", cells, 0, 2.0)]
             own += [tree_block("confidence", 2, SCORE_LEVELS), *brier]
+        elif loss.target_kind == "time":
+            own = [Block("event", 1, 0, 4.0), Block("expected", 1, 1, unit)]
+        elif loss.target_kind == "numbers":
+            own = [
+                block._replace(name=of_target(block.name, place))
+                for place in range(loss.outputs)
+                for block in number_blocks()
+            ]
         else:
-            own = [Block("below", 1, 0, 4.0), tree_block("residuals", 1, RESIDUAL_LEVELS)]
-            own += [Block("squared", 1, 1, unit), Block("absolute", 1, 1, unit)]
-            own += [tree_block("targets", 1, TARGET_LEVELS), Block("target", 2, 2, 4.0)]
-        own.append(Block("loss", 1, 1, unit))
+            own = number_blocks()
+        own.append(Block("loss", 1, 1, 4.0 if loss.may_be_negative else unit))
         if self.against is not None:
             own += [Block("paired", 2, 1, 4.0)]
-            own += [] if loss.target_kind == "number" else [Block("right", 2, 0, 4.0)]
+            own += [Block("right", 2, 0, 4.0)] if loss.target_kind in ("label", "class") else []
         return tuple(own)
 
     def parts(self, facts: Facts) -> dict[str, slice]:
@@ -176,6 +194,8 @@ class Evaluation(BaseQuestion):
             "label": "right and wrong predictions by score",
             "class": "right and wrong predictions by class and confidence",
             "number": "errors and targets by size",
+            "numbers": "errors and targets by size, for each target,",
+            "time": "events, as there were and as the model expects them,",
         }[facts.loss.target_kind]
         models = (
             "a model that the server names predicts"
@@ -183,8 +203,8 @@ class Evaluation(BaseQuestion):
             else "two models that the server names predict"
         )
         return (
-            f"{often(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target}', as shares of "
-            f"{by} and means of losses that are cut"
+            f"{often(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target_words}', as "
+            f"shares of {by} and means of losses that are cut"
         )
 
     def purpose(self) -> str:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
+from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 BINS = 16
@@ -42,6 +42,11 @@ class FeatureMoments(BaseQuestion):
 
     name: Literal["feature-moments"] = "feature-moments"
 
+    def check(self, facts: Facts) -> None:
+        """Refuse times, and several targets: no rule makes anything of how they are spread."""
+        if facts.loss.shares_slopes or facts.loss.target_kind == "numbers":
+            raise ValueError(f"feature moments have no rule for the {facts.loss.name} loss: leave them out")
+
     def argument_length(self, facts: Facts) -> int:
         """Return a window and as many axes as there are features."""
         return 2 + facts.data.width**2
@@ -57,7 +62,7 @@ class FeatureMoments(BaseQuestion):
 
     def bins(self, facts: Facts) -> int:
         """Return into how many parts targets fall: classes, or parts of the window."""
-        return {"label": 2, "class": facts.loss.outputs, "number": BINS}[facts.loss.target_kind]
+        return {"label": 2, "class": facts.loss.categories, "number": BINS}[facts.loss.target_kind]
 
     def length(self, facts: Facts) -> int:
         """Return a triangle, and a number for each part of the target."""
@@ -79,17 +84,22 @@ class FeatureMoments(BaseQuestion):
         """Return the answer's length."""
         return self.length(facts)
 
+    def breadth(self, facts: Facts) -> int:
+        """Return a record's features along the axes, and its place among the target's parts."""
+        return facts.data.width + self.bins(facts)
+
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return three products of the features with matrices of their width, and passes over what comes of them."""
-        numbers = records * (facts.data.width + self.bins(facts))
-        return Effort(6 * PRODUCT * records * facts.data.width**2 + 4 * PASS * numbers, NUMBER * (8 * numbers + 2**21))
+        breadth, width = self.breadth(facts), facts.data.width
+        held = 8 * breadth * at_once(records, breadth) + 100 * width**2 + 2**21
+        return Effort(6 * PRODUCT * records * width**2 + 4 * PASS * records * breadth, NUMBER * held)
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the columns."""
-        columns = ", ".join(facts.data.features)
+        columns = facts.data.inputs
         return (
             f"In each of {rounds} rounds, {self.length(facts)} numbers: how {columns} vary together, along axes that "
-            f"the server chooses, and how '{facts.data.target}' is spread"
+            f"the server chooses, and how '{facts.data.target_words}' is spread"
         )
 
     def purpose(self) -> str:

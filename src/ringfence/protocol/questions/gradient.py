@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
+from ringfence.protocol.effort import MOST_THREADS, NUMBER, PART, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 
@@ -39,27 +39,29 @@ class Gradient(BaseQuestion):
         """Return the number of weights."""
         return facts.dimension
 
+    def breadth(self, facts: Facts) -> int:
+        """Return a record's outputs: of its features no more is held than a processor's cache does."""
+        return facts.loss.outputs
+
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return two products of the features with a matrix, and some passes over every record's outputs.
 
         Sums of a person's rows take passes over every row's gradient besides, in parts that a processor's cache holds;
         nobody is thought to have more rows than such a part.
         """
-        scores = records * facts.loss.outputs
-        product = Effort(
-            2 * PRODUCT * records * facts.dimension + 4 * PASS * scores, NUMBER * (6 * scores + 4 * facts.dimension)
-        )
+        outputs = facts.loss.outputs
+        held = 6 * outputs * at_once(records, outputs) + sums_held(facts, records)
+        product = Effort(2 * PRODUCT * records * facts.dimension + 4 * PASS * records * outputs, NUMBER * held)
         if facts.person_rule != "sum":
             return product
-        part = max(2**18, 32 * facts.dimension)
-        return product + Effort(PASS / 2 * records * facts.dimension, 5 * NUMBER * part)
+        return product + Effort(PASS / 2 * records * facts.dimension)
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the loss, the target and the features."""
-        columns = ", ".join(facts.data.features)
+        columns = facts.data.inputs
         return (
-            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.name} "
-            f"loss, for predicting '{facts.data.target}' from {columns}, at weights that the server chooses"
+            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.called} "
+            f"loss, for predicting '{facts.data.target_words}' from {columns}, at weights that the server chooses"
         )
 
     def limits(self, facts: Facts) -> str:
@@ -75,10 +77,16 @@ class Gradient(BaseQuestion):
 
     def uncovered(self, facts: Facts) -> str:
         """Name cut gradients of several outputs, and cut sums: they need not be the gradient of any convex loss."""
+        if not facts.loss.is_proved:
+            return "a loss of somebody's own, whose constants were found on a grid"
         if facts.person_rule == "sum":
             return "sums of a person's gradients that are cut as one"
-        bound = facts.loss.constants(
-            facts.data.feature_norm, facts.data.target_bound, facts.domain.reach(facts.dimension)
-        ).lipschitz
-        several = facts.loss.outputs > 1 and self.clip < bound
+        bound = facts.loss.constants_on(facts.data, facts.domain.reach(facts.dimension)).lipschitz
+        several = facts.loss.outputs > 1 and self.clip < bound and not facts.loss.is_convex_cut
         return "clipped gradients of several outputs" if several else ""
+
+
+def sums_held(facts: Facts, records: int) -> int:
+    """Return how many numbers are held while gradients are added up: every thread's part, and whole numbers."""
+    part = max(PART, 32 * facts.dimension)
+    return 4 * min(part * MOST_THREADS, records * facts.dimension) + 40 * facts.dimension

@@ -4,7 +4,6 @@ import math
 from typing import ClassVar, Literal
 
 from ringfence.protocol.questions.base import BaseQuestion, Facts, often
-from ringfence.protocol.schema import Categorical
 
 
 class Moments(BaseQuestion):
@@ -45,4 +44,4 @@ class Moments(BaseQuestion):
 
 
 def _counts_target(facts: Facts) -> bool:
-    return facts.data.target is not None and not isinstance(facts.data.target_column, Categorical)
+    return facts.data.target is not None and facts.data.target_column.is_number

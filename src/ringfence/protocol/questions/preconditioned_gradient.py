@@ -5,9 +5,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort
+from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 from ringfence.protocol.questions.feature_moments import LARGEST_ARGUMENT
+from ringfence.protocol.questions.gradient import sums_held
 
 
 class PreconditionedGradient(BaseQuestion):
@@ -22,6 +23,13 @@ class PreconditionedGradient(BaseQuestion):
 
     trains: ClassVar[bool] = True
     name: Literal["preconditioned-gradient"] = "preconditioned-gradient"
+
+    def check(self, facts: Facts) -> None:
+        """Refuse outputs that share slopes: axes are of features, and their constants are no features."""
+        if facts.loss.shares_slopes:
+            raise ValueError(
+                f"gradients along axes are not defined for the {facts.loss.called} loss: ask for gradients"
+            )
 
     def argument_length(self, facts: Facts) -> int:
         """Return the weights, then as many axes as there are features."""
@@ -59,21 +67,25 @@ class PreconditionedGradient(BaseQuestion):
         """Return the answer's length."""
         return facts.dimension
 
+    def breadth(self, facts: Facts) -> int:
+        """Return a record's features along the axes, and its outputs."""
+        return facts.data.width + facts.loss.outputs
+
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return the product of features and axes, and what a gradient takes."""
-        along, scores = records * facts.data.width, records * facts.loss.outputs
+        breadth = self.breadth(facts)
         product = 2 * PRODUCT * records * (facts.data.width**2 + facts.dimension)
         sums = PASS / 2 * records * facts.dimension if facts.person_rule == "sum" else 0.0
-        part = max(2**18, 32 * facts.dimension)
-        return Effort(product + 4 * PASS * (along + scores) + sums, NUMBER * (6 * (along + scores) + 5 * part))
+        held = 6 * breadth * at_once(records, breadth) + sums_held(facts, records)
+        return Effort(product + 4 * PASS * records * breadth + sums, NUMBER * held)
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the loss, the target and the features."""
-        columns = ", ".join(facts.data.features)
+        columns = facts.data.inputs
         return (
-            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.name} "
-            f"loss, for predicting '{facts.data.target}' from {columns}, at weights and along axes that the server "
-            "chooses"
+            f"In each of {rounds} rounds, {facts.dimension} numbers: the average gradient of the {facts.loss.called} "
+            f"loss, for predicting '{facts.data.target_words}' from {columns}, at weights and along axes that the "
+            "server chooses"
         )
 
     def limits(self, facts: Facts) -> str:

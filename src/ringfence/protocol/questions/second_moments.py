@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.effort import NUMBER, PASS, Effort
+from ringfence.protocol.effort import LEAST_AT_ONCE, MOST_THREADS, NUMBER, PART, PASS, Effort, at_once
 from ringfence.protocol.messages import Vector
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 from ringfence.protocol.schema import Schema
@@ -84,17 +84,23 @@ class SecondMoments(BaseQuestion):
         return 1.0
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return some passes over every record's numbers, of which a part is in memory at a time."""
-        numbers = records * self.length(facts)
-        return Effort(4 * PASS * numbers, NUMBER * (2 * records * facts.data.width + 2**21))
+        """Return some passes over every record's numbers, of which each thread has those of a few records at a time."""
+        length, breadth = self.length(facts), self.breadth(facts)
+        some, threads = at_once(records, breadth), min(MOST_THREADS, 1 + records // LEAST_AT_ONCE)
+        numbers = 8 * breadth * some + 8 * threads * max(PART, 32 * length)
+        return Effort(4 * PASS * records * length, NUMBER * (numbers + 2**21))
+
+    def breadth(self, facts: Facts) -> int:
+        """Return a record's features."""
+        return facts.data.width
 
     def reveals(self, facts: Facts, rounds: int) -> str:
         """Name the loss, the target and the features."""
-        columns = ", ".join(facts.data.features)
+        columns = facts.data.inputs
         return (
             f"In each of {rounds} rounds, {self.length(facts)} numbers: the average curvature and gradient of the "
             f"{facts.loss.name} loss, and the second moments of records' gradients, for predicting "
-            f"'{facts.data.target}' from {columns}, at weights and along axes that the server chooses"
+            f"'{facts.data.target_words}' from {columns}, at weights and along axes that the server chooses"
         )
 
     def purpose(self) -> str:
@@ -109,14 +115,13 @@ class SecondMoments(BaseQuestion):
 def independent(data: Schema) -> NDArray[np.int64]:
     """Return the places of features of which none is a sum of others, whatever the records are.
 
-    The categories of an unordered column add up to a constant, which the intercept, or another such column, has too:
-    then its first category is left out, and the others' coefficients are differences from it.
+    The categories of an unordered column, and the functions of a spline, add up to a constant, which the intercept, or
+    another such column, has too: then the first is left out, and the others' coefficients are differences from it.
     """
     places: list[int] = []
     place, constant = 0, data.intercept > 0
-    for name, column in data.features.items():
-        width = len(column.feature_names(name))
-        whole = width > 1
-        places += range(place + (whole and constant), place + width)
-        place, constant = place + width, constant or whole
+    for block in data.blocks:
+        whole = block.constant > 0
+        places += range(place + (whole and constant), place + block.width)
+        place, constant = place + block.width, constant or whole
     return np.array([*places, *range(place, data.width)])

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ringfence.protocol.effort import NUMBER, PASS, Effort
+from ringfence.protocol.effort import NUMBER, PASS, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts, often
 from ringfence.protocol.questions.statistics_layout import Layout
 
@@ -61,12 +61,17 @@ class Statistics(BaseQuestion):
         self.layout(facts)  # refuses columns that are not there
         return 1.0
 
+    def breadth(self, facts: Facts) -> int:
+        """Return a place for each column, and what counting them takes."""
+        del facts
+        return 20 + len(self.columns)
+
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return a few passes over the cells that are asked about: each column's places are kept, and then counted."""
-        layout = self.layout(facts)
+        layout, breadth = self.layout(facts), self.breadth(facts)
         cells = records * (4 * len(self.columns) + 2 * len(self.cross))
         return Effort(
-            PASS * (4 * cells + 50 * layout.length), NUMBER * (records * (20 + len(self.columns)) + 40 * layout.length)
+            PASS * (4 * cells + 50 * layout.length), NUMBER * (breadth * at_once(records, breadth) + 40 * layout.length)
         )
 
     def reveals(self, facts: Facts, rounds: int) -> str:

@@ -14,7 +14,8 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.schema import Categorical, Numeric, Schema
+from ringfence.protocol.columns import OneOf, Scaled
+from ringfence.protocol.schema import Schema
 
 QUARTERS = 4
 """Into how many cells a cross table divides a numeric column: the two top levels of its tree."""
@@ -30,19 +31,19 @@ MAGNITUDES: FloatArray = np.concatenate([-(10.0 ** _DECADES[::-1]), [0.0], 10.0*
 class Categories:
     """One number for each cell of a categorical column: an empty cell is the last, if there may be any."""
 
-    column: Categorical
+    column: OneOf
 
     @property
     def cells(self) -> int:
         """How many cells there are."""
-        return len(self.column.categories) + self.may_be_empty
+        return len(self.column.classes) + self.may_be_empty
 
     coarse = cells
 
     @property
     def may_be_empty(self) -> bool:
         """Whether the schema allows for empty cells."""
-        return self.column.missing is not None
+        return self.column.may_be_empty
 
     @property
     def length(self) -> int:
@@ -75,16 +76,16 @@ class Tree:
     where there may be any, the empty cells.
     """
 
-    column: Numeric
+    column: Scaled
     bins: int
 
     @property
     def edges(self) -> FloatArray:
         """The inner edges of the bins; a bin holds its lower one."""
         if self.column.is_unbounded:
-            return np.clip(MAGNITUDES, self.column.lower, self.column.upper)
-        width = self.column.upper - self.column.lower
-        return self.column.lower + width * (np.arange(1, self.leaves) / self.leaves)
+            return np.clip(MAGNITUDES, self.column.low, self.column.high)
+        width = self.column.high - self.column.low
+        return self.column.low + width * (np.arange(1, self.leaves) / self.leaves)
 
     @property
     def leaves(self) -> int:
@@ -99,7 +100,7 @@ class Tree:
     @property
     def may_be_empty(self) -> bool:
         """Whether the schema allows for empty cells."""
-        return self.column.missing is not None
+        return self.column.may_be_empty
 
     @property
     def coarse(self) -> int:
@@ -194,13 +195,16 @@ class Layout:
             if name not in data.used:
                 raise ValueError(f"statistics are asked of the column '{name}', which the schema does not read")
         used = {name: data.used[name] for name in columns}
-        parts: dict[str, ColumnPart] = {
-            name: Tree(column, bins) if isinstance(column, Numeric) else Categories(column)
-            for name, column in used.items()
-        }
+        parts: dict[str, ColumnPart] = {}
+        for name, column in used.items():
+            if isinstance(column, Scaled):
+                parts[name] = Tree(column, bins)
+            elif isinstance(column, OneOf):
+                parts[name] = Categories(column)
+            else:
+                raise ValueError(f"statistics are of numbers and of categories, and the column '{name}' has neither")
         for name in {name for pair in cross for name in pair}:
-            column = used[name]
-            if isinstance(column, Numeric) and column.is_unbounded:
+            if used[name].is_unbounded:
                 raise ValueError(f"a cross table needs public bounds of the column '{name}'")
         tables = {(a, b): Association(parts[a].coarse, parts[b].coarse) for a, b in cross}
         layout = cls(parts, tables)

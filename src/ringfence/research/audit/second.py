@@ -28,7 +28,6 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Observer
 from ringfence.protocol.plan import Plan, Stage
-from ringfence.protocol.schema import Categorical
 
 INTERVAL = 1e-3
 """Width of the grid of losses, in epsilon."""
@@ -69,6 +68,7 @@ _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "preconditioned-gradient": lambda question, plan, batch: 2 * _longest_term(plan) / batch,
     "second-moments": lambda question, plan, batch: math.sqrt(4.5) / batch,
     "statistics": lambda question, plan, batch: _cells_moved(question, plan) / batch,
+    "survival-curve": lambda question, plan, batch: math.sqrt(2.0) / batch,  # a record is 1 in one cell, 0 elsewhere
 }
 """How far replacing one of so many records moves the answer to each question, written out again.
 
@@ -97,9 +97,9 @@ def _cells_moved(question: Any, plan: Plan) -> float:
     moved, largest, cells = 0.0, 0.0, {}
     for name in question.columns:
         column = plan.data.used[name]
-        empty = column.missing is not None
-        if isinstance(column, Categorical):
-            cells[name] = len(column.categories) + empty
+        empty = column.may_be_empty
+        if column.classes:
+            cells[name] = len(column.classes) + empty
             weight = highest = 1 - 1 / cells[name]
             moved += 2 * weight
         else:
@@ -116,7 +116,7 @@ def _cells_moved(question: Any, plan: Plan) -> float:
 
 
 def _has_classes(plan: Plan) -> bool:
-    return isinstance(plan.data.target_column, Categorical)
+    return bool(plan.data.target_column.classes)
 
 
 def releases(plan: Plan) -> list[Release]:
@@ -128,7 +128,7 @@ def releases(plan: Plan) -> list[Release]:
         rule, question, channel = stage.sampling, stage.question, stage.channel
         if channel.is_collected:
             continue
-        moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, stage.rounds)
+        moved = _MOVES[question.name](question, plan, own.batch) * _SPREADS[channel.name](channel, _most_answers(stage))
         asked = _held_out(terms.records, plan.held_out)  # the held-out ones come last here
         asked = {None: terms.records, "held-out": asked, "training": terms.records - asked}[stage.section]
         rate = own.batch / asked if rule.is_secret else 1.0
@@ -148,10 +148,16 @@ def _held_out(records: int, share: float | None) -> int:
     return len(sections.members("held-out", records, share)) if share else 0
 
 
+def _most_answers(stage: Stage) -> int:
+    """Return how many rounds a silo may be made to answer: whichever it is asked, its gate stops counting there."""
+    most = stage.participation.answers
+    return stage.rounds if most is None or most > stage.rounds else most
+
+
 def _times(stage: Stage, batch: int, records: int) -> NDArray[np.int64]:
     """Return in how many rounds the record at each place of the silo's partition may take part."""
     taken = np.zeros(records, dtype=np.int64)
-    for round in range(stage.rounds):
+    for round in range(_most_answers(stage)):
         part = stage.sampling.part(records=records, batch=batch, answered=round)
         taken[slice(None) if part is None else slice(part.first, part.first + batch)] += 1
     return taken

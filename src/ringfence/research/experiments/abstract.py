@@ -1,7 +1,8 @@
 """A schema for records that are given as numbers already: what a plan needs where there is no table."""
 
+from ringfence.protocol.columns import Categorical, Column, Numeric
 from ringfence.protocol.losses import Loss
-from ringfence.protocol.schema import Categorical, Column, Geometry, Numeric, Schema
+from ringfence.protocol.schema import Geometry, Schema
 
 
 def schema_of(geometry: Geometry, loss: Loss) -> Schema:

@@ -5,7 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringfence.research.experiments import communication, conditioning, methods, synthetic
-from ringfence.research.experiments.conditioning import ACCELERATED, CONVEX, MINIBATCH, STAGES, STRONG, Floor
+from ringfence.research.experiments.conditioning import (
+    ACCELERATED,
+    CONVEX,
+    MINIBATCH,
+    PRECONDITIONED,
+    STAGES,
+    STRONG,
+    Floor,
+)
 from ringfence.research.experiments.excess import Excess
 from ringfence.research.experiments.methods import LowerBound
 from ringfence.research.markdown import bullets, made_by, table
@@ -181,7 +189,11 @@ def _floor_text(family: str) -> str:
         return (
             f"Eigenvalues from μ = 1/κ to 1; c = {conditioning.NOISE:g}·μ²D₀², so that noise moves the solution by the "
             "same share of D₀ whatever κ is. Minibatch SGD has the step and weights of P8 (Stich), acceleration is the "
-            "single run with pace β, which needs to know neither noise nor gap, and stages are the paper's, corrected."
+            "single run with pace β, which needs to know neither noise nor gap, and stages are the paper's, corrected. "
+            "Preconditioned descent is told the eigenvectors, and the eigenvalues to a factor of "
+            f"{conditioning.MISJUDGED:g} (some too large, some too small), and pays for neither; it is cut, and gets "
+            "its noise, along axes that these numbers whiten, and takes the step with the least expected excess of "
+            "those that a survey compares."
         )
     return (
         f"Eigenvalues from {conditioning.FLATTEST:g} to 1, μ = 0 in the schedules; D₀√c is the order of the error that "
@@ -219,6 +231,7 @@ def _conditioning_notes(floors: Sequence[Floor], slopes: Mapping[tuple[str, str]
     ratio = max(floor.ratio for floor in floors)
     by = {(floor.family, floor.algorithm): floor for floor in floors if floor.ratio == ratio}
     sgd, single, stages = (by[STRONG, name] for name in (MINIBATCH, ACCELERATED, STAGES))
+    whitened = by[STRONG, PRECONDITIONED]
     convex_sgd, convex = by[CONVEX, MINIBATCH], by[CONVEX, ACCELERATED]
     notes = [
         f"Rounds grow as κ^{slopes[STRONG, MINIBATCH]:.2f} for minibatch SGD (theory: 1, up to a logarithm) and as "
@@ -229,6 +242,10 @@ def _conditioning_notes(floors: Sequence[Floor], slopes: Mapping[tuple[str, str]
         f"floors minibatch SGD takes {sgd.rounds_to_highest / single.rounds_to_highest:.1f} times the rounds of "
         "acceleration.",
         f"Stages come in whole numbers, which makes their rounds jump (slope {slopes[STRONG, STAGES]:.2f}).",
+        f"Preconditioned descent takes {whitened.rounds:,} rounds at κ = {ratio:g}. They grow as "
+        f"κ^{slopes[STRONG, PRECONDITIONED]:.2f}: by a logarithm, since every round takes the same share of what is "
+        f"left and the floor falls with κ. That floor is {whitened.excess / sgd.excess:.2g} times that of minibatch "
+        "SGD: noise no longer drowns what varies little.",
         f"Without strong convexity the rounds grow with slope {slopes[CONVEX, MINIBATCH]:.2f} for the planner's "
         f"minibatch SGD, {slopes[CONVEX, conditioning.MINIBATCH_BY_VARIANCE]:.2f} if its step counts variance only, "
         f"and {slopes[CONVEX, ACCELERATED]:.2f} for acceleration: {convex_sgd.rounds:,} against {convex.rounds:,} "

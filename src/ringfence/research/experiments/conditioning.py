@@ -8,6 +8,10 @@ bias and variance of the output. Nothing is sampled.
 Strongly convex: h is evenly spaced in logarithms from 1/κ to 1, the schedules know μ = 1/κ, and c = s·μ²D₀²: noise
 moves the solution by the same share of D₀ whatever κ is. Convex: h reaches down to 10⁻⁴, the schedules are told μ = 0,
 and βD₀² is `ratio` times D₀√c, the order of the error that noise causes.
+
+Preconditioned descent is told H's eigenvectors, and its eigenvalues to a factor of 2: h_j/ĥ_j = 2^sin(j). It asks
+along A = Ĥ^−½. A clip in proportion to gradients' typical length, and with it the noise's variance, is
+tr(AHAᵀ)/tr(H) times that along the columns (docs/algorithms.md, "Why these axes").
 """
 
 import math
@@ -19,21 +23,29 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
+from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
-from ringfence.server.algorithms import accelerated, minibatch
+from ringfence.protocol.losses import Squared
+from ringfence.server.algorithms import accelerated, minibatch, preconditioned
+from ringfence.server.survey import STEPS, descent, points_averaged
 from ringfence.simulation.cells import Cell, Row, Value, cells
 
 STRONG, CONVEX = "strongly convex", "convex"
 FAMILIES = (STRONG, CONVEX)
 MINIBATCH, MINIBATCH_BY_VARIANCE = "minibatch SGD", "minibatch SGD, step by variance only"
-ACCELERATED, STAGES = "accelerated", "multi-stage"
-ALGORITHMS = {STRONG: (MINIBATCH, ACCELERATED, STAGES), CONVEX: (MINIBATCH, MINIBATCH_BY_VARIANCE, ACCELERATED)}
+ACCELERATED, STAGES, PRECONDITIONED = "accelerated", "multi-stage", "preconditioned"
+ALGORITHMS = {
+    STRONG: (MINIBATCH, ACCELERATED, STAGES, PRECONDITIONED),
+    CONVEX: (MINIBATCH, MINIBATCH_BY_VARIANCE, ACCELERATED),
+}
 
 RATIOS, QUICK_RATIOS = (10.0, 100.0, 1000.0), (10.0, 40.0)
 DIMENSION = 50
 NOISE = 1e-3
 """s: c in units of μ²D₀², strongly convex."""
 FLATTEST = 1e-4
+MISJUDGED = 2.0
+"""The largest factor by which eigenvalues are taken too large or too small where they are told."""
 REACHED = 1.1
 """A run has reached its floor when its excess is at most this many times the least over all numbers of rounds."""
 FINENESS = 1.05
@@ -51,6 +63,14 @@ class Quadratic:
     def variance(self, rounds: int) -> float:
         """V² of one of so many rounds."""
         return self.noise * rounds
+
+    def whitened(self) -> FloatArray:
+        """Return the curvatures along the axes that are thought to be whitened."""
+        return np.asarray(MISJUDGED ** np.sin(np.arange(len(self.eigenvalues))))
+
+    def whitened_variance(self, rounds: int) -> float:
+        """V² along them: what it is along the columns, times the square of how much longer gradients are."""
+        return self.variance(rounds) * float(np.sum(self.whitened()) / np.sum(self.eigenvalues))
 
 
 def problem(family: str, ratio: float) -> Quadratic:
@@ -106,6 +126,8 @@ def loss_bound(quadratic: Quadratic, algorithm: str, rounds: int) -> float:
 
 def excess(quadratic: Quadratic, algorithm: str, rounds: int) -> tuple[float, float]:
     """Return what the start and what the noise contribute to the expected excess after so many rounds."""
+    if algorithm == PRECONDITIONED:
+        return _preconditioned(quadratic, rounds)[1:]
     own = settings(quadratic, algorithm, rounds)
     if isinstance(own, minibatch.Settings):
         mean, spread = _minibatch(quadratic, own, rounds)
@@ -153,6 +175,25 @@ def settings(quadratic: Quadratic, algorithm: str, rounds: int) -> minibatch.Set
     )
 
 
+def preconditioned_settings(quadratic: Quadratic, rounds: int) -> preconditioned.Settings:
+    """Return the axes, and the step with the least expected excess among those that a survey compares."""
+    axes = np.diag((quadratic.whitened() / quadratic.eigenvalues) ** 0.5)
+    step, _, _ = _preconditioned(quadratic, rounds)
+    skip = rounds - points_averaged(Squared(), rounds)
+    return preconditioned.Settings(axes, step, Preconditioned().momentum, np.eye(len(axes)), skip)
+
+
+def _preconditioned(quadratic: Quadratic, rounds: int) -> tuple[float, float, float]:
+    """Return the best step, and what start and noise contribute to the excess with it."""
+    h, q = quadratic.eigenvalues, quadratic.whitened()
+    noise = quadratic.whitened_variance(rounds) / len(h)
+    found = []
+    for step in STEPS:
+        left, gathered = descent(q, step, Preconditioned().momentum, rounds, points_averaged(Squared(), rounds))
+        found.append((step, float(np.mean(h * left**2)) / 2, float(np.sum(q * gathered**2)) * noise / 2))
+    return min(found, key=lambda own: own[1] + own[2])
+
+
 def _minibatch(quadratic: Quadratic, settings: minibatch.Settings, R: int) -> tuple[FloatArray, FloatArray]:
     """Return the output's mean for a start of 1, and its variance for noise of variance 1, in every coordinate.
 
@@ -163,7 +204,7 @@ def _minibatch(quadratic: Quadratic, settings: minibatch.Settings, R: int) -> tu
     # Rows: a state with weights 1, one with total 1, and one that is 0 and hears noise of 1.
     state = minibatch.State(np.stack([one, none, none]), np.zeros((3, len(h))), np.stack([none, one, none]), 0.0, 0.0)
     gradient = (h - mu) * minibatch.query(settings, state, 1) + np.stack([none, none, one])
-    after = minibatch.step(settings, lambda point: point, state, gradient, 1)
+    after = minibatch.step(settings, lambda point, _: point, state, gradient, 1)
     matrix, noise = _unstacked(after.weights, after.total)
     power, spread = _compose(matrix, noise[:, None] * noise[None], R)
     rate = math.log(settings.growth)
@@ -205,7 +246,7 @@ def _accelerated(quadratic: Quadratic, settings: accelerated.Settings) -> tuple[
     for round in range(len(settings.stage)):
         state = state._replace(point=points, model=models)
         gradient = (h - mu) * accelerated.query(settings, state, round) + heard
-        state = accelerated.step(settings, lambda point: point, state, gradient, round)
+        state = accelerated.step(settings, lambda point, _: point, state, gradient, round)
         matrix, noise = _unstacked(state.point, state.model)
         mean = matrix[:, 0] * mean[0] + matrix[:, 1] * mean[1]
         spread = _conjugated(matrix, spread) + noise[:, None] * noise[None]
@@ -230,6 +271,8 @@ def _conjugated(matrix: FloatArray, spread: FloatArray) -> FloatArray:
 
 def _most(family: str, algorithm: str, ratio: float) -> int:
     """Return a number of rounds well beyond the floor."""
+    if algorithm == PRECONDITIONED:
+        return 200
     if algorithm == MINIBATCH:
         return int(200 * ratio) if family == STRONG else int(100 * ratio**2)
     return int(1000 * ratio) if algorithm == MINIBATCH_BY_VARIANCE else max(1000, int(100 * math.sqrt(ratio)))

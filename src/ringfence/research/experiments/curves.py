@@ -166,7 +166,7 @@ def ringfence_untuned(problem: TrialData, epsilons: Sequence[float], *, seed: in
         known = [learned(plan, problem.silos, own) for own in seeds]
         streams, runs = engine.from_plans([plan] * repeats, seeds, learned=known)
         weights = engine.simulate(engine.Rules.of(plan), data, streams, runs)
-        loss, error = (float(scores.mean()) for scores in _outcomes(problem, weights))
+        loss, error = (float(scores.mean()) for scores in losses_and_errors(problem, weights))
         points.append(CurvePoint(epsilon, epsilon, error, loss, _description(plan)))
     return points
 
@@ -285,12 +285,12 @@ def _scores(
     chunk = max(1, CHUNK // len(seeds))
     for start in range(0, len(candidates), chunk):
         weights = run(candidates[start : start + chunk], seeds)
-        outcomes.append([scores.reshape(len(seeds), -1) for scores in _outcomes(problem, weights)])
+        outcomes.append([scores.reshape(len(seeds), -1) for scores in losses_and_errors(problem, weights)])
     losses, errors = (np.concatenate(scores, axis=1) for scores in zip(*outcomes, strict=True))
     return losses, errors
 
 
-def _outcomes(problem: TrialData, weights: Any) -> tuple[FloatArray, FloatArray]:
+def losses_and_errors(problem: TrialData, weights: Any) -> tuple[FloatArray, FloatArray]:
     """Return every run's training loss and test error."""
     training = (
         np.concatenate([features for features, _ in problem.silos]),

@@ -24,7 +24,7 @@ from ringfence.protocol.schema import parse_schema
 from ringfence.research.markdown import bullets, table
 from ringfence.server.learned import Answers, Learned
 from ringfence.server.questions.evaluation import Evaluations, argument, receive
-from ringfence.silo.questions.evaluation import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 EPSILON, DELTA, SILOS, ROUNDS, RUNS = 1.0, 1e-6, 4, 2, 200

@@ -15,7 +15,7 @@ import numpy as np
 from ringfence.planning.one_question import make_survey
 from ringfence.planning.request import Member
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import Reading
+from ringfence.protocol.columns import Reading
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics
 from ringfence.protocol.schema import parse_schema
@@ -23,7 +23,7 @@ from ringfence.research.markdown import table
 from ringfence.server.learned import Findings
 from ringfence.server.questions.statistics import tables
 from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares
-from ringfence.silo.questions.statistics import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 SILOS, RECORDS, EPSILON, DELTA, RUNS, QUICK_RUNS = 4, 1000, 1.0, 1e-6, 200, 3
@@ -148,13 +148,13 @@ def _joined(silos: Mapping[str, Silo]) -> Silo:
 def _answer(plan: Plan, cells: Silo, random: np.random.Generator) -> FloatArray:
     question, sigma = plan.stages[0].question, plan.silos[0].stages[0].sigma
     records = Records(plan.data, np.zeros((RECORDS, plan.data.width)), np.zeros(RECORDS), cells=cells)
-    exact = compute(question, plan, np.zeros(0), records, np.ones(RECORDS), RECORDS)  # type: ignore[arg-type]
+    exact = compute(question, plan, np.zeros(0), records, np.ones(RECORDS), RECORDS)
     return exact + random.normal(scale=sigma, size=len(exact))
 
 
 def _truths(cells: Silo) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the exact statistics of cells, by what they are and of what."""
-    for name, (values, empty) in cells.items():
+    for name, (values, empty, *_) in cells.items():
         if name in CATEGORIES:
             for category, share in enumerate(np.bincount(values, minlength=CATEGORIES[name]) / len(values)):
                 yield ("share", f"{name} c{category}"), float(share)

@@ -5,19 +5,21 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from ringfence.errors import PlanError
-from ringfence.research.experiments import algorithms, curves, figures, shuffle
+from ringfence.research.experiments import algorithms, curves, features, figures, personal, shuffle
 from ringfence.research.experiments.curves import CurvePoint, TrialData
 from ringfence.research.experiments.insurance import INSURANCE
+from ringfence.research.experiments.league import reproduce as league
 from ringfence.research.experiments.mnist import MNIST
 from ringfence.research.experiments.obesity import OBESITY
 from ringfence.research.experiments.panels import Experiment, Trial
+from ringfence.research.experiments.relatives import reproduce as relatives
 from ringfence.research.experiments.sweeps import SweepPart, Watch, run_parts
 from ringfence.research.markdown import command
 from ringfence.research.theory.paper import practical_batch
 from ringfence.simulation.cells import Cell, Row, cells
 
 EXPERIMENTS = {experiment.name: experiment for experiment in (MNIST, INSURANCE, OBESITY)}
-COMPARISONS = {algorithms.NAME: algorithms.reproduce, shuffle.NAME: shuffle.reproduce}
+COMPARISONS = {part.NAME: part.reproduce for part in (algorithms, shuffle, league, relatives, personal, features)}
 """What has a page of its own kind."""
 PRIVATE = ("ringfence", "untuned", "paper", "local")
 NOT_PRIVATE = ("local non-private", "minibatch non-private", "optimum")
@@ -41,7 +43,8 @@ def reproduce(
     `quick` runs two trials of the first panel at two epsilons: a rehearsal of everything, not a result.
     """
     if name in COMPARISONS:
-        return COMPARISONS[name](out, data_dir=data_dir, quick=quick, watch=watch)
+        page: Path = COMPARISONS[name](out, data_dir=data_dir, quick=quick, watch=watch)
+        return page
     if name not in EXPERIMENTS:
         names = ", ".join((*EXPERIMENTS, *COMPARISONS))
         raise PlanError(f"There is no experiment '{name}'; choose one of {names}.")

@@ -135,11 +135,11 @@ def propose_for(
         run="trust",
     )
     if method.trust == SHUFFLER:
-        request = replace(request, trust="shuffler", keys=keys or _numbered(names))
+        request = replace(request, trust="shuffler", keys=keys or stand_in_keys(names))
     return propose(schema_of(problem.geometry, Logistic()), members, request)
 
 
-def _numbered(silos: Sequence[str]) -> PublicKeys:
+def stand_in_keys(silos: Sequence[str]) -> PublicKeys:
     """Return texts of the right length for keys: a simulation seals nothing."""
     server, shuffler, *others = (hashlib.sha256(bytes([number])).hexdigest() for number in range(len(silos) + 2))
     return PublicKeys(server=server, shuffler=shuffler, silos=dict(zip(silos, others, strict=True)))

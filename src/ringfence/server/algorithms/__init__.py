@@ -4,12 +4,12 @@ They use only operations that NumPy and JAX share, so one file serves the plain 
 deployed server and a silo in peer-to-peer mode.
 """
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms import accelerated, minibatch, preconditioned
+from ringfence.server.algorithms.step import Step
 from ringfence.server.metric import Directions
 from ringfence.server.survey import Target
 
@@ -29,10 +29,8 @@ class Algorithm(Protocol):
     def query(self, settings: Any, state: Any, round: Any) -> FloatArray:
         """Return the weights to ask the silos about."""
 
-    def step(
-        self, settings: Any, project: Callable[[FloatArray], FloatArray], state: Any, gradient: FloatArray, round: Any
-    ) -> Any:
-        """Return the state after a round in which somebody answered."""
+    def step(self, settings: Any, proximal: Step, state: Any, gradient: FloatArray, round: Any) -> Any:
+        """Return the state after a round in which somebody answered; `proximal` is the plan's."""
 
     def output(self, settings: Any, state: Any) -> FloatArray:
         """Return the model."""

@@ -5,14 +5,14 @@ pace υ, penalty λ and centre. In the k-th answered round of a stage, with α =
 strong convexity of what is minimised (ridge and penalty),
 
     w_md = [(1−α)(μ+η)·w_ag + α((1−α)μ+η)·w] / (η + (1−α²)μ)          asked of the silos
-    w    ← Proj([αμ·w_md + ((1−α)μ+η)·w − α·g] / (μ+η))                 the paper's argmin, in closed form
+    w    ← Prox([αμ·w_md + ((1−α)μ+η)·w − α·g] / (μ+η), α/(μ+η))        the paper's argmin, in closed form
     w_ag ← α·w + (1−α)·w_ag                                            the model
 
 The closed form holds for every closed convex set, because the quadratic it minimises has the same curvature in all
-directions. Ridge and penalty hold no record, so their gradients are added here.
+directions. Ridge and penalty hold no record, so their gradients are added here; a lasso stands in the argmin itself,
+and Prox, which is the projection without one, is its minimiser (`protocol.proximal`).
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage, tail_begins
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms.step import Step
 from ringfence.server.metric import Directions
 from ringfence.server.survey import Target
 
@@ -94,17 +95,18 @@ def query(settings: Settings, state: State, round: Any) -> FloatArray:
 
 def step(
     settings: Settings,
-    project: Callable[[FloatArray], FloatArray],
+    proximal: Step,
     state: State,
     gradient: FloatArray,
     round: Any,
 ) -> State:
-    """Take the accelerated, projected step of the module's text."""
+    """Take the accelerated, proximal step of the module's text."""
     asked = query(settings, state, round)
     state = _enter(settings, state, round)
     alpha, eta, mu, penalty = _coefficients(settings, state, round)
     whole = gradient + settings.ridge * asked + penalty * (asked - state.centre)
-    point = project((alpha * mu * asked + ((1.0 - alpha) * mu + eta) * state.point - alpha * whole) / (mu + eta))
+    moved = (alpha * mu * asked + ((1.0 - alpha) * mu + eta) * state.point - alpha * whole) / (mu + eta)
+    point = proximal(moved, alpha / (mu + eta))
     counts = 1.0 * (round >= settings.tail)
     return state._replace(
         point=point,

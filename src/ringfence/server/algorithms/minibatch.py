@@ -1,11 +1,11 @@
 """Noisy minibatch SGD (Algorithm 2 of the paper; Algorithm 7 for unbalanced silos)."""
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms.step import Step
 from ringfence.server.metric import Directions
 from ringfence.server.survey import Target
 
@@ -60,12 +60,12 @@ def query(settings: Settings, state: State, round: Number) -> FloatArray:
 
 def step(
     settings: Settings,
-    project: Callable[[FloatArray], FloatArray],
+    proximal: Step,
     state: State,
     gradient: FloatArray,
     round: Number,
 ) -> State:
-    """Take a projected step: v ← momentum·v − step·g, w ← Proj(w + v).
+    """Take a proximal step: v ← momentum·v − step·g, w ← Prox(w + v, step); without a lasso, a projected one.
 
     The average weighs round r by growth^r, in units of the last round counted so that it cannot overflow.
     """
@@ -73,7 +73,7 @@ def step(
     fade = settings.growth ** (state.last - round)
     velocity = settings.momentum * state.velocity - settings.step * (gradient + settings.ridge * state.weights)
     return State(
-        project(state.weights + velocity),
+        proximal(state.weights + velocity, settings.step),
         velocity,
         fade * state.total + counts * state.weights,
         fade * state.mass + counts,

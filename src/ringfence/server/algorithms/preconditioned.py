@@ -2,7 +2,7 @@
 
 With axes A (a row each), momentum m, step η, and g the mean of the records' gradients along the axes,
 
-    w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the last point
+    w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the mean of the last points
 
 which is a step in the metric AᵀA; the ridge, which holds no record, is taken implicitly, so that no strength of it is
 too much for the step. Before a survey is answered nothing is known: the axes are those of the features, and the step
@@ -10,16 +10,16 @@ that of plain descent.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ringfence.protocol.algorithms import Preconditioned
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
+from ringfence.server.algorithms.step import Step
 from ringfence.server.metric import Directions
-from ringfence.server.survey import Target, decided
+from ringfence.server.survey import Target, decided, points_averaged
 
 
 class Settings(NamedTuple):
@@ -29,13 +29,16 @@ class Settings(NamedTuple):
     step: float
     momentum: float
     shrinking: FloatArray
+    skip: Any
 
 
 class State(NamedTuple):
-    """Where the next round is asked, and where the last one was."""
+    """Where the next round is asked, where the last one was, and the sum of the points that count, and their number."""
 
     weights: FloatArray
     before: FloatArray
+    total: FloatArray
+    count: Any
 
 
 def _momentum(plan: Plan) -> float:
@@ -46,7 +49,8 @@ def _momentum(plan: Plan) -> float:
 
 def _settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
     pull = np.eye(len(axes)) + step * plan.ridge * axes.T @ axes
-    return Settings(axes, step, _momentum(plan), np.linalg.inv(pull).astype(np.float64))
+    skip = plan.steps - points_averaged(plan.loss, plan.steps)
+    return Settings(axes, step, _momentum(plan), np.linalg.inv(pull).astype(np.float64), skip)
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
@@ -65,7 +69,7 @@ def prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, S
 
 def init(start: FloatArray) -> State:
     """Begin at `start`, which must lie in the domain."""
-    return State(start, start)
+    return State(start, start, 0.0 * start, 0.0)
 
 
 def query(settings: Settings, state: State, round: Any) -> FloatArray:
@@ -76,21 +80,24 @@ def query(settings: Settings, state: State, round: Any) -> FloatArray:
 
 def step(
     settings: Settings,
-    project: Callable[[FloatArray], FloatArray],
+    proximal: Step,
     state: State,
     gradient: FloatArray,
     round: Any,
 ) -> State:
     """Take a projected step of the module's text; `gradient` is along the axes."""
-    del round
     width = len(settings.axes)
     moved = settings.momentum * (state.weights - state.before).reshape(width, -1)
     pulled = settings.step * settings.axes.T @ gradient.reshape(width, -1)
     weights = settings.shrinking @ (state.weights.reshape(width, -1) + moved - pulled)
-    return State(project(weights.reshape(-1)), state.weights)
+    moved_to, counts = proximal(weights.reshape(-1), settings.step), 1.0 * (round >= settings.skip)
+    return State(moved_to, state.weights, state.total + counts * moved_to, state.count + counts)
 
 
 def output(settings: Settings, state: State) -> FloatArray:
-    """Return the last point."""
+    """Return the mean of the points that count, or the last point if none does."""
     del settings
-    return state.weights
+    xp = namespace(state.weights)
+    counted = xp.asarray(state.count) > 0
+    result: FloatArray = xp.where(counted, state.total / xp.where(counted, state.count, 1.0), state.weights)
+    return result

@@ -18,5 +18,5 @@ def receive(question: Question, learned: Learned, answers: Answers) -> Learned:
     """Take the algorithm's step."""
     del question
     plan, algorithm = learned.plan, algorithm_of(learned.plan)
-    stepped = algorithm.step(learned.settings, plan.domain.project, learned.state, answers.mean, answers.step)
+    stepped = algorithm.step(learned.settings, plan.proximal, learned.state, answers.mean, answers.step)
     return replace(learned, state=stepped)

@@ -149,15 +149,15 @@ def _names(part: ColumnPart) -> list[str]:
     """Return what the cells of a column are called in a cross table."""
     empty = [MISSING] if part.may_be_empty else []
     if isinstance(part, Categories):
-        return [*part.column.categories, *empty]
+        return [*part.column.classes, *empty]
     column = part.column
-    ends = [column.lower + (column.upper - column.lower) * quarter / QUARTERS for quarter in range(QUARTERS + 1)]
+    ends = [column.low + (column.high - column.low) * quarter / QUARTERS for quarter in range(QUARTERS + 1)]
     return [*(f"{low:.6g} to {high:.6g}" for low, high in itertools.pairwise(ends)), *empty]
 
 
 def _numbers(part: Tree, sight: _Sight) -> Numbers:
     found, column = linear.of_numbers(part), part.column
-    edges = np.concatenate([[column.lower], part.edges, [column.upper]])
+    edges = np.concatenate([[column.low], part.edges, [column.high]])
     missing = None
     if part.may_be_empty:
         filled = _each(found.filled, sight)[0]
@@ -166,8 +166,8 @@ def _numbers(part: Tree, sight: _Sight) -> Numbers:
     mean = variance = None
     if found.moments is not None:
         mean, _, variance = _moments(found, found.moments, sight)
-        width = column.upper - column.lower
-        mean, variance = mean.scaled(width, (column.lower + column.upper) / 2), variance.scaled(width**2)
+        width = column.high - column.low
+        mean, variance = mean.scaled(width, (column.low + column.high) / 2), variance.scaled(width**2)
     quantiles = {p: _quantile(found, p, sight, edges) for p in QUANTILES}
     few = min(FIGURE_BINS, part.leaves)
     figure = found.bins.combined(np.repeat(np.eye(few), part.leaves // few, axis=1))
@@ -279,7 +279,7 @@ def _compared(part: ColumnPart, sight: _Sight) -> Iterator[tuple[str, float, flo
         found = linear.Linear(1 + found.constant, found.matrix)
         if of_numbers.moments is not None:
             mean, noise, variance = _moments(of_numbers, of_numbers.moments, sight)
-            width, middle = part.column.upper - part.column.lower, (part.column.lower + part.column.upper) / 2
+            width, middle = part.column.high - part.column.low, (part.column.low + part.column.high) / 2
             yield "mean", mean.value * width + middle, noise * width**2, variance.records.high * width**2
     values, noises = found.values(sight.numbers), (found.spread() * sight.noise) ** 2
     for name, value, noise in zip(names, values, noises, strict=False):

@@ -1,7 +1,7 @@
 """A silo's own noise: the exact answer on a grid, plus noise on the same grid, independent or correlated.
 
 Rounding to the grid moves an answer by at most √d·grid between neighbours, and writing it as doubles a little more;
-`accounting.events.shift_of` charges for both.
+`accounting.shifts.shift_of` charges for both.
 """
 
 import math

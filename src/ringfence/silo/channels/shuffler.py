@@ -39,7 +39,8 @@ def require(channel: ShufflerChannel, terms: SiloTerms, key: bytes | None) -> No
 
 def draw(channel: ShufflerChannel, work: Task) -> Coins:
     """Toss the coins of every number, and draw what decides its rounding."""
-    from ringfence.silo.randomness import heads, uniform
+    from ringfence.silo.exact_draws import uniform
+    from ringfence.silo.randomness import heads
 
     # 53 bits make a number of [0, 1) exactly; that it is no finer is charged for (`counts_rounding`).
     rounding = np.ldexp((uniform(work.length) >> np.uint64(11)).astype(np.float64), -53)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ringfence.protocol.arrays import TINY, FloatArray
+from ringfence.protocol.losses.told import values_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Comparison
 from ringfence.protocol.questions.comparison import SIZE_LEVELS
@@ -12,17 +13,25 @@ from ringfence.silo.questions.scores import leaf_of, scores_of, tree_terms
 from ringfence.silo.records import Records
 
 
-def compute(
-    question: Comparison, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the mean, over the records that take part, of what each says of the models."""
+def total(
+    question: Comparison, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up, over the records that take part, what each says of the models."""
     models, ruler = question.read(plan, argument)
     with np.errstate(over="ignore", invalid="ignore"):  # what is no number counts as 0
-        losses = np.stack([plan.loss.values(scores_of(plan, own, records), records.targets) for own in models], axis=1)
+        losses = np.stack(
+            [values_of(plan.loss, scores_of(plan, own, records), records.targets) for own in models], axis=1
+        )
         differences = losses - losses.mean(axis=1, keepdims=True)
         terms = _sizes(differences, ruler) if question.part == "sizes" else _losses(differences, ruler)
     kept = (1 - exact_sums.slack(question.length(plan))) * question.scale
-    return exact_sums.mean(records.means(np.nan_to_num(terms * kept)), chosen, batch)
+    return exact_sums.column_sums(records.means(np.nan_to_num(terms * kept)), chosen)
+
+
+def answer(question: Comparison, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+    """Return the means."""
+    del question, plan, argument
+    return exact_sums.quotient(total, batch)
 
 
 def _sizes(differences: FloatArray, edges: FloatArray) -> FloatArray:

@@ -15,18 +15,22 @@ SQUARINGS = 48
 """The eigenvalue is found to a factor of d^(2⁻⁴⁹), but for rounding."""
 
 
-def compute(
-    question: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the eigenvalue, of features cut to their public norm once more."""
+def total(
+    question: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the second moments of features, cut to their public norm once more."""
     del question, argument
-    largest = plan.data.feature_norm
-    moments = second_moments(records.spread_features(largest, chosen), batch)
-    return np.array([largest**2 * largest_eigenvalue(moments)])
+    return second_moments(records.spread_features(plan.data.feature_norm, chosen))
 
 
-def second_moments(features: FloatArray, divisor: int) -> FloatArray:
-    """Return Σ xxᵀ/divisor of features that are multiples of 2⁻³¹ and at most 1: exact but for a last rounding."""
+def answer(question: Curvature, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+    """Return the eigenvalue."""
+    del question, argument
+    return np.array([plan.data.feature_norm**2 * largest_eigenvalue(mean_moments(total, batch))])
+
+
+def second_moments(features: FloatArray) -> exact_sums.Counts:
+    """Return Σ xxᵀ of features that are multiples of 2⁻³¹ and at most 1: exactly, in units of 2⁻⁷⁹."""
     width = features.shape[1]
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, int]]:
@@ -36,7 +40,13 @@ def second_moments(features: FloatArray, divisor: int) -> FloatArray:
             yield np.concatenate([high * 2.0**-16, scaled - high], axis=1), features[part], 0  # limbs of 16 bits each
 
     total = exact_sums.outer_sum(terms(), bits=16)
-    return exact_sums.quotient((total[:width] << 16) + total[width:], divisor << 16)
+    result: exact_sums.Counts = (total[:width] << 16) + total[width:]
+    return result
+
+
+def mean_moments(total: exact_sums.Counts, divisor: int) -> FloatArray:
+    """Return Σ xxᵀ/divisor of a sum of second moments, rounded once."""
+    return exact_sums.quotient(total, divisor << 16)
 
 
 def largest_eigenvalue(matrix: FloatArray) -> float:

@@ -9,24 +9,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.protocol.arrays import FloatArray, without_negligible
+from ringfence.protocol.losses.told import told
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMoments
 from ringfence.protocol.questions.feature_moments import WEIGHT, Viewed
 from ringfence.silo import exact_sums
-from ringfence.silo.questions.curvature import second_moments
+from ringfence.silo.questions.curvature import mean_moments, second_moments
 from ringfence.silo.records import Records
 
 
-def compute(
-    question: FeatureMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the triangle of the mean of vvᵀ, and the shares of the target's parts, times `WEIGHT`."""
+def total(
+    question: FeatureMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the triangle of vvᵀ, and which of the target's parts records fall into, times `WEIGHT`."""
     viewed, bins = question.viewed(plan, without_negligible(argument)), question.bins(plan)
-    matrix = second_moments(records.along(viewed.axes).spread_features(1.0, chosen), batch)
-    one, other = np.triu_indices(len(matrix))
-    triangle = matrix[one, other] * np.where(one == other, 1.0, math.sqrt(2.0))
-    rows = WEIGHT * np.eye(bins)[parts(plan, viewed, bins, records.targets)]
-    return np.concatenate([triangle, exact_sums.mean(records.means(rows), chosen, batch)])
+    matrix = second_moments(records.along(viewed.axes).spread_features(1.0, chosen))
+    rows = WEIGHT * np.eye(bins)[parts(plan, viewed, bins, told(records.targets).numbers)]
+    triangle = matrix[np.triu_indices(len(matrix))]
+    return np.concatenate([triangle, exact_sums.column_sums(records.means(rows), chosen)])
+
+
+def answer(
+    question: FeatureMoments, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int
+) -> FloatArray:
+    """Return the means, off the diagonal times √2."""
+    del argument
+    one, other = np.triu_indices(plan.data.width)
+    triangle = mean_moments(total[: len(one)], batch) * np.where(one == other, 1.0, math.sqrt(2.0))
+    return np.concatenate([triangle, exact_sums.quotient(total[len(one) :], batch)])
 
 
 def parts(plan: Plan, viewed: Viewed, bins: int, targets: FloatArray) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ringfence.protocol.arrays import TINY, FloatArray, namespace, without_negligible
+from ringfence.protocol.losses.told import Derivable, residuals_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Gradient
 from ringfence.silo import exact_sums
@@ -17,33 +18,55 @@ from ringfence.silo.persons import Persons
 from ringfence.silo.records import Records
 
 
-class Residuals(Protocol):
-    """What the clipped mean needs of a loss."""
+class Residuals(Derivable, Protocol):
+    """What the clipped mean needs of a loss: residuals, and how they go together with features (`Outputs`)."""
 
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the derivative of every record's loss in its scores."""
+    @property
+    def spare(self) -> float:
+        """A power of two above what a sum of residuals may exceed their norm by."""
+
+    def rounded(self, width: int) -> int:
+        """Return how many roundings a computed length may be off by."""
+
+    def lengths(self, residuals: FloatArray, norms: FloatArray, constants: FloatArray) -> FloatArray:
+        """Return the norm of every record's gradient."""
+
+    def spread(self, residuals: FloatArray) -> FloatArray:
+        """Return what features are multiplied by."""
+
+    def collected(self, products: FloatArray) -> FloatArray:
+        """Return gradients of the weights from products of features."""
 
 
-def compute(
-    question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the clipped mean gradient at the weights in `argument`."""
-    return mean_gradient(plan, question.clip, argument, records, records, chosen, batch)
+def total(
+    question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the clipped gradients at the weights in `argument`."""
+    return gradient_total(plan, question.clip, argument, records, records, chosen)
 
 
-def mean_gradient(
-    plan: Plan, clip: float, weights: FloatArray, records: Records, along: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the mean over the batch of outer(z, residual), cut to norm `clip`, of the records' residuals.
+def answer(question: Gradient, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+    """Return the mean."""
+    del argument
+    return mean_gradient(plan, question.clip, total, batch)
+
+
+def gradient_total(
+    plan: Plan, clip: float, weights: FloatArray, records: Records, along: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the records' gradients, each cut to norm `clip`: outer(z, residual) for most, in units of `mean_gradient`.
 
     z are the features of `along`: the same records, perhaps seen along other axes.
     """
-    matrix = without_negligible(weights).reshape(plan.data.width, -1)
+    matrix = plan.loss.matrix(without_negligible(weights), plan.data.width)
     if plan.person_rule == "sum" and records.persons is not None:
-        total = summed_total(plan.loss, clip, matrix, records, records.persons, chosen, along)
-    else:
-        total = clipped_total(plan.loss, clip, matrix, records, records.shares(plan, chosen), along)
-    return exact_sums.quotient(total, batch, clip).reshape(-1)
+        return summed_total(plan.loss, clip, matrix, records, records.persons, chosen, along)
+    return clipped_total(plan.loss, clip, matrix, records, records.shares(plan, chosen), along)
+
+
+def mean_gradient(plan: Plan, clip: float, total: exact_sums.Counts, batch: int) -> FloatArray:
+    """Return the mean over the batch, of a `gradient_total` in units of 2⁻⁶³ times the clip and the loss's `spare`."""
+    return exact_sums.quotient(total, batch, clip * plan.loss.spare).reshape(-1)
 
 
 def clipped_total(
@@ -56,19 +79,21 @@ def clipped_total(
 ) -> exact_sums.Counts:
     """Add up the rows' gradients, each cut to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
 
-    A row's gradient is outer(z, residual), z its features, or those of `along`.
+    A row's gradient is outer(z, residual), z its features, or those of `along`; with slopes that outputs share, in
+    units of `spare` times as much, since sums of residuals stand beside them.
     """
     along = along or records
-    clip = most * (1 - exact_sums.slack(sum(weights.shape)))
+    clip = most * (1 - exact_sums.slack(loss.rounded(len(weights))))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
         limbs = exact_sums.limbs(weights)
         for part in exact_sums.parts(*records.features.shape):
-            cut = _cut_rows(loss, clip, limbs, records, along, part)
-            yield along.features[part], cut * (shares[part, None] / most), exact_sums.exponents(along.norms[part])
+            seen, cut = _cut_rows(loss, clip, limbs, records, along, part)
+            factors = loss.spread(cut) * (shares[part, None] / (most * loss.spare))
+            yield seen, factors, exact_sums.exponents(along.norms[part])
 
     with np.errstate(invalid="ignore", over="ignore"):  # such a record contributes 0
-        return exact_sums.outer_sum(terms())
+        return loss.collected(exact_sums.outer_sum(terms(), along.precision.bits))
 
 
 def summed_total(
@@ -88,38 +113,52 @@ def summed_total(
     along, one = along or records, 2.0**exact_sums.ROW_BITS
     kept = 1 - exact_sums.slack(weights.size)
     total: Any = 0
-    for part, rows in persons.parts(weights.size):
+    for part, rows in persons.parts(next(exact_sums.parts(records.rows, weights.size)).stop):
         with np.errstate(invalid="ignore", over="ignore"):  # such a row contributes 0
-            cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, along, rows) / most
-            terms = along.features[rows, :, None] * cut[:, None, :] * one
+            seen, cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, along, rows)
+            products = seen.T[:, :, None] * loss.spread(cut / most)[None] * one
+            collected = loss.collected(products)  # a row per feature, or weight, then per record
+            terms = np.moveaxis(collected, 1, 0)
         counts = np.trunc(np.where(np.isfinite(terms), terms, 0.0)).astype(np.int64)
         sums = persons.sums(counts.reshape(len(counts), -1), part) / one
         fits = np.minimum(1.0, kept / np.maximum(exact_sums.norms(sums), TINY)) * chosen[part]
         total = total + np.trunc(sums * fits[:, None] * one).astype(np.int64).sum(axis=0).astype(object)
     result: exact_sums.Counts = total << (exact_sums.UNIT - exact_sums.ROW_BITS)
+    if loss.spare > 1:
+        result = result >> round(np.log2(loss.spare))
     return result
 
 
 def _cut_rows(
     loss: Residuals, clip: float, limbs: FloatArray, records: Records, along: Records, rows: slice
-) -> FloatArray:
-    """Return the residuals of the rows, at weights cut into limbs, scaled down to the clip."""
-    products, outputs = records.features[rows] @ limbs, limbs.shape[1] // 2
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rows along the axes, and their residuals at weights cut into limbs, scaled down to the clip."""
+    own = records.block(rows)
+    seen = own if along is records else along.block(rows)
+    products, outputs = own @ limbs, limbs.shape[1] // 2
     scores = products[:, :outputs] + products[:, outputs:]
-    return clipped(loss, clip, scores=scores, norms=along.norms[rows], targets=records.targets[rows])
+    norms, targets = along.norms[rows], records.targets[rows]
+    return seen, clipped(loss, clip, scores=scores, norms=norms, constants=seen[:, -1], targets=targets)
 
 
 def clipped(
-    loss: Residuals, clip: FloatArray | float, *, scores: FloatArray, norms: FloatArray, targets: FloatArray
+    loss: Residuals,
+    clip: FloatArray | float,
+    *,
+    scores: FloatArray,
+    norms: FloatArray,
+    constants: FloatArray,
+    targets: FloatArray,
 ) -> FloatArray:
     """Return the records' residuals, scaled down where a gradient is longer than the clip.
 
-    A record's gradient is outer(x, residual), of norm ‖x‖·‖residual‖, so scaling the residual clips it. Between the
-    records and the outputs of `scores` there may be axes of configurations, as in `clip`.
+    A record's gradient is linear in its residual: outer(x, residual), of norm ‖x‖·‖residual‖, for most losses. So
+    scaling the residual clips it, with the record's weight in it. Between the records and the outputs of `scores` there
+    may be axes of configurations, as in `clip`. `constants` are the last of every record's features.
     """
     xp = namespace(scores)
-    residuals = loss.residuals(scores, targets)
-    lengths = norms.reshape(-1, *[1] * (scores.ndim - 2)) * xp.sqrt(xp.sum(residuals * residuals, axis=-1))
+    residuals = residuals_of(loss, scores, targets)
+    lengths = loss.lengths(residuals, norms, constants)
     kept = xp.minimum(1.0, clip / xp.maximum(lengths, TINY))  # of each gradient's length; 1 where it fits
     result: FloatArray = residuals * kept[..., None]
     return result
@@ -141,7 +180,7 @@ def clipped_mean(
     the records in `shares`, there may be axes of configurations, which the simulator runs side by side.
     """
     xp = namespace(features)
-    cut = clipped(loss, clip, scores=xp.tensordot(features, weights, axes=1), norms=norms, targets=targets)
+    scores = xp.tensordot(features, weights, axes=1)
+    cut = clipped(loss, clip, scores=scores, norms=norms, constants=features[:, -1], targets=targets)
     factors = shares.reshape(*shares.shape, *[1] * (cut.ndim - shares.ndim))
-    result: FloatArray = xp.tensordot(features, cut * factors, axes=[[0], [0]])
-    return result
+    return loss.collected(xp.tensordot(features, loss.spread(cut * factors), axes=[[0], [0]]))

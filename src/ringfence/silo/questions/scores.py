@@ -11,9 +11,9 @@ from ringfence.silo.records import Records
 
 
 def scores_of(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
-    """Return the records' scores, each the same wherever the record stands."""
-    limbs = exact_sums.limbs(without_negligible(weights).reshape(plan.data.width, -1))
-    products, outputs = records.features @ limbs, limbs.shape[1] // 2
+    """Return the records' scores, without offsets, each the same wherever the record stands."""
+    limbs = exact_sums.limbs(plan.loss.matrix(without_negligible(weights), plan.data.width))
+    products, outputs = records.block() @ limbs, limbs.shape[1] // 2
     scores: FloatArray = products[:, :outputs] + products[:, outputs:]
     return scores
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ringfence.protocol.arrays import TINY, FloatArray, without_negligible
 from ringfence.protocol.losses import Loss
+from ringfence.protocol.losses.told import curvatures_of, residuals_of
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import SecondMoments
 from ringfence.protocol.questions.second_moments import Asked
@@ -18,21 +19,30 @@ from ringfence.silo import exact_sums
 from ringfence.silo.records import Records
 
 
-def compute(
-    question: SecondMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the means of all records' numbers, some records at a time."""
+def total(
+    question: SecondMoments, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up all records' numbers, of a few records at a time: each has as many as there are pairs of features."""
     asked = question.asked(plan, without_negligible(argument))
     weights, axes = exact_sums.limbs(asked.weights[:, None]), exact_sums.limbs(asked.axes.T)
 
-    def parts() -> Iterator[tuple[FloatArray, FloatArray, int]]:
+    def terms() -> Iterator[tuple[FloatArray, FloatArray, int]]:
         for part in exact_sums.parts(len(records), question.length(plan)):
             some = records.take(np.arange(len(records))[part])
-            scores, along = _product(some.features, weights), _product(some.features, axes)
+            scores, along = (_product(some.block(), limbs) for limbs in (weights, axes))
             values = row_values(plan.loss, asked, scores=scores, along=along, targets=some.targets)
             yield chosen[part, None], some.means(values), 0
 
-    return exact_sums.quotient(exact_sums.outer_sum(parts())[0], batch)
+    result: exact_sums.Counts = exact_sums.outer_sum(terms())[0]
+    return result
+
+
+def answer(
+    question: SecondMoments, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int
+) -> FloatArray:
+    """Return the means."""
+    del question, plan, argument
+    return exact_sums.quotient(total, batch)
 
 
 def _product(features: FloatArray, limbs: FloatArray) -> FloatArray:
@@ -56,6 +66,6 @@ def factors(
     """Return v, h and ρ of every row (`protocol.questions.second_moments`)."""
     kept = 1 - exact_sums.slack(along.shape[1])
     share = kept * np.minimum(1.0, 1.0 / np.maximum(exact_sums.norms(along), TINY))
-    residuals = loss.residuals(scores, targets)[:, 0] / asked.residual
-    bend = np.clip(loss.curvatures(scores, targets)[:, 0] / asked.curvature, 0.0, 1.0) * (np.abs(residuals) < 1)
+    residuals = residuals_of(loss, scores, targets)[:, 0] / asked.residual
+    bend = np.clip(curvatures_of(loss, scores, targets)[:, 0] / asked.curvature, 0.0, 1.0) * (np.abs(residuals) < 1)
     return along * share[:, None], bend, np.clip(residuals, -1.0, 1.0) * share

@@ -1,5 +1,6 @@
 """Counts of cells: which category, which bin, or none."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,10 +8,10 @@ from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import Reading
+from ringfence.protocol.columns import Reading
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Statistics
-from ringfence.protocol.questions.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Tree
+from ringfence.protocol.questions.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
 from ringfence.silo import exact_sums
 from ringfence.silo.records import Records
 
@@ -21,35 +22,58 @@ _ROWS = 2**21
 """So many rows at a time add up to less than 2⁵³, and so exactly."""
 
 
-def compute(
-    question: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray, batch: int
-) -> FloatArray:
-    """Return the layout's numbers, each a whole sum over rows, divided and rounded once."""
+def total(
+    question: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+) -> exact_sums.Counts:
+    """Add up the layout's numbers over rows, in the order of `_scales`."""
     del argument
     if records.cells is None:
         raise RecordsError("Statistics are of cells, and these records were not read from a table: give their file.")
     layout = question.layout(plan)
     rows = _weights(records, chosen)
     places = {name: _places(part, records.cells[name]) for name, part in layout.columns.items()}
-    found: list[FloatArray] = []
+    found: list[exact_sums.Counts] = []
     for name, part in layout.columns.items():
         counts = _counts(places[name], rows, part.coarse if isinstance(part, Categories) else part.leaves + 1)
-        weight = part.weight / layout.unit
         if isinstance(part, Categories):
-            found.append(_mean(counts, batch, weight))
+            found.append(_in_units(counts))
             continue
-        found.append(_mean(_differences(counts[:-1]), batch, weight))
+        found.append(_in_units(_differences(counts[:-1])))
         if part.fine:
-            within = _within(part, records.cells[name], places[name])
-            terms = ((rows[own, None] / 2.0**_BITS, within[own], 0) for own in exact_sums.parts(*within.shape))
-            found.append(exact_sums.quotient(exact_sums.outer_sum(terms)[0], batch, part.fine * weight))
+            found.append(exact_sums.column_sums(_within(part, records.cells[name], places[name]), rows / 2.0**_BITS))
         if part.may_be_empty:
-            found.append(_mean(counts[-1:], batch, part.empty / layout.unit))
+            found.append(_in_units(counts[-1:]))
     for (a, b), table in layout.cross.items():
         first, second = (_coarse(layout.columns[name], places[name]) for name in (a, b))
         counts = _counts(first * table.columns + second, rows, table.length)
-        found.append(_mean(_centred(table, counts), batch * table.length, table.weight / layout.unit))
+        found.append(_in_units(_centred(table, counts)))
     return np.concatenate(found)
+
+
+def answer(question: Statistics, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+    """Return the layout's numbers, each divided and rounded once."""
+    del argument
+    found, begin = [], 0
+    for length, times, scale in _scales(question.layout(plan)):
+        found.append(exact_sums.quotient(total[begin : begin + length], batch * times, scale))
+        begin += length
+    return np.concatenate(found)
+
+
+def _scales(layout: Layout) -> Iterator[tuple[int, int, float]]:
+    """Tell of every group of sums how many there are, how many times too large they are, and their scale."""
+    for part in layout.columns.values():
+        weight = part.weight / layout.unit
+        if isinstance(part, Categories):
+            yield part.coarse, 1, weight
+            continue
+        yield part.leaves - 1, 1, weight
+        if part.fine:
+            yield 2, 1, part.fine * weight
+        if part.may_be_empty:
+            yield 1, 1, part.empty / layout.unit
+    for table in layout.cross.values():
+        yield table.length, table.length, table.weight / layout.unit
 
 
 def _weights(records: Records, chosen: FloatArray) -> NDArray[np.int64]:
@@ -63,10 +87,10 @@ def _weights(records: Records, chosen: FloatArray) -> NDArray[np.int64]:
 def _places(part: ColumnPart, reading: Reading) -> NDArray[np.int64]:
     """Return each row's category or bin; the number after the last one if its cell is empty."""
     if isinstance(part, Categories):
-        places, none = reading.values.astype(np.int64), len(part.column.categories)
+        places, none = reading.values.astype(np.int64), len(part.column.classes)
     else:
         # The same rounding as a cell's, so that a number on an edge stays on it.
-        edges = (part.edges - part.column.offset) / part.column.unit
+        edges = ((part.edges - part.column.offset) / part.column.unit).astype(reading.values.dtype)
         places, none = np.searchsorted(edges, reading.values, side="right"), part.leaves
     return places if reading.empty is None else np.where(reading.empty, none, places)
 
@@ -78,8 +102,8 @@ def _coarse(part: ColumnPart, places: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _within(part: Tree, reading: Reading, places: NDArray[np.int64]) -> FloatArray:
     """Return how far each number, and its square, lies from its bin's middle; 0 for an empty cell."""
-    width, half = part.column.upper - part.column.lower, 0.5 / part.leaves
-    value = (reading.values * part.column.unit + (part.column.offset - part.column.lower)) / width - 0.5
+    width, half = part.column.high - part.column.low, 0.5 / part.leaves
+    value = (reading.values * part.column.unit + (part.column.offset - part.column.low)) / width - 0.5
     middle = (places + 0.5) / part.leaves - 0.5
     off = np.clip((value - middle) / half, -1.0, 1.0)
     square = np.clip(off * (2 * middle + half * off) / (1 - half), -1.0, 1.0)
@@ -112,5 +136,5 @@ def _centred(table: Association, counts: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(centred.reshape(-1), dtype=object)
 
 
-def _mean(counts: NDArray[Any], divisor: int, scale: float) -> FloatArray:
-    return exact_sums.quotient(counts * 2 ** (exact_sums.UNIT - _BITS), divisor, scale)
+def _in_units(counts: NDArray[Any]) -> exact_sums.Counts:
+    return np.asarray(counts * 2 ** (exact_sums.UNIT - _BITS), dtype=object)

@@ -1,0 +1,176 @@
+"""A model card in Markdown: what a model was made of, what its silos were promised, how good it is, what it is not for.
+
+Everything in it is public: the plan, what the statement tells, and what the private evaluation found.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ringfence.foreign_text import visible
+from ringfence.model import Model
+from ringfence.protocol.columns import ReadColumn
+from ringfence.protocol.guarantee import Observer, against_words, claimed_against
+from ringfence.statement import SiloGuarantee
+
+MOST_WEIGHTS = 20
+"""How many of the weights a card shows, the largest first."""
+
+
+def model_card(model: Model) -> str:
+    """Return the card of a model."""
+    target = _text(model.plan.data.target_words)
+    parts = [
+        f"# Model card: {target}",
+        f"A linear model that predicts *{target}*, trained by {len(model.plan.silos)} silos with Ringfence, none of "
+        "which sent a record.",
+        *_data(model),
+        *_plan(model),
+        *_guarantee(model),
+        *_evaluation(model),
+        *_weights(model),
+        *_limits(model),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _data(model: Model) -> list[str]:
+    data = model.plan.data
+    predicted, parts = ({name: data.used[name] for name in names} for names in (data.targets, data.roles.values()))
+    columns = {**predicted, **parts, **data.features}
+    rows = [[_text(name), *_column(column)] for name, column in columns.items()]
+    mapped = [_text(each.words) for each in data.maps or ()]
+    roles = [f"The {role} of a record is in the column {_text(name)}." for role, name in data.roles.items()]
+    person = [f"A person is whoever the column {_text(data.person)} names."] if data.person else []
+    return [
+        "## Data",
+        "The public schema says which values there may be; whatever lies beyond a bound counts as the bound. The first "
+        f"{'column is' if len(data.targets) == 1 else f'{len(data.targets)} columns are'} what is predicted.",
+        *([" ".join(roles)] if roles else []),
+        *person,
+        _table(["column", "kind", "values", "missing"], rows),
+        *([f"Public maps make features of them: {'; '.join(mapped)}."] if mapped else []),
+    ]
+
+
+def _column(column: ReadColumn) -> list[str]:
+    kind, values = column.described
+    missing = getattr(column, "missing", None)
+    return [kind, _text(values), "" if missing is None else _text(str(missing))]
+
+
+def _plan(model: Model) -> list[str]:
+    plan = model.plan
+    held_out = "none" if plan.held_out is None else f"{plan.held_out:.0%} of each silo's {plan.unit}s"
+    facts = [
+        ["digest", f"`{plan.digest()}`"],
+        *([name.lower(), _text(text)] for name, text in plan.responsible.items()),
+        ["loss", _text(plan.loss.called)],
+        ["algorithm", plan.algorithm.name],
+        ["rounds", str(plan.rounds)],
+        ["held out from training", held_out],
+        *([["candidates that it was chosen from", str(len(model.choice.candidates))]] if model.choice else []),
+    ]
+    return ["## Plan", _table(["", ""], facts)]
+
+
+def _guarantee(model: Model) -> list[str]:
+    plan, statement = model.plan, model.statement
+    if statement is None:
+        return [
+            "## Guarantee",
+            "Whoever made this model saw no silo's ledger, so it carries no statement of what was released. What the "
+            "plan promises each silo for this run, which its gate keeps to:",
+            _table(
+                ["silo", f"{plan.unit}s", "unit", "epsilon", "delta", "against"],
+                [
+                    [_text(terms.name), str(terms.records), f"one {plan.unit}", f"{own.epsilon:.4g}",
+                     f"{own.delta:.2g}", _observer(model, own.against)]
+                    for terms in plan.silos for own in terms.guarantees
+                ],
+            ),
+            "Ask each silo for its certificate (`ringfence silo certificate`).",
+        ]  # fmt: skip
+    rows = [line for name, silo in statement.silos.items() for line in _promised(model, name, silo)]
+    return [
+        "## Guarantee",
+        f"Differential privacy against replacing one {plan.unit} of one silo, by the noise that the silo adds itself. "
+        "*This run* is fixed beforehand; *all runs* holds over everything in the silo's ledger, however plans were "
+        "chosen and whenever one stops, unless the line says that it is what was used.",
+        _table(
+            ["silo", f"{plan.unit}s", "unit", "against", "this run: epsilon", "delta", "all runs: epsilon", "delta"],
+            rows,
+        ),
+        "```text\n" + statement.words().replace("```", "'''") + "\n```",
+        "This is what the model's maker wrote into its file; `ringfence model statement --certificate` checks it.",
+    ]
+
+
+def _promised(model: Model, name: str, silo: SiloGuarantee) -> Iterable[list[str]]:
+    plan = model.plan
+    for run in silo.this_run:
+        total = next(total for total in silo.all_runs if total.against in (run.against, "anyone"))
+        used = "" if silo.used else " (used so far: no guarantee)"
+        yield [
+            _text(name), str(silo.records), f"one {plan.unit}", _observer(model, run.against),
+            f"{run.epsilon:.4g}", f"{run.delta:.2g}", f"{total.epsilon:.4g}{used}", f"{total.delta:.2g}",
+        ]  # fmt: skip
+
+
+def _observer(model: Model, observer: Observer) -> str:
+    """Say whom a guarantee is against."""
+    observers, colluders = model.plan.observers, model.plan.most_colluders
+    words = claimed_against(observers, colluders) if len(observers) == 1 else against_words(observer, colluders)
+    return words.removeprefix("against ")
+
+
+def _evaluation(model: Model) -> list[str]:
+    if model.evaluation is None:
+        return ["## Evaluation", "None: the plan asked no held-out records. `ringfence evaluate` asks, for a budget."]
+    found = model.evaluation
+    head = (
+        f"By {found.together.records} held-out {found.unit}s of all silos, private, with intervals that hold with "
+        f"probability {found.coverage:.0%} each."
+    )
+    return ["## Evaluation", head, "\n".join(f"- {_text(line)}." for line in found.together.sentences())]
+
+
+def _weights(model: Model) -> list[str]:
+    weights = model.by_size()
+    rows = [[_text(name), _text(output), f"{weight:.4g}"] for name, output, weight in weights[:MOST_WEIGHTS]]
+    left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
+    return [
+        "## Weights",
+        f"In the schema's scaled features, the largest first.{left_out} Each contains the silos' noise.",
+        _table(["feature", "of", "weight"], rows),
+    ]
+
+
+def _limits(model: Model) -> list[str]:
+    plan = model.plan
+    return [
+        "## What it must not be used for",
+        "\n".join(
+            f"- {line}"
+            for line in (
+                "To decide about a single person without anybody looking: its errors are those above, and no figure of "
+                "another group was asked for.",
+                "To read causes off its weights: they say what goes together in these silos' records, behind noise. "
+                "`ringfence model summary` tells intervals.",
+                "For rows unlike those that it was trained on: beyond the schema's bounds every prediction is that at "
+                "the bound.",
+                f"As a proof that a {plan.unit} was, or was not, in a silo's data: that is what the guarantee above "
+                "withholds.",
+                "To claim a stronger guarantee than the one above, or one for a person with "
+                + ("several records." if plan.unit == "record" else "rows in several silos."),
+            )
+        ),
+    ]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def _text(text: str) -> str:
+    """Return somebody else's words so that Markdown takes them for words."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", visible(text))

@@ -1,0 +1,291 @@
+"""What a dossier may say: plan, certificates, model, audit and evaluation, each checked against the others.
+
+A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is computed
+anew. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be missing.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+
+from ringfence.accounting.charges import all_events, costs
+from ringfence.accounting.events import seen_by
+from ringfence.certified_history import Followed, History
+from ringfence.errors import CertificateError, MessageError, PlanError
+from ringfence.foreign_text import visible
+from ringfence.metrics.report import EvaluationReport
+from ringfence.model import Model
+from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol.plan import Plan, SiloTerms, load_plan
+from ringfence.protocol.public import Public, explain
+from ringfence.statement import SiloGuarantee, Statement, exact_guess
+from ringfence.storage.files import read_file
+from ringfence.verification import Verified, checked, verify_statement
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The files that a dossier is made of. `keys` are silos' public keys, as they were learnt by another way."""
+
+    plan: Path | None = None
+    model: Path | None = None
+    certificates: Sequence[Path] = ()
+    audit: Path | None = None
+    evaluation: Path | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of every file, by its name; PlanError if two files have one name."""
+        given = (self.plan, self.model, *self.certificates, self.audit, self.evaluation)
+        found: dict[str, str] = {}
+        for path in given:
+            if path is None:
+                continue
+            if path.name in found:
+                raise PlanError(f"Two of the dossier's files are called {path.name}: rename one of them.")
+            found[path.name] = hashlib.sha256(read_file(path, "file", PlanError)).hexdigest()
+        return found
+
+
+@dataclass(frozen=True)
+class Certified:
+    """A silo's certificate that passed every check, and what it shows of the dossier's plans."""
+
+    found: Verified
+    plans: Mapping[str, Followed]
+    history: History = field(repr=False)
+
+
+@dataclass(frozen=True)
+class SiloEvidence:
+    """One silo: its terms in the plan, what these cost its records, and its certificate, if there is one."""
+
+    terms: SiloTerms
+    run: tuple[Guarantee, ...]
+    certified: Certified | None
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.terms.name
+
+
+class Audit(Public):
+    """An audit's result, as `ringfence audit --json` prints it; what else stands there is not read."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+
+    mechanism: str
+    sabotage: str
+    refuted: bool
+    epsilon_claimed: float
+    epsilon_lower: float
+    confidence: float
+    delta: float
+    records: int
+    rounds: int
+    runs: int
+    score: float
+    score_allowed: float
+    score_lower: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good the model is, as its maker or the server says, by which plan, and whose certificates show that plan."""
+
+    report: EvaluationReport
+    plan: str
+    shown_by: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that was given, checked."""
+
+    plan: Plan
+    others: tuple[Plan, ...]
+    model: Model | None
+    silos: tuple[SiloEvidence, ...]
+    audit: Audit | None
+    evaluation: Evaluation | None
+    keys: Mapping[str, str]
+    digests: Mapping[str, str]
+
+    @property
+    def certified(self) -> dict[str, Certified]:
+        """The silos that gave a certificate."""
+        return {silo.name: silo.certified for silo in self.silos if silo.certified is not None}
+
+    def exact(self, silo: SiloEvidence, observer: Observer) -> float:
+        """Return how often the observer's best guess about one unit of the silo is right, computed from the noise."""
+        return exact_guess(seen_by(observer, all_events((self.plan, *self.others), silo.name)))
+
+    def statement(self) -> Statement:
+        """Return what certificates prove, as a statement; what the plan promises, if no silo gave one."""
+        told = {silo.name: _proved(silo, silo.certified) for silo in self.silos if silo.certified is not None}
+        promised = {
+            silo.name: SiloGuarantee(
+                records=silo.terms.records, rounds=self.plan.rounds, this_run=silo.run, all_runs=silo.run
+            )
+            for silo in self.silos
+        }
+        return Statement(self.plan, told or promised, self.others)
+
+    def missing(self) -> Iterator[str]:
+        """Yield, one sentence each, what a reader of the dossier must do without."""
+        for name in ("purpose", "controller", "contact"):
+            if getattr(self.plan, name) is None:
+                yield f"The plan names no {name} (`ringfence plan --{name}`)."
+        for silo in self.silos:
+            yield from self._missing_of(silo)
+        if self.model is None:
+            yield "No model was given: this dossier does not say which one came out of the plan."
+        elif self.model.statement is None:
+            yield "The model carries no statement: whoever made it saw no silo's ledger. The certificates stand for it."
+        if self.audit is None:
+            yield "No audit was given: this dossier shows no attack on the mechanism (`ringfence audit --json`)."
+        if self.evaluation is None:
+            yield "No evaluation was given: this dossier does not say how good the model is."
+        elif set(self.evaluation.shown_by) != {silo.name for silo in self.silos}:
+            yield "Not every silo's certificate shows the plan that the evaluation was asked by."
+
+    def _missing_of(self, silo: SiloEvidence) -> Iterator[str]:
+        name = f"silo '{visible(silo.name)}'"
+        if silo.certified is None:
+            yield (
+                f"No certificate from {name}: who approved the plan there, what was released, and what else was ever "
+                "released from its records, is not known here."
+            )
+            return
+        if not silo.certified.found.key_was_given:
+            yield f"The key of {name} was not confirmed by another way: somebody else may have signed its certificate."
+        for plan in (self.plan, *self.others):
+            followed = silo.certified.plans.get(plan.digest())
+            if followed is None:
+                yield f"The certificate of {name} does not show plan {plan.digest()[:12]}."
+            elif not followed.ended and len(followed.charged) < plan.rounds:
+                yield (
+                    f"Plan {plan.digest()[:12]} has not ended at {name}: {len(followed.charged)} of {plan.rounds} "
+                    "rounds are charged, and others may still be answered, within its guarantee."
+                )
+
+
+def gather(inputs: Inputs) -> Evidence:
+    """Read and check everything; raise with the first thing that is not valid or contradicts another."""
+    model = None if inputs.model is None else Model.load(inputs.model)
+    plan = _plan(inputs.plan, model)
+    others = () if model is None or model.choice is None else model.choice.plans
+    certified = dict(_certified(path, plan, others, inputs.keys) for path in inputs.certificates)
+    if len(certified) != len(inputs.certificates):
+        raise CertificateError(
+            "Two of the certificates are of one silo: give its newest; `ringfence verify` takes both."
+        )
+    if model is not None and model.statement is not None and not others and inputs.certificates:
+        verify_statement(model.statement, inputs.certificates)
+    if unknown := set(inputs.keys) - set(certified):
+        raise CertificateError(f"There is a key of silo '{min(unknown)}', but no certificate of it.")
+    silos = tuple(
+        SiloEvidence(
+            terms,
+            costs(all_events((plan, *others), terms.name), plan.observers, terms.guarantee.delta),
+            certified.get(terms.name),
+        )
+        for terms in plan.silos
+    )
+    audit = None if inputs.audit is None else read_audit(read_file(inputs.audit, "audit", MessageError))
+    evaluation = _evaluation(inputs.evaluation, model, others, certified)
+    return Evidence(plan, others, model, silos, audit, evaluation, inputs.keys, inputs.digests())
+
+
+def read_audit(content: bytes) -> Audit:
+    """Read an audit's result; MessageError if it is none, or of a silo that was broken on purpose."""
+    try:
+        audit = Audit.model_validate_json(content)
+    except ValidationError as refused:
+        raise MessageError(
+            f"This is no result of `ringfence audit --json`: {explain(refused)}. Save its output to a file."
+        ) from None
+    if audit.sabotage != "none":
+        raise MessageError("This audit is of a silo that was broken on purpose (--sabotage): it says nothing of yours.")
+    return audit
+
+
+def read_evaluation(content: bytes) -> tuple[EvaluationReport, str]:
+    """Read a private evaluation and its plan's digest, from a server's report.json or `ringfence evaluate --json`."""
+    try:
+        told: Any = json.loads(content)
+        report = EvaluationReport.model_validate_json(json.dumps(told["evaluation"]))
+        plan = str(told["plan"])
+    except (ValidationError, ValueError, KeyError, TypeError, RecursionError):
+        raise MessageError(
+            "This holds no private evaluation: give a run's report.json, or the output of `ringfence evaluate --json`."
+        ) from None
+    return report, plan
+
+
+def _plan(path: Path | None, model: Model | None) -> Plan:
+    if path is None:
+        if model is None:
+            raise PlanError(
+                "A dossier is about a plan: give its file with --plan, or a model, which holds it, with --model."
+            )
+        return model.plan
+    plan = load_plan(path)
+    if model is not None and model.plan.digest() != plan.digest():
+        raise PlanError(
+            f"The model was trained by plan {model.plan.digest()[:12]}, and {path} is plan {plan.digest()[:12]}: leave "
+            "one of them out."
+        )
+    return plan
+
+
+def _certified(path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str, str]) -> tuple[str, Certified]:
+    content = read_file(path, "certificate", CertificateError)
+    found, history = checked(content, None)
+    if found.silo in keys:
+        found, history = checked(content, keys[found.silo])
+    if plan.terms(found.silo) is None:
+        raise CertificateError(f"{path} is of silo '{found.silo}', which has no part in plan {plan.digest()[:12]}.")
+    if plan.digest() not in history.plans:
+        raise CertificateError(
+            f"{path} is of silo '{found.silo}', whose ledger does not show plan {plan.digest()[:12]}: its operator "
+            "never approved it, or the certificate was issued before. Ask for a newer one, or leave it out."
+        )
+    digests = [each.digest() for each in (plan, *others)]
+    return found.silo, Certified(
+        found, {name: history.plans[name] for name in digests if name in history.plans}, history
+    )
+
+
+def _evaluation(
+    path: Path | None, model: Model | None, others: Sequence[Plan], certified: Mapping[str, Certified]
+) -> Evaluation | None:
+    """Return the evaluation that was given, or the model's own, which its plan asked for; the last one of a choice."""
+    if path is not None:
+        report, plan = read_evaluation(read_file(path, "evaluation", MessageError))
+    elif model is not None and model.evaluation is not None:
+        report, plan = model.evaluation, (others[-1] if others else model.plan).digest()
+    else:
+        return None
+    shown = tuple(
+        name for name, one in certified.items() if plan in one.history.plans and one.history.plans[plan].released
+    )
+    return Evaluation(report, plan, shown)
+
+
+def _proved(silo: SiloEvidence, certified: Certified) -> SiloGuarantee:
+    found = certified.found
+    return SiloGuarantee(
+        records=silo.terms.records,
+        rounds=sum(len(followed.charged) for followed in certified.plans.values()),
+        this_run=silo.run,
+        all_runs=found.guarantee,
+        used=found.used,
+        remarks=found.remarks,
+    )

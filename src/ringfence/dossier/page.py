@@ -1,0 +1,318 @@
+"""The dossier as a page, in the order of a data protection impact assessment, then by two lists of questions."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from ringfence.dossier.evidence import Evidence, SiloEvidence
+from ringfence.dossier.questions import nist_section, output_section
+from ringfence.html.markup import Html, Value, bullets, outline, section, table, tag, together
+from ringfence.protocol.guarantee import Observer, against, against_words, claimed_against
+from ringfence.report import sections
+from ringfence.report.evaluated import evaluation_charts, evaluation_section
+from ringfence.report.page import ReportPage, facts
+from ringfence.silo.review import reveals, to_whom
+from ringfence.statement import best_guess
+
+NOT_SAID = "not said: see “What is missing”"
+MOST_COLUMNS = 60
+
+
+def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
+    """Put the dossier together; `public_key` is the one that it will be signed by."""
+    plan, silos = evidence.plan, evidence.silos
+    charts = evaluation_charts(None if evidence.evaluation is None else evidence.evaluation.report)
+    parts = (
+        tag(
+            "p",
+            f"This dossier is about one plan of {len(silos)} silo{'s' * (len(silos) != 1)}, {plan.aim}. It says what "
+            "was released, to whom, under which guarantee, who approved it and when, and what was tested. What it says "
+            "of a silo was checked against the certificate that the silo signed, where it gave one; what was not given "
+            "is named.",
+            class_="lead",
+        ),
+        facts(
+            {
+                f"largest epsilon of this run, per {plan.unit}": max(silo.run[0].epsilon for silo in silos),
+                "silos with a certificate": f"{len(evidence.certified)} of {len(silos)}",
+                f"{plan.unit}s in all": f"{sum(silo.terms.records for silo in silos):,}",
+                "rounds": plan.rounds,
+            }
+        ),
+        _warning(evidence),
+        section("What is missing", bullets(evidence.missing()) if any(evidence.missing()) else tag("p", "Nothing.")),
+        _description(evidence),
+        _necessity(evidence),
+        _risks(evidence),
+        _measures(evidence),
+        evaluation_section(None if evidence.evaluation is None else evidence.evaluation.report, charts),
+        nist_section(evidence),
+        output_section(evidence),
+        section("The words", sections.glossary(plan.unit)),
+        _sources(evidence, public_key),
+    )
+    kicker = f"Dossier · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
+    return ReportPage(f"Privacy dossier: {plan.purpose or plan.aim}", kicker, parts)
+
+
+def _warning(evidence: Evidence) -> Html | None:
+    if evidence.audit is None or not evidence.audit.refuted:
+        return None
+    words = "THE AUDIT REFUTES THE CLAIM. "
+    return tag(
+        "p", tag("strong", words), "Do not rely on a guarantee below before this is explained.", class_="note warning"
+    )
+
+
+def _description(evidence: Evidence) -> Html:
+    plan, first = evidence.plan, evidence.silos[0].terms
+    said: list[tuple[str, Value]] = [
+        (name, plan.responsible.get(name, NOT_SAID)) for name in ("Purpose", "Controller", "Contact")
+    ]
+    when = sorted(
+        time
+        for one in evidence.certified.values()
+        for followed in one.plans.values()
+        for time in followed.released.values()
+    )
+    columns = [(name, *column.described) for name, column in plan.data.used.items()]
+    left_out = f", the first {MOST_COLUMNS} of {len(columns)}" if len(columns) > MOST_COLUMNS else ""
+    return section(
+        "1. Description of the processing",
+        _note("GDPR Article 35(7)(a). Purpose, controller and contact are what the plan's author wrote."),
+        table(
+            "What is processed, and for what",
+            ["", ""],
+            [
+                *said,
+                ("What it is", plan.aim),
+                (
+                    f"{plan.unit.capitalize()}s",
+                    ", ".join(f"{own.name}: {own.terms.records:,}" for own in evidence.silos),
+                ),
+                (
+                    "Released",
+                    together(_minute(when[0]), " to ", _minute(when[-1]), " UTC")
+                    if when
+                    else "no certificate shows a release",
+                ),
+                ("The plan", tag("code", plan.digest())),
+                *(("Other plans of the same run", tag("code", other.digest())) for other in evidence.others),
+            ],
+        ),
+        tag("h3", "What left each silo, and nothing else"),
+        tag("p", f"In the plan's words, for silo “{first.name}”; the others differ in their numbers alone."),
+        bullets(reveals(plan, first)),
+        tag("h3", "To whom"),
+        bullets(to_whom(plan, first)),
+        tag("h3", "Which columns"),
+        table(f"The public schema{left_out}", ["column", "kind", "values"], columns[:MOST_COLUMNS]),
+    )
+
+
+def _necessity(evidence: Evidence) -> Html:
+    plan = evidence.plan
+    return section(
+        "2. Necessity and proportionality",
+        _note("GDPR Article 35(7)(b)."),
+        tag("h3", "What the plan shows"),
+        bullets(
+            [
+                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, each {plan.unit}'s part "
+                "cut to a public bound, behind noise that the silo draws itself.",
+                "The schema stands in the plan, with all bounds and categories, and cannot change during a run. That "
+                "they come from public knowledge, and not from the records, is its author's word.",
+                f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
+            ]
+        ),
+        tag("h3", "What only the controller can answer"),
+        bullets(
+            [
+                "Which legal basis the processing has, and whether the people concerned were told.",
+                "Whether the purpose could be reached with fewer columns, fewer silos or a smaller epsilon.",
+                "How long each silo keeps its records: Ringfence neither copies nor deletes them.",
+                "Who may use the model, and for what.",
+            ]
+        ),
+    )
+
+
+def _risks(evidence: Evidence) -> Html:
+    plan = evidence.plan
+    statement = evidence.statement()
+    basis = (
+        "what the certificates prove" if evidence.certified else "what the plan promises: no silo gave a certificate"
+    )
+    return section(
+        "3. Risks to the people concerned",
+        _note(
+            "GDPR Article 35(7)(c). The risk is that somebody who sees what a silo sent, or the model, learns whether "
+            f"one {plan.unit} was there, or what it says. A bound on that is below, as a bet: of two data sets that "
+            f"differ in one {plan.unit}, with even odds, how often can the best guess be right? A coin is right half "
+            "of the time."
+        ),
+        *(_run_table(evidence, observer) for observer in plan.observers),
+        _total_table(evidence) if evidence.certified else None,
+        tag("h3", f"What that means, by {basis}"),
+        tag("p", _uncovered(evidence))
+        if evidence.certified and len(evidence.certified) < len(evidence.silos)
+        else None,
+        outline(statement.words()),
+    )
+
+
+def _uncovered(evidence: Evidence) -> str:
+    names = ", ".join(silo.name for silo in evidence.silos if silo.certified is None)
+    return (
+        f"This is of the silos that gave a certificate. Of {names} there is the plan's promise alone, in the first "
+        "table; whoever has rows there too pays more than is said here."
+    )
+
+
+def _run_table(evidence: Evidence, observer: Observer) -> Html:
+    plan = evidence.plan
+    rows: list[tuple[Value, ...]] = []
+    for silo in evidence.silos:
+        own = against(silo.run, observer)
+        rows.append(
+            (
+                silo.name, own.epsilon, own.delta, f"{best_guess(own):.1%}", f"{evidence.exact(silo, observer):.1%}",
+                "certificate" if silo.certified else "the plan alone",
+            )
+        )  # fmt: skip
+    return table(
+        f"This run, fixed beforehand: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
+        ["silo", "epsilon", "at delta", "bet: right at most", "exactly, at most", "shown by"],
+        rows,
+    )
+
+
+def _total_table(evidence: Evidence) -> Html:
+    rows: list[tuple[Value, ...]] = []
+    for name, one in evidence.certified.items():
+        for total in one.found.guarantee:
+            limit = against(one.found.budget, total.against)
+            rows.append(
+                (name, one.found.unit, one.found.against(total.against), total.epsilon, total.delta,
+                 f"{best_guess(total):.1%}", limit.epsilon)
+            )  # fmt: skip
+    return table(
+        "Everything in the silo's ledger, however plans were chosen and whenever one stops",
+        ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "budget"],
+        rows,
+    )
+
+
+def _measures(evidence: Evidence) -> Html:
+    return section(
+        "4. Measures",
+        _note("GDPR Article 35(7)(d). What each silo's software enforced, and what its certificate shows of it."),
+        bullets(
+            [
+                "Noise, clipping norm and sampling come from the plan that the silo's operator approved by its digest, "
+                "never from a server's message.",
+                "The ledger is charged before a release is computed; a round is answered once, and nothing beyond the "
+                "budget.",
+                "A certificate is the whole ledger without the vectors, signed by the silo. Each one given here was "
+                "recomputed: hash chain, every charge, totals and signature.",
+            ]
+        ),
+        tag("h3", "Who approved it, and when"),
+        table(
+            "By the silos' own accounts and clocks",
+            ["silo", "approved by", "when (UTC)", "in these words", "rounds released", "last release (UTC)"],
+            [row for silo in evidence.silos for row in _approvals(silo)],
+        ),
+        tag("h3", "Certificates"),
+        table(
+            "What was checked",
+            ["silo", "issued (UTC)", "entries", "signed by", "key confirmed"],
+            [
+                (name, _minute(one.found.issued), one.found.entries, tag("code", one.found.public_key),
+                 "yes" if one.found.key_was_given else "no")
+                for name, one in evidence.certified.items()
+            ],
+        )
+        if evidence.certified
+        else tag("p", "None was given."),
+        bullets(_remarks(evidence)) if any(_remarks(evidence)) else None,
+        tag("h3", "What was tested"),
+        tag("p", *_tested(evidence)),
+    )  # fmt: skip
+
+
+def _approvals(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
+    if silo.certified is None:
+        yield silo.name, "not known: no certificate", "", "", "", ""
+        return
+    for followed in silo.certified.plans.values():
+        times = sorted(followed.released.values())
+        for approval in followed.approvals:
+            yield (
+                silo.name,
+                approval.by or "not written down",
+                _minute(approval.time),
+                approval.note,
+                f"{len(times)} of {followed.plan.rounds}",
+                _minute(times[-1]) if times else "none",
+            )
+
+
+def _remarks(evidence: Evidence) -> Iterable[str]:
+    for name, one in evidence.certified.items():
+        yield from (f"{name}: {remark}" for remark in one.found.remarks)
+        if one.found.same_user:
+            yield (
+                f"{name}: by its operator's decision, the courier may run as a user who can read the records. What it "
+                "may have read past the gate is in no ledger."
+            )
+
+
+def _tested(evidence: Evidence) -> tuple[Value, ...]:
+    audit = evidence.audit
+    if audit is None:
+        return ("No audit was given.",)
+    verdict = "refutes the claim" if audit.refuted else "does not refute the claim"
+    return (
+        f"An attack on the real gate, with {audit.records} made-up records, {audit.rounds} rounds and {audit.runs} "
+        f"runs of the mechanism “{audit.mechanism}”, {verdict}. It guessed {audit.score:.1%} right, which shows a rate "
+        f"of at least {audit.score_lower:.1%} with confidence {audit.confidence:.6g}; the claim allows "
+        f"{audit.score_allowed:.1%}. The claim was epsilon {audit.epsilon_claimed:.4g}, for each record or person, "
+        f"over one run, against the server; the attack could show {audit.epsilon_lower:.4g} of it. An audit can refute "
+        "a claim and never prove it. This result is as its author gave it: nobody signed it, and anybody can repeat it "
+        "with ",
+        tag("code", f"ringfence audit --mechanism {audit.mechanism}"),
+        ".",
+    )
+
+
+def _sources(evidence: Evidence, public_key: str) -> Html:
+    return section(
+        "Sources and signature",
+        tag(
+            "p",
+            "Plan and certificates were checked against each other. Model, audit and evaluation are their authors' "
+            "words, compared with the certificates where these show them.",
+        ),
+        table("What this was made of, by SHA-256", ["file", "digest"],
+              [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
+        tag(
+            "p",
+            together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
+                     " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
+                     "its owner by another way. To check the facts, run ", tag("code", "ringfence verify"),
+                     " on the certificates."),
+        ),
+    )  # fmt: skip
+
+
+def _observer(evidence: Evidence, observer: Observer) -> str:
+    observers, colluders = evidence.plan.observers, evidence.plan.most_colluders
+    return claimed_against(observers, colluders) if len(observers) == 1 else against_words(observer, colluders)
+
+
+def _note(text: str) -> Html:
+    return tag("p", text, class_="note")
+
+
+def _minute(time: str) -> Html:
+    return tag("time", time[:16].replace("T", " "))

@@ -1,0 +1,172 @@
+"""The dossier's answers to two lists: what NIST SP 800-226 asks of a guarantee, and what an output checker asks."""
+
+from ringfence.certified_history import ROUNDING
+from ringfence.dossier.evidence import Evidence
+from ringfence.html.markup import Html, Value, readable, section, table, tag
+from ringfence.protocol.guarantee import claimed_against
+from ringfence.statement import best_guess
+
+
+def nist_section(evidence: Evidence) -> Html:
+    """Answer component by component of the publication's pyramid, from its top to its base."""
+    plan = evidence.plan
+    worst = max((silo.run[0] for silo in evidence.silos), key=lambda own: own.epsilon)
+    largest = max(silo.run[0].delta for silo in evidence.silos)
+    is_small = all(silo.run[0].delta <= (1 + ROUNDING) / silo.terms.records**2 for silo in evidence.silos)
+    small = "at most 1/n² in every silo" if is_small else "above 1/n² in some silo"
+    observer = claimed_against(plan.observers, plan.most_colluders)
+    rows: list[tuple[Value, ...]] = [
+        (
+            "Privacy parameters: what are ε and δ, and over which releases?",
+            f"For each {plan.unit}, {observer}: at most epsilon = {worst.epsilon:.4g} over this run, fixed beforehand. "
+            f"Delta is at most {largest:.2g}, {small}. {_over_all(evidence)}",
+        ),
+        (
+            "Which variant, and how was it converted?",
+            "(ε, δ), computed numerically and exactly or from above from the noise itself; no conversion from Rényi or "
+            "concentrated variants. The best guess is told beside it, computed from the same noise.",
+        ),
+        ("Unit of privacy: what is one person's data?", _unit(evidence)),
+        (
+            "Bounded or unbounded neighbours?",
+            f"Bounded: data sets that differ in one replaced {plan.unit}. How many {plan.unit}s a silo has is public.",
+        ),
+        (
+            "Other releases of the same data?",
+            "All that passed the gate is in the ledger and in its total. Anything done with the records outside it is "
+            "not: only the silo can say.",
+        ),
+        (
+            "Algorithms and correctness: is the mechanism proved, and who checked it?",
+            "Sensitivities and composition are proved in Ringfence's documentation, and checking a certificate "
+            f"computes every charge again from the plan. {_audited(evidence)}",
+        ),
+        ("Utility: how accurate is the result?", _utility(evidence)),
+        (
+            "Bias: for whom is it worse?",
+            "Noise weighs more for small groups and small silos, and clipping pulls on unusual records. "
+            + ("Figures per silo are in the evaluation. " if _per_silo(evidence) else "")
+            + "No figure of another group was asked for; `ringfence statistics` and `ringfence evaluate` can ask, for "
+            "a budget.",
+        ),
+        (
+            "Trust model: who must be trusted with what?",
+            f"Each silo trusts its own machine and operator. Beyond that the guarantee relies on: {plan.trust}. It "
+            f"holds {observer}. {' '.join(plan.leading_channel.reliance_words())}",
+        ),
+        (
+            "Side channels: can timing or arithmetic leak?",
+            (
+                "Sums are exact, in whole numbers, and noise is discrete, from the operating system's randomness. "
+                if plan.sums == "exact"
+                else "Sums were in floating point, whose errors are charged. "
+            )
+            + "How long an answer takes is not covered by the guarantee.",
+        ),
+        (
+            "Access control: who can reach the records?",
+            "Only the silo's agent opens them; couriers carry bytes. "
+            + (_same_user(evidence) or "How the silo protects its own machine is for the silo to say."),
+        ),
+        (
+            "Data collection exposure: what happened before?",
+            "Not in this dossier: how records were collected and kept is each silo's to answer.",
+        ),
+    ]
+    return section(
+        "Questions of NIST SP 800-226",
+        tag("p", "Guidelines for Evaluating Differential Privacy Guarantees (March 2025), by the components of its "
+                 "pyramid, from top to base. The wording of the questions is ours."),
+        table("Answers", ["question", "answer"], [(question, readable(str(answer))) for question, answer in rows]),
+    )  # fmt: skip
+
+
+def output_section(evidence: Evidence) -> Html:
+    """Answer what whoever checks outputs of a secure environment has on their list."""
+    plan, model = evidence.plan, evidence.model
+    numbers = 0 if model is None else model.plan.dimension
+    uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
+    smallest = min(evidence.silos, key=lambda silo: silo.terms.records)
+    rows: list[tuple[Value, ...]] = [
+        ("What is to be released?", "no model was given" if model is None else f"{numbers} weights of a linear model, "
+         "and what its file says of plan, guarantees and evaluation", "see sources"),
+        ("Is any record, count, minimum, maximum or example in it?", f"No {plan.unit} and no exact statistic of them. "
+         "Sizes of silos and the schema are public by the plan.", "by the plan"),
+        ("How many contribute, at least?", f"{smallest.terms.records:,} {plan.unit}s in the smallest silo, "
+         f"“{smallest.name}”", "by the plan" if smallest.certified is None else "certificate"),
+        ("Can one contributor dominate?", f"No: each {plan.unit}'s part is cut to a public bound before it is added.",
+         "by the plan"),
+        ("Can it be compared with an earlier output to single somebody out?", "The ledger counts all earlier outputs "
+         "together, whatever they are compared with." if not uncertified else
+         f"Not known for {', '.join(uncertified)}; for the others the ledger counts all earlier outputs together.",
+         "certificate" if evidence.certified else "missing"),
+        ("Could membership of one person be inferred?", _membership(evidence), "computed from the noise"),
+        ("Was it attacked?", _audited(evidence), "missing" if evidence.audit is None else "its author's word"),
+        ("Was accuracy measured without noise?", "Not in this dossier. Reports that show such figures are marked NOT "
+         "PRIVATE and must not leave.", "by how dossiers are made"),
+        ("Who approved the release?", "Each silo's operator, as listed under Measures" if not uncertified else
+         f"As listed under Measures; not shown for {', '.join(uncertified)}",
+         "certificate" if evidence.certified else "missing"),
+        ("Decision of the output checker", "", "to be filled in"),
+    ]  # fmt: skip
+    return section("An output checker's list", table("Answers", ["question", "answer", "shown by"], rows))
+
+
+def _over_all(evidence: Evidence) -> str:
+    if not evidence.certified:
+        return "What else was released from the same records is not known: no silo gave a certificate."
+    worst = max((one.found for one in evidence.certified.values()), key=lambda found: found.guarantee[0].epsilon)
+    total = worst.guarantee[0]
+    return (
+        f"Over everything in the ledgers shown, however plans were chosen and whenever one stops, it is at most "
+        f"epsilon = {total.epsilon:.4g} at delta = {total.delta:.2g}, for each {worst.unit}, against "
+        f"{worst.against(total.against)}."
+    )
+
+
+def _unit(evidence: Evidence) -> str:
+    if evidence.plan.unit == "person":
+        return (
+            "A person with all their rows in one silo, by the schema's column of persons. Rows of one person in "
+            "several silos add up: see the statement."
+        )
+    return (
+        "One record of one silo. A person with several records, or with records in several silos, is protected less: "
+        "see the statement for what that costs."
+    )
+
+
+def _audited(evidence: Evidence) -> str:
+    audit = evidence.audit
+    if audit is None:
+        return "No audit was given."
+    verdict = "REFUTES" if audit.refuted else "does not refute"
+    return (
+        f"An audit, of the mechanism “{audit.mechanism}” with made-up records and not of this run, {verdict} the claim."
+    )
+
+
+def _utility(evidence: Evidence) -> str:
+    if evidence.evaluation is None:
+        return "No evaluation was given."
+    first = evidence.evaluation.report.together.sentences()[0]
+    return f"{first[0].upper()}{first[1:]}. All figures, with intervals, are under “How good the model is”."
+
+
+def _per_silo(evidence: Evidence) -> bool:
+    return evidence.evaluation is not None and len(evidence.evaluation.report.silos) > 1
+
+
+def _same_user(evidence: Evidence) -> str:
+    named = [name for name, one in evidence.certified.items() if one.found.same_user]
+    return f"At {', '.join(named)} the courier may run as a user who can read the records." if named else ""
+
+
+def _membership(evidence: Evidence) -> str:
+    observer = evidence.plan.observers[0]
+    bound = max(best_guess(silo.run[0]) for silo in evidence.silos)
+    exact = max(evidence.exact(silo, observer) for silo in evidence.silos)
+    return (
+        f"The best guess about one {evidence.plan.unit} of a silo is right with probability at most {bound:.1%} by (ε, "
+        f"δ), and {exact:.1%} computed exactly, after this run alone; a coin is right with 50%."
+    )

@@ -1,0 +1,96 @@
+"""A dossier's signature: one Ed25519 signature under the digests of its files and of what it was made of.
+
+It stands in a file of its own beside the dossier, so that the page and its print are covered by the same one.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from ringfence.errors import CertificateError
+from ringfence.protocol.head import Signature
+from ringfence.protocol.public import Digest, Document, Public
+from ringfence.sealed_sums import sealing
+from ringfence.storage.files import read_file
+from ringfence.storage.private_files import write_key
+
+# So that a signature cannot be passed off as one of something else.
+_PURPOSE = b"ringfence dossier 1\n"
+
+
+class DossierContent(Document):
+    """What is signed: the plan, when, the dossier's files and its sources by SHA-256, and the key that signs."""
+
+    format: Literal[1] = 1
+    plan: Digest
+    issued: str
+    files: dict[str, Digest] = Field(min_length=1)
+    sources: dict[str, Digest]
+    public_key: Digest
+
+
+class DossierSignature(Public):
+    """The content's bytes as text, and the Ed25519 signature under them."""
+
+    format: Literal[1] = 1
+    kind: Literal["ringfence-dossier"] = "ringfence-dossier"
+    content: str
+    signature: Signature
+
+    newest_format: ClassVar[int] = 1
+
+
+def signature_path(dossier: Path) -> Path:
+    """Return where the signature of a dossier's file stands."""
+    return dossier.with_suffix(".signature.json")
+
+
+def sign(plan: str, files: Sequence[Path], sources: Mapping[str, str], key: bytes) -> bytes:
+    """Return the signature's file for files that have been written."""
+    content = DossierContent(
+        plan=plan,
+        issued=datetime.now(UTC).isoformat(timespec="seconds"),
+        files={path.name: _digest(path) for path in files},
+        sources=dict(sources),
+        public_key=sealing.verifying_key(key),
+    ).content
+    return (
+        DossierSignature(content=content.decode(), signature=sealing.sign(key, _PURPOSE + content)).canonical() + b"\n"
+    )
+
+
+def read_signature(content: bytes) -> DossierContent:
+    """Read a signature's file and check the signature; CertificateError if it does not fit."""
+    written = DossierSignature.parse(content, error=CertificateError)
+    signed = DossierContent.parse(written.content.encode(), error=CertificateError)
+    if not sealing.verify(signed.public_key, _PURPOSE + signed.content, written.signature):
+        raise CertificateError(
+            "The dossier's signature does not fit its content and public key: one of them was changed."
+        )
+    return signed
+
+
+def verify_dossier(files: Sequence[Path], signature: Path, *, key: str | None = None) -> DossierContent:
+    """Check that the files are those that were signed, by that key if one is given; CertificateError if not."""
+    signed = read_signature(read_file(signature, "signature", CertificateError))
+    if key is not None and key.strip().lower() != signed.public_key:
+        raise CertificateError(f"The dossier was signed with the key {signed.public_key}, not with the one you named.")
+    for path in files:
+        if _digest(path) not in signed.files.values():
+            raise CertificateError(f"{path} is not what was signed: it was changed, or belongs to another dossier.")
+    return signed
+
+
+def make_key(path: Path) -> str:
+    """Write a new private key that only its owner may read, and return its public key."""
+    private = sealing.new_key()
+    write_key(path, private)
+    return sealing.verifying_key(private)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(read_file(path, "dossier", CertificateError)).hexdigest()

@@ -1,0 +1,243 @@
+"""Estimators of counts and amounts by the logarithm of their mean, of ordered classes, and of times until an event."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+
+from ringfence.errors import EstimatorError
+from ringfence.estimators import tables
+from ringfence.estimators.base import FederatedLinearModel, documented
+from ringfence.estimators.fit_data import FitData
+from ringfence.estimators.linear import Classifier, Regressor
+from ringfence.estimators.parameters import DispersionParameters, SurvivalParameters
+from ringfence.estimators.reading import interval
+from ringfence.planning.request import PlanRequest
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.columns import Categorical, Column, ReadColumn
+from ringfence.protocol.encoding import encode_offsets
+from ringfence.protocol.schema import Schema
+
+
+class _LogLink(Regressor):
+    """A regression whose prediction is exp(X @ coef_ + intercept_).
+
+    With a `schema` that names an `exposure` or `offset`, X has that column too, in `fit` and in `predict`.
+    """
+
+    _loss = ""
+    _above_zero = False
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        tags.regressor_tags.poor_score = True  # the checks' targets are straight lines
+        return tags
+
+    def _target(self, y: Any) -> tuple[FloatArray, Column]:
+        cells, column = super()._target(y)
+        self._require_positive(cells)
+        return cells, column
+
+    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        cells = super()._targets_by_schema(y, column)
+        self._require_positive(np.asarray(column_or_1d(y), dtype=np.float64))
+        return cells
+
+    def _require_positive(self, y: FloatArray) -> None:
+        bad = np.flatnonzero(y <= 0 if self._above_zero else y < 0)
+        if bad.size:
+            least = "above 0" if self._above_zero else "0 or more"
+            raise EstimatorError(
+                f"Row {bad[0]} of y (the first is row 0) is not {least}, as every target of {type(self).__name__} must "
+                "be: some value(s) of y are out of the valid range of its loss. Remove the row, or use "
+                "FederatedLinearRegression."
+            )
+
+    def _request(self, schema: Schema) -> PlanRequest:
+        return replace(super()._request(schema), loss=self._loss)
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return exp(X @ coef_ + intercept_), times the exposure if the schema names one."""
+        scores = self._scores(X)[:, 0]
+        if self.schema is not None and self.schema.offset_bound:
+            offsets = encode_offsets(self.schema, tables.cells(X), source="X")
+            scores = scores + (0.0 if offsets is None else offsets) + self.schema.offset_range[0]
+        return np.exp(scores)
+
+
+@documented
+class FederatedPoissonRegressor(_LogLink):
+    """Poisson regression of counts, trained privately across silos."""
+
+    _loss = "poisson"
+
+
+@documented
+class FederatedGammaRegressor(_LogLink):
+    """Gamma regression of positive amounts, trained privately across silos. The lower target bound is above 0."""
+
+    _loss, _above_zero = "gamma", True
+
+
+@documented
+class FederatedNegativeBinomialRegressor(DispersionParameters, _LogLink):
+    """Regression of counts that vary more than a Poisson distribution's, trained privately across silos.
+
+    `dispersion` is known beforehand: counts of mean m have the variance m + dispersion·m².
+    """
+
+    _loss = "negative-binomial"
+
+    def _request(self, schema: Schema) -> PlanRequest:
+        return replace(super()._request(schema), dispersion=float(self.dispersion))
+
+
+@documented
+class FederatedOrdinalClassifier(Classifier):
+    """Ordinal logistic regression of classes in an order, trained privately across silos.
+
+    The order is that of the sorted labels, or of the schema's categories. `coef_` is one row, and `intercept_` has one
+    number per threshold: X @ coef_.T + intercept_ are the log odds of lying above each.
+    """
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # the checks' classes are in no order
+        return tags
+
+    def _request(self, schema: Schema) -> PlanRequest:
+        return replace(super()._request(schema), loss="ordinal" if len(self.classes_) > 2 else "logistic")
+
+    def _learn(self) -> None:
+        super()._learn()
+        self.coef_ = self.coef_[:1]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return one number per row for two classes, else the log of every class's probability."""
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else np.log(np.maximum(self._probabilities(scores), 1e-300))
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return every class's probability, in the order of `classes_`."""
+        return self._probabilities(self._scores(X))
+
+    @staticmethod
+    def _probabilities(scores: FloatArray) -> FloatArray:
+        # Thresholds out of order, as noise may leave them, are put in order.
+        above = 0.5 * (1.0 + np.tanh(-0.5 * np.sort(-scores, axis=1)))
+        end = np.zeros((len(scores), 1))
+        return -np.diff(np.concatenate([end + 1.0, above, end], axis=1), axis=1)
+
+
+@documented
+class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
+    """Proportional hazards with a hazard that is constant in parts of the time, trained privately across silos.
+
+    `y` has two columns: the time, and 1 or 0 for whether an event ended it or the watching did. `time_bound` is the
+    longest time, from public knowledge; whoever is watched for longer counts as watched until then. `cuts` are the
+    times at which the hazard may change; by default four, which cut the time into equal parts. With a `schema` that
+    names the `event`, X has its column, and y is the time alone.
+
+    `coef_` are logarithms of hazard ratios; `intercept_` has the logarithm of the hazard in every part, for features
+    of 0; `cuts_` are where the parts end.
+    """
+
+    def _target(self, y: Any) -> tuple[Any, Column]:
+        raise NotImplementedError
+
+    def _problem(self, rows: tables.Joined) -> FitData:
+        if self.schema is None:
+            return self._problem_of_pairs(rows)
+        event = self.schema.event
+        if event is None:
+            raise EstimatorError("The schema names no event: give it `event`, the column that says if one ended it.")
+        column = self.schema.used[event]
+        if tables.is_frame(rows.X) and event in rows.X.columns:
+            happened = column.classes[1]
+            ended = [cell == happened for cell in tables.texts(rows.X[event])]
+            self._require_events(np.array(ended, dtype=np.float64))
+        return super()._problem(rows)
+
+    def _problem_of_pairs(self, rows: tables.Joined) -> FitData:
+        pairs = check_array(rows.y, dtype=np.float64, ensure_min_samples=1)
+        if pairs.shape[1] != 2 or not np.isin(pairs[:, 1], (0.0, 1.0)).all():
+            raise EstimatorError("y must have two columns: a time, and 1 or 0 for whether an event ended it.")
+        if self.time_bound is None:
+            raise EstimatorError(
+                "`time_bound` is missing: say how long anybody is watched at most, from public knowledge. It is not "
+                "taken from y, because a bound read from private records leaks them."
+            )
+        if (pairs[:, 0] < 0).any():
+            row = int(np.flatnonzero(pairs[:, 0] < 0)[0])
+            raise EstimatorError(f"Row {row} of y (the first is row 0) is a time before 0: remove it, or correct it.")
+        self._require_events(pairs[:, 1])
+        self._pairs = pairs
+        try:
+            return super()._problem(rows._replace(y=pairs[:, 0]))
+        finally:
+            del self._pairs
+
+    @staticmethod
+    def _require_events(events: FloatArray) -> None:
+        if not events.any():
+            raise EstimatorError(
+                "All times are censored: no event ended any of them, so that nothing can be learned of a hazard. Watch "
+                "for longer, or correct the events."
+            )
+
+    def _cells_of_target(
+        self, y: Any, names: list[str], targets: list[str]
+    ) -> tuple[dict[str, Any], dict[str, Column], dict[str, Any]]:
+        (target,) = targets
+        event = tables.unused(None, "event", [*names, target])
+        columns: dict[str, Column] = {
+            target: interval("`time_bound`", (0.0, self.time_bound)),
+            event: Categorical(categories=("0", "1")),
+        }
+        ended = [str(int(one)) for one in self._pairs[:, 1]]
+        return {target: np.asarray(y, dtype=np.float64), event: ended}, columns, {"target": target, "event": event}
+
+    def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
+        if not column.is_number:
+            raise EstimatorError("The schema's target has categories, and a time is a number.")
+        return tables.texts(column_or_1d(y, warn=True))
+
+    def _request(self, schema: Schema) -> PlanRequest:
+        cuts = None if self.cuts is None else tuple(float(cut) for cut in self.cuts)
+        return replace(super()._request(schema), loss="survival", cuts=cuts)
+
+    def _learn(self) -> None:
+        super()._learn()
+        self.coef_ = self.coef_[0]
+        unit, _ = self.plan_.data.target_scaling
+        self.cuts_ = np.array([cut * unit for cut in self.plan_.loss.parts_end])
+
+    def predict(self, X: Any) -> FloatArray:
+        """Return X @ coef_: the logarithm of the hazard, but for what all records share."""
+        check_is_fitted(self)
+        return self._scores(X)[:, 0] - float(self.intercept_[0])
+
+    def predict_survival(self, X: Any, times: Any) -> FloatArray:
+        """Return the probability that no event comes before each of `times`: a row per record."""
+        hazards, starts = np.exp(self._scores(X)), np.concatenate([[0.0], self.cuts_])
+        ends = np.concatenate([self.cuts_, [np.inf]])
+        spent = np.clip(np.asarray(times, dtype=np.float64)[:, None] - starts, 0.0, ends - starts)
+        survival: FloatArray = np.exp(-hazards @ spent.T)
+        return survival
+
+    def score(self, X: Any, y: Any) -> float:
+        """Return the concordance: how often, of two records, the one with an event first has the larger hazard.
+
+        Like every `score`, it is measured on the records that it is given, without noise: it is not private.
+        """
+        pairs = check_array(y, dtype=np.float64)
+        return concordance(self.predict(X), pairs[:, 0], pairs[:, 1])
+
+
+def concordance(risks: FloatArray, times: FloatArray, events: FloatArray) -> float:
+    """Return Harrell's concordance: over pairs of which one has an event before the other's time; ties count half."""
+    earlier = (times[:, None] < times[None, :]) & (events[:, None] > 0)
+    above = (risks[:, None] > risks[None, :]) + 0.5 * (risks[:, None] == risks[None, :])
+    return float(above[earlier].mean()) if earlier.any() else float("nan")

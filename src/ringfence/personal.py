@@ -1,0 +1,343 @@
+"""Each silo's own model, in its own folder: what never leaves needs no noise, and may not leave.
+
+`personalise` fits a federation's model on to one silo's records, `compare` measures what taking part is worth to it.
+Both write an entry without cost into the ledger, which tells of no record, and put all they find into the folder `own`
+inside of the silo's, readable by its owner alone. None of it is private: weights, strengths and scores tell of records.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ringfence.errors import MessageError, OutputError, RecordsError
+from ringfence.html.charts import Line, figure, line_chart
+from ringfence.html.markup import Value, bullets, document, section, table, tag
+from ringfence.model import OWN_KIND, Model
+from ringfence.predicting import Predictor, measured
+from ringfence.protocol import sections
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses.told import shifted
+from ringfence.protocol.messages import pack, unpack
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.public import Digest, SiloName
+from ringfence.silo import personal
+from ringfence.silo.account import Account, Use
+from ringfence.silo.dataset import DataSet
+from ringfence.silo.divided import DividedDataSet
+from ringfence.silo.folder import SiloFolder
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.personal import ALONE, FEDERATION, OWN, Rows
+from ringfence.storage.files import read_file
+from ringfence.storage.private_files import replace_private
+
+NOT_PRIVATE = (
+    "NOT PRIVATE: this was computed from the silo's records without noise. It stays with the silo. Whoever passes it "
+    "on, or acts outside of the silo by it, tells of these records what no epsilon counts."
+)
+"""What stands on everything that is written here."""
+
+FEWEST_MOVED = 10
+"""How many of the weights that moved most a page shows."""
+
+
+class PersonalModel(Predictor):
+    """A silo's own model. It is NOT private, and never leaves the silo: it was fitted without noise.
+
+    `model` is the digest of the federation's model that it begins from, `strength` how hard it is pulled towards that
+    one: None where cross-validation found the federation's model best as it is.
+    """
+
+    newest_format: ClassVar[int] = 1
+
+    kind: Literal["ringfence-own-model"] = "ringfence-own-model"
+    format: Literal[1] = 1
+    silo: SiloName
+    model: Digest
+    strength: float | None = Field(gt=0)
+    rmse: float | None = Field(default=None, ge=0)
+    notice: str = NOT_PRIVATE
+
+    @property
+    def error_spread(self) -> float | None:
+        """The root mean squared error in cross-validation: not private either."""
+        return self.rmse
+
+
+@dataclass(frozen=True)
+class Personalised:
+    """A silo's own model, the mean loss at each strength of the pull, the strongest first, and where both stand."""
+
+    model: PersonalModel
+    start: Model
+    losses: Mapping[float, float]
+    path: Path
+    page: Path
+
+    @property
+    def strength(self) -> str:
+        """How hard the model is pulled, in words."""
+        found = self.model.strength
+        return "the federation's model as it is" if found is None else f"{found:.2g}"
+
+    def moved(self) -> list[tuple[str, str, float, float]]:
+        """Return feature, output, the federation's weight and the own one, those that moved most first."""
+        before = {(name, output): weight for name, output, weight in self.start.by_size()}
+        rows = [(name, output, before[name, output], weight) for name, output, weight in self.model.by_size()]
+        return sorted(rows, key=lambda row: -abs(row[3] - row[2]))
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it for machines."""
+        return {
+            "silo": self.model.silo,
+            "model": str(self.path),
+            "page": str(self.page),
+            "strength": self.model.strength,
+            "loss": {"federation": self.losses[math.inf], "own": self.losses[self.model.strength or math.inf]},
+            "private": False,
+            "notice": NOT_PRIVATE,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Three models on records that none of their fits saw: scores, mean losses, and how sure the differences are.
+
+    `gains` has, of the federation's model and of the silo's own, how much less the mean loss is than that of its own
+    records alone, and that difference's standard error, from one record to the next.
+    """
+
+    silo: str
+    metric: str
+    records: int
+    unit: str
+    scores: Mapping[str, float]
+    losses: Mapping[str, float]
+    gains: Mapping[str, tuple[float, float]]
+    remark: str
+    page: Path
+
+    def sentences(self) -> list[str]:
+        """Return what taking part is worth, in words."""
+        return [*(self._gain(name) for name in self.gains), *filter(None, [self.remark])]
+
+    def _gain(self, name: str) -> str:
+        gain, error = self.gains[name]
+        sure = "" if abs(gain) > 2 * error else f"; {self.records} {self.unit}s are too few to tell that from none"
+        word = "less" if gain >= 0 else "more"
+        return f"With {name} the loss is {abs(gain):.3g} {word} than with the {ALONE}, give or take {error:.2g}{sure}."
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it for machines."""
+        models = {
+            name: {self.metric: self.scores[name], "loss": self.losses[name], **_gained(self.gains.get(name))}
+            for name in self.scores
+        }
+        held_out = {"records": self.records, "unit": self.unit, "remark": self.remark}
+        return {
+            "silo": self.silo, "models": models, "measured_on": held_out, "page": str(self.page), "private": False,
+            "notice": NOT_PRIVATE,
+        }  # fmt: skip
+
+
+def _gained(gain: tuple[float, float] | None) -> dict[str, float]:
+    return {} if gain is None else {"gain": gain[0], "standard_error": gain[1]}
+
+
+def load_any(path: Path) -> Model | PersonalModel:
+    """Read a federation's model or a silo's own."""
+    content = read_file(path, "model file", MessageError)
+    kind = PersonalModel if OWN_KIND in content else Model
+    return kind.parse(content, error=MessageError, limit=2**30)
+
+
+def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personalised:
+    """Fit the federation's model on to all of the silo's records, and keep the result in its folder.
+
+    Raises RecordsError if the model is not about this silo's data, or if its records are too few to choose by.
+    """
+    plan, digest = model.plan, digest_of(model)
+    with folder.ledger() as ledger:
+        _, rows = _rows(folder, ledger, plan)
+        personal.require_enough(rows)
+        own = _own_folder(folder)
+        _note(ledger, "personalised", digest, plan, note)
+    tuned = personal.tune(plan.loss, rows, unpack(model.weights))
+    spread = measured(plan, shifted(tuned.scores, rows.targets), rows.targets, rows.counts).get("rmse")
+    made = PersonalModel(
+        plan=plan,
+        weights=pack(tuned.weights),
+        silo=folder.name,
+        model=digest,
+        strength=None if math.isinf(tuned.strength) else tuned.strength,
+        rmse=spread,
+    )
+    losses = dict(zip(personal.STRENGTHS, tuned.losses.tolist(), strict=True))
+    found = Personalised(made, model, losses, own / f"model-{digest[:12]}.json", own / f"model-{digest[:12]}.html")
+    _keep(found.path, made.canonical())
+    _keep(found.page, _page_of_model(found).encode())
+    return found
+
+
+def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
+    """Measure the silo's records alone, the federation's model and the silo's own on records that no fit saw.
+
+    These are the records that the federation's training held out, where it held out some; else all of them.
+    """
+    plan, digest = model.plan, digest_of(model)
+    with folder.ledger() as ledger:
+        data, rows = _rows(folder, ledger, plan)
+        unseen, remark = _unseen(plan, rows, ledger.account(), were_moved=data.were_moved)
+        personal.require_comparable(rows, unseen)
+        own = _own_folder(folder)
+        _note(ledger, "compared", digest, plan, note)
+    found = personal.predict_unseen(plan.loss, rows, unpack(model.weights), unseen)
+    targets, counts = rows.targets[unseen], rows.counts[unseen]
+    scores = {name: measured(plan, shifted(scored, targets), targets, counts) for name, scored in found.scores.items()}
+    (metric,) = scores[OWN]
+    made = Comparison(
+        silo=folder.name,
+        metric=metric,
+        records=len(found.losses[OWN]),
+        unit=plan.unit,
+        scores={name: score[metric] for name, score in scores.items()},
+        losses={name: float(np.mean(losses)) for name, losses in found.losses.items()},
+        gains={name: _gain(found.losses[ALONE] - found.losses[name]) for name in (FEDERATION, OWN)},
+        remark=remark,
+        page=own / f"comparison-{digest[:12]}.html",
+    )
+    _keep(made.page, _page_of_comparison(made).encode())
+    return made
+
+
+def digest_of(model: Model) -> str:
+    """Return what a model is named by in a ledger."""
+    return hashlib.sha256(model.canonical()).hexdigest()
+
+
+def _gain(differences: FloatArray) -> tuple[float, float]:
+    return float(np.mean(differences)), float(np.std(differences, ddof=1) / math.sqrt(len(differences)))
+
+
+def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, Rows]:
+    data = folder.current_records(ledger)
+    if isinstance(data, DividedDataSet):
+        raise RecordsError(
+            f"Workers hold the table of silo '{folder.name}', and its own model is fitted on one machine. Set up a "
+            "folder with a part of the table that fits there, and name it instead."
+        )
+    if problem := data.difference(plan.data):
+        raise RecordsError(
+            f"This model is not about the data of silo '{folder.name}': {problem}. Name a model that was trained with "
+            "this silo's schema."
+        )
+    return data, Rows.of(data.encoded(plan.data), plan)
+
+
+def _unseen(plan: Plan, rows: Rows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:
+    """Tell which rows the federation's training did not see, and what is to be said of that."""
+    everything = np.ones(len(rows.targets), dtype=bool)
+    if plan.terms(account.silo) is None:
+        return everything, "This silo took no part in the training, so all its records are new to that model."
+    approved = account.plans.get(plan.digest())
+    is_other = were_moved or (approved is not None and approved.version != account.version)
+    if plan.held_out is None or is_other:
+        why = "the data has changed since" if is_other else "no record was held out then"
+        return everything, (
+            f"The federation's model was trained with these records, behind noise ({why}): it may look a little better "
+            "than it is. Records that are held out (`train --held-out`) would tell."
+        )
+    return np.isin(rows.of_row, sections.members("held-out", len(rows), plan.held_out)), ""
+
+
+def _note(ledger: Ledger, use: Use, model: str, plan: Plan, note: str) -> None:
+    ledger.use_inside(use, model=model, plan=plan.digest(), note=note)
+
+
+def _own_folder(folder: SiloFolder) -> Path:
+    own = folder.path / "own"
+    try:
+        own.mkdir(mode=0o700, exist_ok=True)
+        own.chmod(0o700)
+    except OSError as problem:
+        raise _unwritable(own, problem) from None
+    return own
+
+
+def _keep(path: Path, content: bytes) -> None:
+    try:
+        replace_private(path, content)
+    except OSError as problem:
+        raise _unwritable(path, problem) from None
+
+
+def _unwritable(path: Path, problem: OSError) -> OutputError:
+    return OutputError(
+        f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
+        "nowhere else. Make room there, or give this user the right to write."
+    )
+
+
+def _page_of_model(found: Personalised) -> str:
+    made, target = found.model, found.model.plan.data.target_words
+    finite = {strength: loss for strength, loss in found.losses.items() if math.isfinite(strength)}
+    chart = line_chart(
+        [
+            Line("own model", sorted(finite.items())),
+            Line(FEDERATION, [(strength, found.losses[math.inf]) for strength in sorted(finite)], level=True),
+        ],
+        title="Loss in cross-validation",
+        description="The mean loss on records that a fit did not see, at every strength of the pull.",
+        x_label="strength",
+        y_label="mean loss",
+        log_x=True,
+    )
+    moved = found.moved()[:FEWEST_MOVED]
+    return _page(
+        f"The own model of silo '{made.silo}' for {target}",
+        section(
+            "What was chosen",
+            tag("p", f"Strength of the pull towards the federation's model: {found.strength}."),
+            figure(
+                chart, "The least of these chose the strength, and is therefore a little too good: compare tells more."
+            ),
+        ),
+        section(
+            "What moved most",
+            table(
+                "Weights of scaled features, those that moved most first",
+                ["feature", "output", "federation", "own"],
+                moved,
+            ),
+        ),
+    )
+
+
+def _page_of_comparison(found: Comparison) -> str:
+    rows = [
+        (name, found.scores[name], found.losses[name], *(found.gains.get(name) or (None, None)))
+        for name in found.scores
+    ]
+    return _page(
+        f"What silo '{found.silo}' gains by taking part",
+        section(
+            f"On {found.records} {found.unit}s that no fit saw",
+            table(
+                "Scores, mean loss, and how much less the loss is than that of the own records alone",
+                ["model", found.metric, "loss", "gain", "its standard error"],
+                rows,
+            ),
+            bullets(found.sentences()),
+        ),
+    )
+
+
+def _page(title: str, *parts: Value) -> str:
+    head = tag("header", tag("p", "For this silo alone", class_="kicker"), tag("h1", title))
+    return document(title, head, tag("p", tag("strong", NOT_PRIVATE), class_="note warning"), *parts)

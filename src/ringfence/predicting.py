@@ -1,0 +1,227 @@
+"""What a linear model predicts: targets in their own units, probabilities, and intervals. No record is asked."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from pydantic import model_validator
+from scipy.stats import norm
+
+from ringfence.errors import OutputError, PlanError
+from ringfence.export import LinearFunction
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.encoding import encode_features, encode_offsets
+from ringfence.protocol.losses.told import shifted, told
+from ringfence.protocol.messages import Vector, unpack
+from ringfence.protocol.plan import EmbeddedPlan, Plan
+from ringfence.protocol.public import Public
+from ringfence.sources import read_table
+from ringfence.sources.cells import Table, as_cells
+
+Columns = Mapping[str, list[str] | list[float]]
+"""What is predicted of a table's rows, by the name of the column that it is."""
+
+Predictions: TypeAlias = list[str] | list[float] | list[list[float]]
+"""What is predicted of every row: a class, a number, or a number for each of several targets."""
+
+LOWER, UPPER = "lower", "upper"
+"""The columns of an interval's ends."""
+
+
+class Predictor(Public):
+    """Weights in the plan's scaled features, and what can be predicted with them."""
+
+    plan: EmbeddedPlan
+    weights: Vector
+
+    @model_validator(mode="after")
+    def _fits_its_plan(self) -> "Predictor":
+        weights = unpack(self.weights)
+        if weights.shape != (self.plan.dimension,) or not np.all(np.isfinite(weights)):
+            raise ValueError("the weights do not have the plan's dimension, or are not finite")
+        return self
+
+    @property
+    @abstractmethod
+    def error_spread(self) -> float | None:
+        """The root mean squared error of predictions, in the target's units, as far as the document tells one."""
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """The weights as a matrix: one row per feature of the schema, one column per output."""
+        return self.plan.loss.matrix(unpack(self.weights), self.plan.data.width)
+
+    def by_size(self) -> list[tuple[str, str, float]]:
+        """Return every weight of a scaled feature, with the feature's and the output's names, the largest first."""
+        data, loss = self.plan.data, self.plan.loss
+        outputs = loss.output_names(data.targets, data.target_column.classes, data.target_scaling[0])
+        rows = []
+        for place, (name, weights) in enumerate(zip(data.feature_names, self.coefficients, strict=True), 1):
+            is_shared = loss.shares_slopes and place < data.width  # all outputs have the same one
+            named = [(self._target, weights[0])] if is_shared else zip(outputs, weights, strict=True)
+            rows += [(name, output, float(weight)) for output, weight in named]
+        return sorted(rows, key=lambda row: -abs(row[2]))
+
+    def linear(self) -> LinearFunction:
+        """Return the model as plain coefficients in the table's own units, to use or export elsewhere."""
+        return LinearFunction.of(self.plan.data, self.plan.loss, self.coefficients)
+
+    def scores(self, features: FloatArray, offsets: FloatArray | None = None) -> FloatArray:
+        """Return the linear scores of encoded features, with the rows' offsets if the schema names any."""
+        scores: FloatArray = features @ self.coefficients
+        return scores if offsets is None else scores + offsets[:, None]
+
+    def predict_encoded(self, features: FloatArray, offsets: FloatArray | None = None) -> FloatArray:
+        """Return predictions in the encoding of the target: scaled number, ±1, or class index."""
+        return self.plan.loss.predictions(self.scores(features, offsets))
+
+    def predict(self, table: Table, *, source: str = "the table") -> Predictions:
+        """Predict the target of every row of a table of text cells, in the target's own units; of several, a list."""
+        return self._in_words(self._scored(table, source))
+
+    def predict_csv(self, path: Path) -> Predictions:
+        """Predict the target of every row of a table's file; the target's column need not be there."""
+        return self.predict(read_table(path), source=path.name)
+
+    def predict_columns(
+        self,
+        table: Table,
+        *,
+        source: str = "the table",
+        probabilities: bool = False,
+        coverage: float | None = None,
+        upper: "Predictor | None" = None,
+    ) -> Columns:
+        """Predict every row's target, with each class's probability, or an interval, if they are asked for.
+
+        An interval of a model of squared errors takes its errors for Gaussian, with the spread that the private
+        evaluation told. Two quantile models, this one and `upper`, tell one by themselves: from the one's prediction to
+        the other's, which holds a share of the targets that is the difference of their quantiles.
+        """
+        scores, columns = self._scored(table, source), dict[str, list[str] | list[float]]()
+        columns |= self._predicted(scores)
+        if probabilities:
+            columns |= self._probabilities(scores)
+        if upper is not None:
+            if coverage is not None:
+                raise PlanError("Two quantile models have the coverage that their quantiles say: leave --interval out.")
+            columns |= self._between(upper, table, source)
+        elif coverage is not None:
+            reach = self._reach(coverage)
+            middle = self.in_units(self.plan.loss.predictions(scores))
+            columns |= {LOWER: (middle - reach).tolist(), UPPER: (middle + reach).tolist()}
+        return columns
+
+    def in_units(self, scaled: FloatArray) -> FloatArray:
+        """Return scaled numeric targets in the target's own units; of several, a column each."""
+        unit, offset = np.array(self.plan.data.target_scalings).T
+        result: FloatArray = scaled * unit + offset
+        return result
+
+    def evaluate(self, features: FloatArray, targets: FloatArray) -> dict[str, float]:
+        """Return accuracy, or the root mean squared error in the target's units, for encoded targets, clamped or not.
+
+        Not private by itself.
+        """
+        return measured(self.plan, shifted(self.scores(features), targets), targets)
+
+    @property
+    def _target(self) -> str:
+        return self.plan.data.target or ""
+
+    def _scored(self, table: Table, source: str) -> FloatArray:
+        features = encode_features(self.plan.data, table, source=source)
+        return self.scores(features, encode_offsets(self.plan.data, table, source=source))
+
+    def _predicted(self, scores: FloatArray) -> dict[str, list[str] | list[float]]:
+        """Return a column for every target."""
+        if self.plan.loss.target_kind != "numbers":
+            return {self._target: self._in_words(scores)}  # type: ignore[dict-item]
+        found = self.in_units(self.plan.loss.predictions(scores))
+        return dict(zip(self.plan.data.targets, found.T.tolist(), strict=True))
+
+    def _in_words(self, scores: FloatArray) -> Predictions:
+        found = self.plan.loss.predictions(scores)
+        column = self.plan.data.target_column
+        if column.is_number:
+            return self.in_units(found).tolist()  # type: ignore[no-any-return]
+        indices = found if self.plan.loss.target_kind == "class" else (found + 1.0) / 2.0
+        return [column.classes[int(index)] for index in indices]
+
+    def _probabilities(self, scores: FloatArray) -> dict[str, list[float]]:
+        column, loss = self.plan.data.target_column, self.plan.loss
+        if not loss.has_probabilities:
+            raise PlanError(
+                f"A model of the {loss.name} loss tells no probabilities: leave --probabilities out, or train with a "
+                "loss that has them (logistic, softmax)."
+            )
+        names = [f"{self._target}={category}" for category in column.classes]
+        return dict(zip(names, loss.probabilities(scores).T.tolist(), strict=True))
+
+    def _reach(self, coverage: float) -> float:
+        """Return half the length of an interval of Gaussian errors."""
+        if not 0.0 < coverage < 1.0:
+            raise PlanError(f"An interval's coverage lies between 0 and 1, and {coverage:g} does not: 0.9 is usual.")
+        if self.plan.loss.target_kind == "numbers":
+            raise PlanError("An interval is of one target, and this model predicts several: train one for each alone.")
+        if not self.plan.loss.is_squared_error:
+            raise PlanError(
+                f"A model of the {self.plan.loss.name} loss does not tell how far its predictions are off: train two "
+                "models with --loss pinball, at a low and a high --quantile, and name the second with --upper."
+            )
+        if self.error_spread is None:
+            raise PlanError(
+                "This model carries no private RMSE that an interval could rest on: train it with held-out records, "
+                "which are asked at the end how good it is, and with enough of them, or budget, to tell."
+            )
+        return float(norm.ppf(0.5 + coverage / 2)) * self.error_spread
+
+    def _between(self, upper: "Predictor", table: Table, source: str) -> dict[str, list[float]]:
+        require_same_columns(self.plan, upper.plan)
+        low, high = self.plan.loss.aimed_share, upper.plan.loss.aimed_share
+        if low is None or high is None or not low < high:
+            raise PlanError(
+                "An interval from two models needs two of the pinball loss, the first with the smaller quantile: train "
+                "them with --loss pinball --quantile 0.05 and --quantile 0.95, for example."
+            )
+        ends = np.stack([self.in_units(one.plan.loss.predictions(one._scored(table, source))) for one in (self, upper)])
+        ends.sort(axis=0)  # noise may let them cross
+        return {LOWER: ends[0].tolist(), UPPER: ends[1].tolist()}
+
+
+def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatArray | None = None) -> dict[str, float]:
+    """Return the accuracy of what scores, with their offsets, predict, or the RMSE in the target's units.
+
+    Of several targets it is over all of them, in their scales.
+    """
+    found, own = plan.loss.predictions(scores), told(targets)
+    if plan.loss.target_kind == "numbers":
+        with np.errstate(over="ignore"):
+            squares = np.mean((found - own.targets) ** 2, axis=1)
+            return {"scaled rmse": float(np.sqrt(np.average(squares, weights=counts)))}
+    targets = own.numbers
+    if plan.loss.target_kind not in ("label", "class"):
+        unit, _ = plan.data.target_scaling
+        with np.errstate(over="ignore"):  # a target that is not clamped may be any number
+            return {"rmse": float(np.sqrt(np.average((found - targets) ** 2, weights=counts)) * unit)}
+    return {"accuracy": float(np.average(found == targets, weights=counts))}
+
+
+def require_same_columns(one: Plan, other: Plan) -> None:
+    """Refuse two models that do not predict the same column from the same features."""
+    if one.data != other.data:
+        raise PlanError("The two models were trained with another schema or another target: name two of the same.")
+
+
+def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Columns:
+    """Return what was predicted behind a column of the table that tells whose each row is, cell by cell."""
+    if name not in table:
+        raise OutputError(
+            f"{source} has no column '{name}' to carry through: correct --id, or leave it out. Its columns are "
+            f"{', '.join(table)}."
+        )
+    if name in columns:
+        raise OutputError(f"'{name}' is the name of a predicted column: carry another one through, or rename it.")
+    return {name: as_cells(table[name]).texts(), **columns}

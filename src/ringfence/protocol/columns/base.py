@@ -1,0 +1,238 @@
+"""What all columns of a schema have in common: how cells are read, what features they become, what a draft writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
+
+from ringfence.errors import PlanError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.public import Public
+from ringfence.sources.cells import Cells
+
+UNKNOWN = 1e18
+"""A bound of this size, or beyond, says that nobody knows one."""
+
+UNFILLED = "?"
+"""Stands in a draft where somebody has to decide."""
+
+EMPTY = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
+
+
+def _as_cell(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError('a truth value is no text: quote it, as "true" or "false", or say type = "boolean"')
+    return str(value) if isinstance(value, int | float) else value
+
+
+Cell: TypeAlias = Annotated[str, BeforeValidator(_as_cell)]
+"""A cell's text; `categories = [0, 1]` in a schema file means the cells "0" and "1"."""
+
+Only: TypeAlias = Annotated[Literal[True] | None, BeforeValidator(lambda value: value or None)]
+"""True, or nothing said."""
+
+
+class Reading(NamedTuple):
+    """A column's cells: of numbers, clamped and scaled; of categories, each category's place in the public list; of
+    others, their features.
+
+    `empty` tells for which cells something public stands in, `beyond` which numbers were clamped, if there are any.
+    """
+
+    values: NDArray[Any]
+    empty: NDArray[np.bool_] | None
+    beyond: "Beyond | None" = None
+
+    def take(self, rows: NDArray[Any] | slice) -> "Reading":
+        """Return the given rows."""
+        empty = None if self.empty is None else self.empty[rows]
+        beyond = None if self.beyond is None else Beyond.among(self.unclamped[rows], self.values[rows])
+        return Reading(self.values[rows], empty, beyond)
+
+    def within(self, rows: NDArray[Any] | slice) -> "Reading":
+        """Return the given rows as a model may know them: without what was clamped."""
+        return Reading(self.values[rows], None if self.empty is None else self.empty[rows])
+
+    @property
+    def unclamped(self) -> FloatArray:
+        """Numbers scaled as they were: whoever may see the records measures a model's error by them.
+
+        Nothing that leaves a silo is computed from them.
+        """
+        if self.beyond is None:
+            return self.values
+        numbers = self.values.copy()
+        numbers[self.beyond.rows] = self.beyond.numbers
+        return numbers
+
+    def first_beyond(self, *, above: bool) -> int | None:
+        """Return the first row whose number was clamped; without `above`, of those that were too small."""
+        if self.beyond is None:
+            return None
+        rows, numbers = self.beyond
+        found = rows if above else rows[numbers < self.values[rows]]
+        return int(found[0]) if found.size else None
+
+
+class Beyond(NamedTuple):
+    """Numbers that lay beyond their public bounds: their rows, and what they were, scaled."""
+
+    rows: NDArray[np.int64]
+    numbers: FloatArray
+
+    @classmethod
+    def among(cls, numbers: FloatArray, clamped: FloatArray) -> "Beyond | None":
+        """Return those of the numbers that are not as they were clamped to be, if there are any."""
+        rows = np.flatnonzero(numbers != clamped)
+        return cls(rows, numbers[rows]) if rows.size else None
+
+
+class Problem(NamedTuple):
+    """What is wrong with cells of a column, in which rows, counted from 0, and what to do; no value is in it."""
+
+    rows: NDArray[np.int64]
+    what: str
+
+    @classmethod
+    def where(cls, wrong: NDArray[np.bool_], what: str) -> "list[Problem]":
+        """Return the problem, if any cell has it."""
+        rows = np.flatnonzero(wrong)
+        return [cls(rows, what)] if rows.size else []
+
+
+class BaseColumn(Public):
+    """A column of a schema."""
+
+    type: str
+    is_number: ClassVar[bool] = False
+    """Whether it is one number, between bounds."""
+    open_fields: ClassVar[Mapping[str, str]] = {}
+    """The fields that somebody must fill in, and what to write there."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that it tells apart, if it does that."""
+        return ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it brings into a plan, for people to read."""
+        return self.classes
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Return what a draft says of a column that looks like this type, and None of one that does not."""
+        return None
+
+    @classmethod
+    def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a column whose fields are not filled in as one to ask private statistics of; ignored if none can."""
+        return {"type": "ignore"} if unfilled(given) else given
+
+
+class ReadColumn(BaseColumn):
+    """A column whose cells are read. Each type says for itself what others ask here."""
+
+    later_fields: ClassVar[frozenset[str]] = frozenset({"missing_tokens", "indicator"})
+
+    missing_tokens: tuple[Cell, ...] | None = Field(default=None, min_length=1, max_length=1000)
+    """Cells that hold nothing, beside empty ones."""
+    indicator: Only = None
+    """Whether one more feature tells that a cell is empty."""
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the schema allows for empty cells."""
+        return bool(self.indicator)
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether it is a number without known bounds."""
+        return False
+
+    @property
+    def constant(self) -> float:
+        """What its features add up to, whatever the cell; 0 if to nothing in particular."""
+        return 0.0
+
+    @property
+    def target_scaling(self) -> tuple[float, float]:
+        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        return 1.0, 0.0
+
+    @property
+    def bound(self) -> float:
+        """The largest norm of its features."""
+        raise NotImplementedError
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
+        raise NotImplementedError
+
+    @property
+    def limits(self) -> tuple[tuple[float, float, float], ...]:
+        """Between what each feature is clamped, in the table's own numbers, and what an empty cell counts as, or NaN.
+
+        PlanError where features are cut together and not one by one.
+        """
+        raise PlanError(
+            f"A column of type '{self.type}' is cut as a whole, which no ONNX graph does here: export to CSV."
+        )
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """What kind of column it is, and which values it may have, for people to read."""
+        return self.type, ""
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of the features that a column of that name becomes."""
+        raise NotImplementedError
+
+    def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
+        """Read cells, and say what is wrong with them; where there is a problem, what was read means nothing."""
+        raise NotImplementedError
+
+    def written(self, center: float) -> Any:
+        """Return a value of the column as a schema writes it."""
+        return center
+
+    def features(self, reading: Reading) -> FloatArray:
+        """Return the features of what was read, a row each."""
+        raise NotImplementedError
+
+    def plain(self, cells: Cells) -> FloatArray:
+        """Return the features in the table's own numbers, which need not keep the bounds."""
+        reading, _ = self.read(cells)
+        offsets, units = np.array(self.scaling).T
+        plain: FloatArray = self.features(reading) * units + offsets
+        return plain
+
+    def _empty(self, cells: Cells) -> NDArray[np.bool_] | None:
+        """Tell which cells are empty or hold one of the tokens; None if no cell does."""
+        empty = cells.empty()
+        if self.missing_tokens:
+            empty = empty | cells.among(self.missing_tokens)
+        return empty if empty.any() else None
+
+    def _indicated(self, values: FloatArray, reading: Reading, size: float = 1.0) -> FloatArray:
+        """Add the feature that tells of empty cells, if there is to be one."""
+        if not self.indicator:
+            return values
+        empty = np.zeros(len(values)) if reading.empty is None else size * reading.empty
+        return np.column_stack([values, empty])
+
+    def _with_indicator(self, name: str, names: Sequence[str]) -> tuple[str, ...]:
+        return (*names, f"{name} is missing") if self.indicator else tuple(names)
+
+
+def unfilled(given: Mapping[str, Any]) -> list[str]:
+    """Name the fields of a drafted column that wait for somebody to decide; "?" may be a cell that holds nothing."""
+    return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
+
+
+def required(empty: NDArray[np.bool_] | None, *, allowed: bool) -> list[Problem]:
+    """Return what is wrong with empty cells, unless something public stands in for them."""
+    return [] if allowed or empty is None else Problem.where(empty, EMPTY)

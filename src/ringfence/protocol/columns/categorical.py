@@ -1,0 +1,312 @@
+"""One of a public list: categories by their spelling, truth values, and whole numbers that are codes."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading, required
+from ringfence.sources.cells import Cells, number
+
+_SHOWN = 10
+"""How many classes people are shown."""
+
+
+class OneOf(ReadColumn):
+    """A column that tells classes apart. As a feature it becomes one column per class, 0 or `scale`.
+
+    An `ordered` one becomes a single column instead, evenly spaced over 2·scale, with 0 at the share `center` of the
+    way from the first to the last: fewer columns need less noise. A small scale says that the column is publicly
+    expected to matter little.
+    """
+
+    unknown: ClassVar[str]
+    """What is wrong with a cell that is none of them."""
+
+    center: float = Field(default=0.5, ge=0, le=1)
+    scale: float = Field(default=1.0, gt=0, le=1e6)
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the classes become one column."""
+        raise NotImplementedError
+
+    @property
+    def stand_in(self) -> int | None:
+        """The place of the class for an empty cell, if there is one."""
+        raise NotImplementedError
+
+    def place(self, text: str) -> int:
+        """Return the place of the class that a text means, and −1 if it means none."""
+        raise NotImplementedError
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the schema allows for empty cells."""
+        return self.stand_in is not None or bool(self.indicator)
+
+    @property
+    def constant(self) -> float:
+        """One of the features is `scale`, unless they are one."""
+        return 0.0 if self.is_ordered else self.scale
+
+    @property
+    def bound(self) -> float:
+        """The largest norm of its columns."""
+        if not self.is_ordered:
+            return self.scale
+        largest = 2 * self.scale * max(self.center, 1 - self.center)
+        if not self.indicator:
+            return largest
+        empty = 0.0 if self.stand_in is None else self._position(float(self.stand_in))
+        return max(largest, math.hypot(empty, self.scale))
+
+    def _position(self, place: Any) -> Any:
+        return 2.0 * self.scale * (place / (len(self.classes) - 1) - self.center)
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return the names of the features that a column of that name becomes: one per category, unless ordered."""
+        names = (name,) if self.is_ordered else tuple(f"{name}={each}" for each in self.classes)
+        return self._with_indicator(name, names)
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """What each feature calls 0, and how much 1 is more, of a category's place, from 0, or of 1 for being it."""
+        share = (0.0, 1.0 / self.scale)
+        indicator = (share,) if self.indicator else ()
+        if not self.is_ordered:
+            return (share,) * len(self.classes) + indicator
+        steps = len(self.classes) - 1  # place i of k becomes 2·scale·(i/(k − 1) − center)
+        return ((self.center * steps, steps / (2.0 * self.scale)), *indicator)
+
+    @property
+    def limits(self) -> tuple[tuple[float, float, float], ...]:
+        """The first and the last place, or 0 and 1 for each class."""
+        indicator = ((0.0, 1.0, 0.0),) if self.indicator else ()
+        absent = 0.0 if self.indicator else math.nan
+        if self.is_ordered:
+            empty = self.center * (len(self.classes) - 1) if self.indicator else math.nan
+            place = empty if self.stand_in is None else float(self.stand_in)
+            return ((0.0, len(self.classes) - 1.0, place), *indicator)
+        places = range(len(self.classes))
+        own = (absent if self.stand_in is None else float(place == self.stand_in) for place in places)
+        return (*((0.0, 1.0, empty) for empty in own), *indicator)
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """A category, ordered or not, and the first of them."""
+        shown, more = ", ".join(self.classes[:_SHOWN]), len(self.classes) - _SHOWN
+        return "ordered category" if self.is_ordered else "category", shown + (f" and {more} more" if more > 0 else "")
+
+    def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
+        """Return each class's place in the public list; where none stands in for an empty cell, −1."""
+        codes, distinct = cells.coded()
+        kept = np.min_scalar_type(-len(self.classes))  # as short as it may be
+        of_distinct = np.array([self.place(text) if text else -1 for text in distinct] or [0], dtype=kept)
+        places: NDArray[Any] = of_distinct[codes]
+        empty = None
+        if self.missing_tokens or (places < 0).any():
+            empty = self._empty(cells)
+        problems = required(empty, allowed=self.may_be_empty)
+        wrong = places < 0
+        if empty is not None:
+            places[empty] = -1 if self.stand_in is None else self.stand_in
+            wrong &= ~empty
+        return Reading(places, empty), problems + Problem.where(wrong, self.unknown)
+
+    def features(self, reading: Reading) -> FloatArray:
+        """Return one column each, or one for all."""
+        places = reading.values
+        if self.is_ordered:
+            positions = self._position(places[:, None].astype(np.float64))
+            if reading.empty is not None and self.stand_in is None:
+                positions[reading.empty] = 0.0
+            return self._indicated(positions, reading, self.scale)
+        block = np.zeros((len(places), len(self.classes)))
+        rows = np.arange(len(places)) if reading.empty is None or self.stand_in is not None else ~reading.empty
+        block[rows, places[rows]] = self.scale
+        return self._indicated(block, reading, self.scale)
+
+
+class Categorical(OneOf):
+    """One of a public list of categories.
+
+    `synonyms` are other spellings of a category; `other` is the category of every cell that is none of them.
+    """
+
+    later_fields: ClassVar[frozenset[str]] = OneOf.later_fields | {"synonyms", "other"}
+    unknown: ClassVar[str] = "this category is not in the schema's public list"
+    open_fields: ClassVar[Mapping[str, str]] = {"categories": "every value that may occur"}
+
+    type: Literal["categorical"] = "categorical"
+    categories: tuple[Cell, ...] = Field(min_length=2, max_length=10_000)
+    ordered: bool = False
+    missing: Cell | None = None
+    synonyms: dict[str, tuple[Cell, ...]] | None = Field(default=None, min_length=1, max_length=10_000)
+    other: Cell | None = None
+
+    @model_validator(mode="after")
+    def _is_a_set(self) -> Self:
+        if len(set(self.categories)) != len(self.categories):
+            raise ValueError("a category is listed twice")
+        if any(category != category.strip() or not category for category in self.categories):
+            raise ValueError("a category is empty or has white space around it, which no cell can match")
+        for name, value in (("missing", self.missing), ("other", self.other)):
+            if value is not None and value not in self.categories:
+                raise ValueError(f"{name} must be one of the categories")
+        if self.indicator and self.missing is not None and not self.ordered:
+            raise ValueError("with an indicator, being missing is a category by itself: leave `missing` out")
+        self._check_synonyms()
+        return self
+
+    def _check_synonyms(self) -> None:
+        known = set(self.categories)
+        for category, spellings in (self.synonyms or {}).items():
+            if category not in self.categories:
+                raise ValueError("synonyms are listed by category, and one of these is not among the categories")
+            for spelling in spellings:
+                if spelling in known or not spelling or spelling != spelling.strip():
+                    raise ValueError(
+                        "a synonym is empty, has white space around it, or is a category, or listed, already"
+                    )
+                known.add(spelling)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The categories."""
+        return self.categories
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The categories and their spellings."""
+        return (*self.categories, *(spelling for each in (self.synonyms or {}).values() for spelling in each))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the schema says so."""
+        return self.ordered
+
+    @property
+    def stand_in(self) -> int | None:
+        """The public `missing` category."""
+        return None if self.missing is None else self.categories.index(self.missing)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        places = {category: place for place, category in enumerate(self.categories)}
+        for category, spellings in (self.synonyms or {}).items():
+            places |= dict.fromkeys(spellings, places[category])
+        return places
+
+    def place(self, text: str) -> int:
+        """Return that of the category with this spelling, or of the one for all others."""
+        return self._places.get(text, -1 if self.other is None else self._places[self.other])
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Take what no other type does."""
+        return {"categories": [UNFILLED]}
+
+
+_SPELLINGS = {
+    **dict.fromkeys(("false", "no", "n", "f", "0"), 0),
+    **dict.fromkeys(("true", "yes", "y", "t", "1"), 1),
+}
+
+
+class Boolean(OneOf):
+    """True or false, in any of the usual spellings: true/false, yes/no, t/f, y/n, 0/1. It becomes one column, ±scale.
+
+    As a target, its classes are called no and yes.
+    """
+
+    unknown: ClassVar[str] = "this is neither true nor false (nor yes, no, t, f, y, n, 1 or 0)"
+
+    type: Literal["boolean"] = "boolean"
+    missing: bool | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """No and yes."""
+        return ("no", "yes")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """None that the schema's author chose."""
+        return ()
+
+    @property
+    def is_ordered(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def stand_in(self) -> int | None:
+        """The public `missing` value."""
+        return None if self.missing is None else int(self.missing)
+
+    def place(self, text: str) -> int:
+        """Return 0 or 1, in any capitals."""
+        value = number(text)
+        return int(value) if value in (0, 1) else _SPELLINGS.get(text.lower(), -1)
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Take columns in which both values occur, and nothing else."""
+        _, distinct = cells.coded()
+        return {} if {_SPELLINGS.get(text.lower(), -1) for text in distinct} == {0, 1} else None
+
+
+class Code(OneOf):
+    """A whole number that is a code, of a public list: 1, 01 and 1.0 are the same one."""
+
+    unknown: ClassVar[str] = "this code is not in the schema's public list"
+    open_fields: ClassVar[Mapping[str, str]] = {"codes": "every whole number that may occur"}
+
+    type: Literal["code"] = "code"
+    codes: tuple[int, ...] = Field(min_length=2, max_length=10_000)
+    missing: int | None = None
+    other: int | None = None
+
+    later_fields: ClassVar[frozenset[str]] = OneOf.later_fields | {"other"}
+
+    @model_validator(mode="after")
+    def _is_a_set(self) -> Self:
+        if len(set(self.codes)) != len(self.codes):
+            raise ValueError("a code is listed twice")
+        if any(abs(code) > 2**53 for code in self.codes):
+            raise ValueError("a code is too large to be told from its neighbours: make it a category")
+        for name, value in (("missing", self.missing), ("other", self.other)):
+            if value is not None and value not in self.codes:
+                raise ValueError(f"{name} must be one of the codes")
+        if self.indicator and self.missing is not None:
+            raise ValueError("with an indicator, being missing is a code by itself: leave `missing` out")
+        return self
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The codes."""
+        return tuple(map(str, self.codes))
+
+    @property
+    def is_ordered(self) -> bool:
+        """Never: codes have no order that means something."""
+        return False
+
+    @property
+    def stand_in(self) -> int | None:
+        """The public `missing` code."""
+        return None if self.missing is None else self.codes.index(self.missing)
+
+    def place(self, text: str) -> int:
+        """Return that of the number, however it is spelled."""
+        return self._places.get(number(text), -1 if self.other is None else self._places[self.other])
+
+    @cached_property
+    def _places(self) -> dict[float, int]:
+        return {float(code): place for place, code in enumerate(self.codes)}

@@ -1,0 +1,164 @@
+"""Dates, and points in time: numbers in a public unit, from a public origin."""
+
+import datetime
+import math
+import re
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.columns.base import UNFILLED
+from ringfence.protocol.columns.numeric import Scaled
+from ringfence.sources.cells import Cells
+
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0, "year": 31556952.0}
+"""A year is 365.2425 days, the mean of the calendar's."""
+
+_FORMAT = re.compile(r"(?:[^%]|%[dmYyHMSfjz%])*\Z")
+
+_USUAL = (None, "%d.%m.%Y", "%d.%m.%y", "%d.%m.%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
+
+
+def _as_text(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+Moment: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
+"""A date, or date and time, as ISO 8601 writes it; a TOML file may have it without quotes."""
+
+
+class Date(Scaled):
+    """A date, or date and time, between two; it becomes a number since `origin`, scaled as numbers are.
+
+    It is `counted_in` days, unless the schema names another unit.
+
+    Cells are as ISO 8601 writes them (2024-05-31, 2024-05-31T08:30), unless `format` says otherwise, in the letters of
+    C's strptime: "%d.%m.%Y". A time that names its zone is read as UTC.
+    """
+
+    later_fields: ClassVar[frozenset[str]] = Scaled.later_fields | {"format"}
+
+    type: Literal["date"] = "date"
+    lower: Moment
+    upper: Moment
+    counted_in: Literal["second", "minute", "hour", "day", "week", "year"] = "day"
+    origin: Moment = "1970-01-01"
+    format: str | None = Field(default=None, min_length=1, max_length=100)
+    center: Moment | None = None
+    scale: float | None = Field(default=None, gt=0)
+    missing: Moment | None = None
+
+    @model_validator(mode="after")
+    def _is_an_interval(self) -> Self:
+        if self.format is not None and not _FORMAT.match(self.format):
+            raise ValueError("format knows %d %m %Y %y %H %M %S %f %j %z and %%, and what stands between them")
+        for name in ("lower", "upper", "origin", "center", "missing"):
+            said = getattr(self, name)
+            if said is not None and math.isnan(_seconds(said, None)):
+                raise ValueError(f"{name} must be a date as ISO 8601 writes it, such as 2024-05-31")
+        if not self.low < self.high:
+            raise ValueError("lower must be before upper (type = 'ignore' drops a constant column)")
+        for name, value in (("center", self.center), ("missing", self.missing)):
+            if value is not None and not self.low <= self._number(value) <= self.high:
+                raise ValueError(f"{name} must lie between lower and upper")
+        if self._largest > 1e6:
+            raise ValueError("scale is so small that scaled values exceed a million")
+        return self
+
+    def number_of(self, said: float | str) -> float:
+        """Return a date's number; a number is one already."""
+        number = self._number(said) if isinstance(said, str) else said
+        if math.isnan(number):
+            raise ValueError("a value is not a date as ISO 8601 writes it, such as 2024-05-31")
+        return number
+
+    def _number(self, moment: str, format: str | None = None) -> float:
+        return (_seconds(moment, format) - self._origin) / _SECONDS[self.counted_in]
+
+    @cached_property
+    def _origin(self) -> float:
+        return _seconds(self.origin, None)
+
+    @cached_property
+    def low(self) -> float:
+        """The lower bound."""
+        return self._number(self.lower)
+
+    @cached_property
+    def high(self) -> float:
+        """The upper bound."""
+        return self._number(self.upper)
+
+    @cached_property
+    def offset(self) -> float:
+        """The number that becomes 0."""
+        return (self.low + self.high) / 2 if self.center is None else self._number(self.center)
+
+    @property
+    def unit(self) -> float:
+        """The distance that becomes 1."""
+        return (self.high - self.low) / 2 if self.scale is None else self.scale
+
+    @property
+    def stand_in(self) -> float | None:
+        """The public `missing` date, or, where a feature tells of empty cells, what becomes 0."""
+        if self.missing is None:
+            return self.offset if self.indicator else None
+        return self._number(self.missing)
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """A date, and its bounds."""
+        return "date", f"{self.lower} to {self.upper}"
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with a cell that is none."""
+        if self.format is None:
+            return "this is not a date as ISO 8601 writes it; say in the schema which `format` dates have"
+        return "this is not a date of the schema's `format`"
+
+    def values(self, cells: Cells) -> FloatArray:
+        """Return each cell's time since the origin."""
+        times = cells.times()
+        if times is not None:
+            seconds = (times - np.datetime64(0, "us")) / np.timedelta64(1, "s")
+            return (np.asarray(seconds, dtype=np.float64) - self._origin) / _SECONDS[self.counted_in]
+        codes, distinct = cells.coded()
+        return np.array([self._number(text, self.format) for text in distinct] or [0.0])[codes]
+
+    def written(self, center: float) -> str:
+        """Return the date."""
+        moment = datetime.timedelta(seconds=self._origin + center * _SECONDS[self.counted_in])
+        return (_EPOCH + moment).date().isoformat()
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Take columns that are dates in one of the usual formats; where two fit, somebody has to decide."""
+        bounds = {"lower": UNFILLED, "upper": UNFILLED}
+        if cells.times() is not None:
+            return bounds
+        _, distinct = cells.coded()
+        fit = [form for form in _USUAL if not any(math.isnan(_seconds(text, form)) for text in distinct)]
+        if not fit:
+            return None
+        if fit[0] is None:
+            return bounds
+        return {**bounds, "format": fit[0] if len(fit) == 1 else UNFILLED}
+
+
+def _seconds(text: str, format: str | None) -> float:
+    """Return a moment as seconds since 1970; NaN if the text is none."""
+    try:
+        moment = datetime.datetime.fromisoformat(text) if format is None else datetime.datetime.strptime(text, format)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=datetime.UTC)
+        return (moment - _EPOCH) / datetime.timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

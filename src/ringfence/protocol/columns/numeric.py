@@ -1,0 +1,239 @@
+"""Numbers between public bounds."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from ringfence.protocol.arrays import FloatArray, pieces, without_negligible
+from ringfence.protocol.columns.base import (
+    UNFILLED,
+    UNKNOWN,
+    Beyond,
+    Problem,
+    ReadColumn,
+    Reading,
+    required,
+    unfilled,
+)
+from ringfence.sources.cells import Cells
+
+
+class Scaled(ReadColumn):
+    """A number in an interval: `low`, `high`, where 0 and 1 are, and what stands in for an empty cell."""
+
+    is_number: ClassVar[bool] = True
+    open_fields: ClassVar[Mapping[str, str]] = {
+        "lower": "the least value that is publicly possible",
+        "upper": "the largest value that is publicly possible",
+    }
+
+    @property
+    def low(self) -> float:
+        """The lower bound."""
+        raise NotImplementedError
+
+    @property
+    def high(self) -> float:
+        """The upper bound."""
+        raise NotImplementedError
+
+    @property
+    def offset(self) -> float:
+        """The value that becomes 0."""
+        raise NotImplementedError
+
+    @property
+    def unit(self) -> float:
+        """The distance that becomes 1."""
+        raise NotImplementedError
+
+    @property
+    def stand_in(self) -> float | None:
+        """The number for an empty cell, if there may be any."""
+        raise NotImplementedError
+
+    def values(self, cells: Cells) -> FloatArray:
+        """Return the cells' numbers; NaN for what is none."""
+        raise NotImplementedError
+
+    def number_of(self, said: float | str) -> float:
+        """Return the number that a schema means by a value of the column; ValueError if it means none."""
+        if isinstance(said, str):
+            raise ValueError("a value is not a number: write it without quotes")
+        return said
+
+    def in_units(self, scaled: NDArray[Any]) -> FloatArray:
+        """Return scaled numbers in the column's own units, within its bounds."""
+        values = scaled.astype(np.float64)  # in single precision a bound would be another
+        inside: FloatArray = np.clip(values * self.unit + self.offset, self.low, self.high)
+        return inside
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the schema allows for empty cells."""
+        return self.stand_in is not None
+
+    @property
+    def _largest(self) -> float:
+        return max(self.high - self.offset, self.offset - self.low) / self.unit
+
+    @property
+    def bound(self) -> float:
+        """The largest norm of its features: of a number, or of what stands in for one and the sign that it does."""
+        if not self.indicator or self.stand_in is None:
+            return self._largest
+        return max(self._largest, math.hypot((self.stand_in - self.offset) / self.unit, 1.0))
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return its own name."""
+        return self._with_indicator(name, (name,))
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
+        return ((self.offset, self.unit), (0.0, 1.0))[: 2 if self.indicator else 1]
+
+    @property
+    def limits(self) -> tuple[tuple[float, float, float], ...]:
+        """Its bounds."""
+        own = (self.low, self.high, math.nan if self.stand_in is None else self.stand_in)
+        return (own, (0.0, 1.0, 0.0))[: 2 if self.indicator else 1]
+
+    @property
+    def described(self) -> tuple[str, str]:
+        """A number, and its bounds."""
+        return "number", f"{self.low:g} to {self.high:g}"
+
+    @property
+    def target_scaling(self) -> tuple[float, float]:
+        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        return self.unit, self.offset
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with a cell that is none."""
+        return "this is not a finite number"
+
+    def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
+        """Return clamped and scaled numbers."""
+        values, empty, problems = self._filled(cells)
+        low, high, offset, unit = self.low, self.high, self.offset, self.unit
+        scaled = np.empty(len(values))
+        clamped: list[NDArray[np.int64]] = []
+        for rows in pieces(len(values)):
+            own, part = values[rows], scaled[rows]
+            np.clip(own, low, high, out=part)
+            clamped.append(np.flatnonzero(own != part) + rows.start)
+            part -= offset
+            part /= unit
+            if (tidy := without_negligible(part)) is not part:
+                part[...] = tidy
+        beyond = np.concatenate(clamped) if clamped else np.zeros(0, dtype=np.int64)
+        with np.errstate(over="ignore"):
+            numbers = (values[beyond] - offset) / unit
+        return Reading(scaled, empty, Beyond(beyond, numbers) if beyond.size else None), problems
+
+    def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
+        """Return numbers with the stand-in in place of empty cells, which cells these are, and what is wrong."""
+        values = self.values(cells)
+        if (
+            not self.missing_tokens
+            and math.isfinite(values.min(initial=0.0))
+            and math.isfinite(values.max(initial=0.0))
+        ):
+            return values, None, []  # as most columns are
+        wrong = ~np.isfinite(values)
+        empty = self._empty(cells)
+        problems = required(empty, allowed=self.stand_in is not None)
+        if empty is not None:
+            values = np.where(empty, self.stand_in if self.stand_in is not None else 0.0, values)
+            wrong &= ~empty
+        return values, empty, problems + Problem.where(wrong, self.problem)
+
+    def features(self, reading: Reading) -> FloatArray:
+        """Return one number, and whether there was none."""
+        return self._indicated(reading.values[:, None], reading)
+
+    def plain(self, cells: Cells) -> FloatArray:
+        """Return the numbers as they stand."""
+        values, empty, _ = self._filled(cells)
+        return self._indicated(values[:, None], Reading(values, empty))
+
+
+class Numeric(Scaled):
+    """A number in [lower, upper]; values beyond are clamped. It becomes (value − center) / scale.
+
+    `center` and `scale` default to the middle and half the width, which maps the bounds to ±1. Give them
+    where it is publicly known that values crowd in a narrower range: training then needs fewer rounds.
+    """
+
+    type: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    center: float | None = None
+    scale: float | None = Field(default=None, gt=0)
+    missing: float | None = None
+
+    @model_validator(mode="after")
+    def _is_an_interval(self) -> Self:
+        if not self.lower < self.upper:
+            raise ValueError("lower must be smaller than upper (type = 'ignore' drops a constant column)")
+        if not math.isfinite(self.upper - self.lower):
+            raise ValueError("the range from lower to upper is too wide to compute with")
+        if not self.unit > 0 or not math.isfinite(self.offset):
+            raise ValueError("lower and upper are too close, or too large, to compute with")
+        for name, value in (("center", self.center), ("missing", self.missing)):
+            if value is not None and not self.lower <= value <= self.upper:
+                raise ValueError(f"{name} must lie between lower and upper")
+        if self._largest > 1e6:
+            raise ValueError("scale is so small that scaled values exceed a million")
+        return self
+
+    @property
+    def low(self) -> float:
+        """The lower bound."""
+        return self.lower
+
+    @property
+    def high(self) -> float:
+        """The upper bound."""
+        return self.upper
+
+    @property
+    def offset(self) -> float:
+        """The value that becomes 0."""
+        return (self.lower + self.upper) / 2 if self.center is None else self.center
+
+    @property
+    def unit(self) -> float:
+        """The distance that becomes 1."""
+        return (self.upper - self.lower) / 2 if self.scale is None else self.scale
+
+    @property
+    def stand_in(self) -> float | None:
+        """The public `missing` value, or, where a feature tells of empty cells, what becomes 0."""
+        return self.offset if self.missing is None and self.indicator else self.missing
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether no bound is known: statistics are then of magnitudes, and nothing else should be asked."""
+        return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
+
+    def values(self, cells: Cells) -> FloatArray:
+        """Return the cells' numbers."""
+        return cells.numbers()
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Take columns of finite numbers alone."""
+        return {"lower": UNFILLED, "upper": UNFILLED} if np.isfinite(cells.numbers()).all() else None
+
+    @classmethod
+    def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Leave bounds open: statistics are then of magnitudes."""
+        bounds = {"lower": -UNKNOWN, "upper": UNKNOWN}
+        return {**given, **{field: bounds[field] for field in unfilled(given) if field in bounds}}

@@ -1,0 +1,84 @@
+"""Vectors: numbers from a public, frozen extractor."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ringfence.protocol.arrays import FloatArray, row_norms, without_negligible
+from ringfence.protocol.columns.base import Problem, ReadColumn, Reading, required
+from ringfence.protocol.public import Digest
+from ringfence.sources.cells import Cells
+
+
+class Vector(ReadColumn):
+    """`length` numbers that a public `extractor` made of a record, whatever that is: an image, a text, a signal.
+
+    A vector longer than `norm` is cut to it; then all are divided by it, so that none is longer than `scale`. The
+    extractor is public and frozen: no private record had a say in it. `digest` is the SHA-256 of its file, so that a
+    plan says which features it is about.
+    """
+
+    open_fields: ClassVar[Mapping[str, str]] = {
+        "length": "how many numbers a vector has",
+        "norm": "the norm that longer vectors are cut to",
+        "extractor": "the name of the public extractor that made the vectors",
+        "digest": "the SHA-256 of the extractor's file, in hexadecimal",
+    }
+
+    type: Literal["vector"] = "vector"
+    length: int = Field(ge=1, le=1_000_000)
+    norm: float = Field(gt=0, le=1e12)
+    extractor: str = Field(min_length=1, max_length=200)
+    digest: Digest
+    scale: float = Field(default=1.0, gt=0, le=1e6)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The extractor's."""
+        return (self.extractor,)
+
+    @property
+    def bound(self) -> float:
+        """The longest vector."""
+        return self.scale
+
+    @property
+    def scaling(self) -> tuple[tuple[float, float], ...]:
+        """A number of `norm`/`scale` becomes 1."""
+        indicator = ((0.0, 1.0 / self.scale),) if self.indicator else ()
+        return ((0.0, self.norm / self.scale),) * self.length + indicator
+
+    def feature_names(self, name: str) -> tuple[str, ...]:
+        """Return a name for each place."""
+        return self._with_indicator(name, [f"{name}[{place}]" for place in range(self.length)])
+
+    def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
+        """Return vectors, cut and scaled; zeros for an empty cell, if a feature tells of those."""
+        vectors, empty, problems = self._filled(cells)
+        with np.errstate(over="ignore", invalid="ignore"):  # too long to square: it becomes 0; no vector: it is refused
+            norms = row_norms(vectors)
+            scaled = vectors * (self.scale / np.maximum(norms, self.norm))[:, None]
+        return Reading(without_negligible(scaled), empty), problems
+
+    def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
+        vectors = cells.vectors(self.length)
+        wrong: NDArray[np.bool_] = ~np.asarray(np.isfinite(vectors).all(axis=1))
+        empty = self._empty(cells) if wrong.any() else None
+        problems = required(empty, allowed=self.may_be_empty)
+        if empty is not None:
+            vectors = np.where(empty[:, None], 0.0, vectors)
+            wrong &= ~empty
+        what = f"this is not a vector of {self.length} finite numbers; make it again with the schema's extractor"
+        return vectors, empty, problems + Problem.where(wrong, what)
+
+    def features(self, reading: Reading) -> FloatArray:
+        """Return them."""
+        return self._indicated(reading.values, reading, self.scale)
+
+    def plain(self, cells: Cells) -> FloatArray:
+        """Return vectors as they stand."""
+        vectors, empty, _ = self._filled(cells)
+        return self._indicated(vectors, Reading(vectors, empty))

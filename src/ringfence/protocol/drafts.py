@@ -1,0 +1,91 @@
+"""A schema to fill in: names and types of a table's columns, and nothing else of it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ringfence.protocol.columns import TYPES, may_tell_persons
+from ringfence.sources.cells import Cells, Table, as_cells
+from ringfence.storage.toml_files import toml_text
+
+TOKENS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-", "?", ".")
+"""What the world writes into cells that hold nothing."""
+
+Drafted = Mapping[str, Mapping[str, Any]]
+"""What a draft says of each column."""
+
+
+def drafted_columns(table: Table) -> dict[str, dict[str, Any]]:
+    """Tell what columns look like; nothing else about their values is kept."""
+    return {name: _drafted(name, _filled(as_cells(cells))) for name, cells in table.items()}
+
+
+def has_tokens(table: Table) -> bool:
+    """Tell whether one of the usual tokens stands in a cell."""
+    return any(as_cells(cells).among(TOKENS).any() for cells in table.values())
+
+
+def _filled(cells: Cells) -> Cells:
+    """Return the cells that hold something."""
+    return cells.take(~(cells.empty() | cells.among(TOKENS)))
+
+
+def _drafted(name: str, cells: Cells) -> dict[str, Any]:
+    if not len(cells):
+        return {"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})}
+    for kind, column in TYPES.items():
+        fields = column.drafted(cells, name)
+        if fields is not None:
+            return {"type": kind, **fields}
+    raise LookupError("a column that no type takes is categorical")
+
+
+def repeating_identifiers(table: Table) -> list[str]:
+    """Name the columns that look as if they told whose a row is, and whose values repeat: for the file's owner alone.
+
+    They are called so, with at most 100 rows for each value on average; or hold text, and no dates, of 20 values or
+    more, with at most 4 rows for each.
+    """
+
+    def looks_so(name: str, cells: Cells) -> bool:
+        count, values = len(cells), len(np.unique(cells.coded()[0]))
+        if may_tell_persons(name):
+            return values < count <= 100 * values
+        is_text = bool(np.isnan(cells.numbers()).all()) and TYPES["date"].drafted(cells, name) is None
+        return is_text and values >= 20 and values < count <= 4 * values
+
+    return [name for name, cells in table.items() if looks_so(name, as_cells(cells))]
+
+
+def draft_schema(columns: Drafted, *, tokens: bool = False) -> str:
+    """Write a schema to fill in; `tokens` says that some cells hold one of the usual words for nothing."""
+    whose = [name for name in columns if may_tell_persons(name)]
+    head = [
+        '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',
+        "# bounds or categories read from private data would leak it.",
+        "#   numeric       lower, upper: values beyond are clamped",
+        "#                 center, scale (optional): where values publicly are known to crowd",
+        "#   categorical   categories: every value that may occur; other (optional): the one for all others",
+        "#   boolean       true/false, yes/no, t/f, y/n or 0/1",
+        "#   date          lower, upper; format (optional), such as %d.%m.%Y",
+        "#   text          words: the public size of a dictionary that words are hashed into",
+        "#   identifier    names a row, or whose it is: never a feature",
+        "#   ignore        the column is not used",
+        "# missing = ... (optional) is the public value that stands in for an empty cell; indicator = true adds a",
+        "# feature that tells of empty cells.",
+        "# Curves (optional) are public maps of columns. Name them here, above all columns; each feature more needs a",
+        "# larger budget:",
+        "# maps = [",
+        '#   {type = "spline", columns = ["AGE"], knots = 5},           # a smooth curve of a number or date',
+        '#   {type = "cyclic", columns = ["HOUR"], period = 24},        # what begins again, as a day or a year does',
+        '#   {type = "interaction", columns = ["AGE", "BMI"]},          # products: one effect depends on another',
+        '#   {type = "fourier", columns = ["AGE", "BMI"], features = 50, seed = 1},  # any smooth function of both',
+        "# ]",
+        '# Where somebody may have several rows, give the column that tells whose each is type = "identifier", and',
+        "# name it above all columns. Persons are then protected, with all their rows, and not each row by itself:",
+        *(f"# {toml_text({'person': name})}".rstrip() for name in whose or ["COLUMN"]),
+        "",
+    ]
+    content: dict[str, Any] = {"missing_tokens": list(TOKENS)} if tokens else {}
+    return "\n".join(head) + "\n" + toml_text({**content, "columns": columns})

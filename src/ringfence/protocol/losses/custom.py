@@ -1,0 +1,167 @@
+"""Somebody's own loss: its source stands in the plan, and it is computed only where an operator has installed it.
+
+Reading a plan runs none of it. What is computed is what was installed in this process under the source's digest
+(`ringfence.losses.custom`, `ringfence.losses.install`), never what a message carries.
+"""
+
+import hashlib
+from functools import lru_cache
+from typing import ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ringfence.errors import PlanError
+from ringfence.foreign_text import visible_lines
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses.base import BaseLoss, Constants, Program
+from ringfence.protocol.losses.told import Derivable
+from ringfence.protocol.public import Digest
+
+_GRID = 201
+"""Scores, and targets, at which a loss is looked at."""
+
+INSTALLED: dict[str, Derivable] = {}
+"""What may be computed in this process, by the digest of its source."""
+
+
+class Custom(BaseLoss):
+    """A convex loss of a score and a number, written by somebody for a study.
+
+    `steepest` and `bend` are the largest |∂φ/∂u| and ∂²φ/∂u² that were found for scores up to `largest_score` and
+    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate looks
+    at the grid again, before it approves: whoever wrote the plan need not have.
+    """
+
+    may_be_negative: ClassVar[bool] = True
+    is_proved: ClassVar[bool] = False
+    name: Literal["custom"] = "custom"
+    title: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    source: str = Field(min_length=1, max_length=20_000)
+    digest: Digest
+    largest_score: float = Field(gt=0, le=1e6)
+    largest_target: float = Field(gt=0, le=1e6)
+    steepest: float = Field(ge=0, le=1e30)
+    bend: float = Field(gt=0, le=1e30)
+
+    @model_validator(mode="after")
+    def _has_its_digest(self) -> Self:
+        if digest_of(self.source) != self.digest:
+            raise ValueError("the digest of the custom loss is not that of its source")
+        return self
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        plain = self.source.replace("\t", " ")
+        if visible_lines(plain) != plain:
+            raise ValueError(
+                "the source of the custom loss has characters that nobody sees, so that it may do something else than "
+                "it says: remove them"
+            )
+        return self
+
+    @property
+    def called(self) -> str:
+        """Its title, and which program it is."""
+        return f"custom '{self.title}' (a program of sha256 {self.digest[:12]}…)"
+
+    @property
+    def program(self) -> Program:
+        """All of it."""
+        return Program(self.title, self.source, self.digest)
+
+    @property
+    def missing(self) -> str:
+        """Say, as a clause, why it cannot be computed here; nothing if it can."""
+        named = f"its loss '{self.title}' (sha256 {self.digest[:12]}…)"
+        if self.digest not in INSTALLED:
+            return (
+                f"{named} is somebody's own, and nobody installed it here: read it with `ringfence silo loss FOLDER "
+                "PLAN` and, if you agree to run it, install it by the same command"
+            )
+        try:
+            found = examined(self.digest, self.largest_score, self.largest_target)
+        except PlanError as refused:
+            return f"{named} {refused}: ask for a plan with a convex and smooth one"
+        if not np.allclose(found, (self.steepest, self.bend), rtol=1e-6):
+            return f"{named} has another slope or curvature than the plan says: ask for a plan with its own"
+        return ""
+
+    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return what the installed function gives."""
+        return self._installed().values(scores, targets)
+
+    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return its derivative, by automatic differentiation."""
+        return self._installed().residuals(scores, targets)
+
+    def reach(self, feature_norm: float, target_bound: float) -> float:
+        """Return a third of the weights that were checked, as far as the domain reaches beyond the distance."""
+        del target_bound
+        return self.largest_score / (3.0 * feature_norm)
+
+    def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
+        """L and β by what was found on the grid; infinite beyond it."""
+        within = weight_norm * feature_norm <= self.largest_score * (1 + 1e-9) and target_bound <= self.largest_target
+        unknown = float("inf")
+        steepest, bend = (self.steepest, self.bend) if within else (unknown, unknown)
+        return Constants(feature_norm * steepest, feature_norm**2 * bend, 0.0)
+
+    def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
+        """Return half of the longest that was found."""
+        del target_bound
+        return max(0.5 * feature_norm * self.steepest, 1e-12)
+
+    def _installed(self) -> Derivable:
+        if self.missing:
+            raise PlanError(f"This plan cannot be computed here: {self.missing}.")
+        return INSTALLED[self.digest]
+
+
+@lru_cache(maxsize=64)
+def examined(digest: str, largest_score: float, largest_target: float) -> tuple[float, float]:
+    """Return the largest |∂φ/∂u| and ∂²φ/∂u² of an installed loss, on a grid of scores and targets up to these sizes.
+
+    PlanError, with a clause, if it raises there, is not finite, not convex or not smooth.
+    """
+    derived = INSTALLED[digest]
+    scores = np.linspace(-largest_score, largest_score, _GRID)
+    targets = np.linspace(-largest_target, largest_target, _GRID)
+    grid, beside = np.repeat(scores, _GRID)[:, None], np.tile(targets, _GRID)
+    try:
+        values, slopes = derived.values(grid, beside), derived.residuals(grid, beside)[:, 0]
+    except Exception as raised:  # whatever somebody's function may raise
+        raise PlanError(f"raises {type(raised).__name__}: {raised}") from None
+    slopes = slopes.reshape(_GRID, _GRID)
+    changes = np.diff(slopes, axis=0) / np.diff(scores)[:, None]
+    steepest, bend = float(np.abs(slopes).max()), float(changes.max())
+    problem = ""
+    if not (np.isfinite(values).all() and np.isfinite(slopes).all()):
+        problem = "is not finite"
+    elif changes.min() < -1e-9 * max(bend, 1.0):
+        problem = "is not convex: its slope falls somewhere"
+    elif bend <= 0 or _is_kinked(derived, scores, targets, bend):
+        problem = "is not smooth: its slope jumps, or never changes"
+    if problem:
+        raise PlanError(f"{problem}, for scores up to {largest_score:g} and targets up to {largest_target:g}")
+    return steepest, bend
+
+
+def _is_kinked(derived: Derivable, scores: FloatArray, targets: FloatArray, bend: float) -> bool:
+    """Tell whether the slope changes, between two scores of the grid, a hundred times as fast as on average there.
+
+    A jump does so on a grid a thousand times as fine, wherever it is; a smooth slope does not.
+    """
+    for target in targets[:: _GRID // 4]:
+        slopes = derived.residuals(scores[:, None], np.full(len(scores), target))[:, 0]
+        place = int(np.argmax(np.diff(slopes)))
+        fine = np.linspace(scores[place], scores[place + 1], 1001)
+        closer = derived.residuals(fine[:, None], np.full(len(fine), target))[:, 0]
+        if np.max(np.diff(closer)) / (fine[1] - fine[0]) > 100 * bend:
+            return True
+    return False
+
+
+def digest_of(source: str) -> str:
+    """Return the name of a source."""
+    return hashlib.sha256(source.encode()).hexdigest()

@@ -1,0 +1,69 @@
+"""Public maps of columns: curves without leaving convexity. One file each, and one line here.
+
+A map is a public function of a record's own cells, after these were clamped to public bounds: it changes what a model
+can say, and nothing about who is protected. It stands in the schema, and so in the plan's digest.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from ringfence.protocol.blocks import Block, Blocks, ColumnBlock
+from ringfence.protocol.columns import ReadColumn, Scaled
+from ringfence.protocol.maps.base import MOST_FEATURES, Curve, CurveBlock, Joint
+from ringfence.protocol.maps.cyclic import Cyclic
+from ringfence.protocol.maps.fourier import Fourier
+from ringfence.protocol.maps.interaction import Interaction
+from ringfence.protocol.maps.spline import Spline
+
+__all__ = ["Cyclic", "FeatureMap", "Fourier", "Interaction", "Spline", "blocks_of", "check_maps"]
+
+FeatureMap: TypeAlias = Annotated[Spline | Cyclic | Interaction | Fourier, Field(discriminator="type")]
+
+
+def blocks_of(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> Blocks:
+    """Return the parts of a feature vector: each column's, in their order, and then those of several columns."""
+    by_column, joint = _parts(columns, maps)
+    made = [block for map in joint for block in map.blocks(by_column)]
+    return Blocks([*(block for blocks in by_column.values() for block in blocks), *made])
+
+
+def check_maps(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> None:
+    """Raise ValueError, with a clause that says what to do, if maps cannot be made of these columns."""
+    maps = tuple(maps)
+    if not maps:
+        return
+    for map in maps:
+        map.check(columns)
+    by_column, joint = _parts(columns, maps)
+    curved = [block for blocks in by_column.values() for block in blocks if not isinstance(block, ColumnBlock)]
+    width = sum(block.width for block in curved) + sum(map.width(by_column) for map in joint)
+    if width > MOST_FEATURES:
+        raise ValueError(
+            f"the maps make {width} features, and {MOST_FEATURES} are the most: take fewer knots, harmonics, columns "
+            "or Fourier features"
+        )
+    made = [*curved, *(block for map in joint for block in map.blocks(by_column))]
+    twice = [name for name, count in Counter(name for block in made for name in block.names).items() if count > 1]
+    if twice:
+        raise ValueError(f"two maps make the feature '{twice[0]}': leave one out, or give each a `seed` of its own")
+
+
+def _parts(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> tuple[dict[str, Blocks], list[Joint]]:
+    """Return every column's own blocks, as curves leave them, and the maps of several columns."""
+    maps = tuple(maps)
+    curves = [map for map in maps if isinstance(map, Curve)]
+    joint: list[Joint] = [map for map in maps if isinstance(map, Joint)]
+    return {name: _column(name, column, curves) for name, column in columns.items()}, joint
+
+
+def _column(name: str, column: ReadColumn, curves: Iterable[Curve]) -> Blocks:
+    own = [curve for curve in curves if name in curve.columns]
+    if not own or not isinstance(column, Scaled):
+        return Blocks([ColumnBlock(name, column)])
+    kept: list[Block] = [ColumnBlock(name, column)] if all(curve.keeps for curve in own) else []
+    tells = bool(column.indicator) and not kept
+    made = [CurveBlock(curve, name, column, tells=tells and curve is own[0]) for curve in own]
+    return Blocks([*kept, *made])

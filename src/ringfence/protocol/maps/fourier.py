@@ -1,0 +1,127 @@
+"""Random Fourier features: waves in random directions, whose sums come close to any smooth function of the columns."""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from statistics import NormalDist
+from typing import Annotated, Literal, Self, TypeAlias
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from ringfence.protocol.arrays import FloatArray, row_norms
+from ringfence.protocol.blocks import Block, Blocks, Readings
+from ringfence.protocol.maps.base import MOST_FEATURES, Joint
+
+MOST_DRAWS = 1_000_000
+"""The most numbers that are drawn for the directions of one map."""
+
+_GRID = 2.0**20
+
+
+def _is_named(seed: object) -> object:
+    if seed is None:
+        raise ValueError("it is missing: name a whole number, which is public, as in seed = 1")
+    return seed
+
+
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**64), BeforeValidator(_is_named)]
+
+
+class Fourier(Joint):
+    """Cosines and sines of w·x for features/2 public directions w, times √(2/features), beside the columns' own.
+
+    x is the columns' features, scaled as a model has them; every number of w is normal, with the standard deviation
+    1/`scale`. Products of two records' features are then about exp(−‖x − x'‖²/(2·scale²)) (Rahimi and Recht, 2007): the
+    model is a kernel machine with that kernel, and still convex. Cosines and sines of the same w have a norm of exactly
+    1, where cosines of random phases would need √2.
+
+    The directions are the same on every machine (`directions`); `seed` is public and means nothing else.
+    """
+
+    type: Literal["fourier"] = "fourier"
+    features: int = Field(ge=2, le=MOST_FEATURES)
+    scale: float = Field(default=1.0, ge=1e-6, le=1e6)
+    seed: Seed = Field(default=None, validate_default=True)
+
+    @model_validator(mode="after")
+    def _is_even(self) -> Self:
+        if self.features % 2:
+            raise ValueError("`features` must be even: each direction has a cosine and a sine")
+        return self
+
+    def width(self, inputs: Mapping[str, Blocks]) -> int:
+        """Return `features`; more directions than can be drawn in a moment are refused."""
+        length = sum(inputs[name].width for name in self.columns)
+        if length * self.features // 2 > MOST_DRAWS:
+            raise ValueError(
+                f"a fourier map of {length} features of columns has more than {MOST_DRAWS} numbers in its directions: "
+                "name fewer columns, or ask for fewer `features`"
+            )
+        return self.features
+
+    def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:
+        """Return the waves of all columns together, taken in the order of their names."""
+        return [Waves(self, Blocks(block for name in sorted(self.columns) for block in inputs[name]))]
+
+    @property
+    def words(self) -> str:
+        """Name the columns, and how many waves there are."""
+        of = ", ".join(self.columns)
+        return f"{self.features} random Fourier features of scale {self.scale:g}, seed {self.seed} ({of})"
+
+
+class Waves(Block):
+    """Cosine and sine along each of the directions."""
+
+    bound = 1.0
+
+    def __init__(self, map: Fourier, inputs: Blocks) -> None:
+        self._map, self._inputs, self.width = map, inputs, map.features
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the seed, the direction's number, and which wave it is."""
+        numbers = range(1, self.width // 2 + 1)
+        return tuple(f"fourier {self._map.seed} {wave} {number}" for number in numbers for wave in ("cos", "sin"))
+
+    def features(self, readings: Readings) -> FloatArray:
+        """Return the waves."""
+        chosen = directions(self._map.seed, self.width // 2, self._inputs.width)
+        angles = products(self._inputs.features(readings), chosen, self._inputs.bound) / self._map.scale
+        waves = np.stack([np.cos(angles), np.sin(angles)], axis=2) * math.sqrt(2.0 / self.width)
+        return waves.reshape(len(angles), self.width)
+
+
+def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
+    """Multiply rows, of norms up to a bound, by directions: of each row a function of its own numbers alone.
+
+    A library adds up products in whichever order it likes, and in another if a row is alone. So rows are cut into two
+    limbs, multiples of a power of two, and directions are multiples of 2⁻²⁰: by Cauchy and Schwarz no partial sum of a
+    limb's products takes more than 53 bits, and so none is rounded. With d numbers in a row, what is left of each after
+    both is at most 4√d·2^(−2·bits) of the bound.
+    """
+    bits = 52 - math.frexp(float(np.max(row_norms(chosen))) * _GRID)[1]
+    unit = math.ldexp(2.0, math.frexp(bound)[1] - bits)
+    high = np.rint(rows / unit) * unit
+    unit = math.ldexp(unit, math.frexp(math.sqrt(rows.shape[1]))[1] - bits)
+    low = np.rint((rows - high) / unit) * unit
+    result: FloatArray = high @ chosen.T + low @ chosen.T
+    return result
+
+
+@lru_cache(maxsize=16)
+def directions(seed: int, count: int, length: int) -> FloatArray:
+    """Return so many public vectors of standard normal numbers, the same on every machine and in every version.
+
+    SHAKE-256 of the text "ringfence fourier SEED" gives 8 bytes for each number, row by row. Of these, as a
+    little-endian integer, k is the upper 52 bits, and the number is the normal quantile of (2k + 1)/2⁵³ (Wichura's
+    AS 241), rounded to a multiple of 2⁻²⁰, so that the last digits of a machine's logarithm change nothing.
+    """
+    drawn = hashlib.shake_256(f"ringfence fourier {seed}".encode()).digest(8 * count * length)
+    shares = (2 * (np.frombuffer(drawn, dtype="<u8") >> np.uint64(12)) + 1).astype(np.float64) * 2.0**-53
+    quantile = NormalDist().inv_cdf
+    normal = np.array([round(quantile(share) * _GRID) for share in shares.tolist()]) / _GRID
+    normal.flags.writeable = False
+    return normal.reshape(count, length)

@@ -1,0 +1,120 @@
+"""What columns may be beside a target and features: further targets, an offset, an exposure, a weight, an event; and
+weights of classes.
+
+A plan names them as it names its target: a table's own schema says nothing of them. None of them is a feature.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from ringfence.protocol.public import Public
+
+if TYPE_CHECKING:
+    from ringfence.protocol.columns import ReadColumn, Scaled
+
+ROLES = ("offset", "exposure", "weight", "event")
+"""The fields that name a column."""
+
+LATER = frozenset({*ROLES, "class_weights", "more_targets"})
+
+
+class Roles(Public):
+    """Columns with a part of their own, each left out where there is none.
+
+    `offset` is added to every score, in its own units; of `exposure` the logarithm is, so that a count is modelled as a
+    rate. `weight` multiplies a record's loss, before its gradient is cut. `event` tells of a target that is a time
+    whether an event ended it (the second of two categories) or the watching did. `class_weights` multiply the loss of a
+    category's records. `more_targets` are numbers that are predicted together with the target.
+    """
+
+    offset: str | None = Field(default=None, min_length=1)
+    exposure: str | None = Field(default=None, min_length=1)
+    weight: str | None = Field(default=None, min_length=1)
+    event: str | None = Field(default=None, min_length=1)
+    class_weights: dict[str, float] | None = None
+    more_targets: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=999)
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """The columns with a part of their own, by the part's name."""
+        named = {role: getattr(self, role) for role in ROLES}
+        return {role: column for role, column in named.items() if column is not None}
+
+    @property
+    def tells_more(self) -> bool:
+        """Whether more than a target is told of a record beside its features."""
+        return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
+
+    def check_roles(self, used: "Mapping[str, ReadColumn]", target: str | None) -> None:
+        """Raise ValueError, with a clause that says why, if columns cannot be what they are named as."""
+        names = list(self.roles.values())
+        for role, name in self.roles.items():
+            if name not in used:
+                raise ValueError(
+                    f"the {role} column '{name}' is not among the columns, or ignored: give it a type and its values"
+                )
+            if name == target or names.count(name) > 1:
+                raise ValueError(f"the column '{name}' is named as {role} and as something else: it can be one of both")
+            if target is None:
+                raise ValueError(f"a schema with the {role} column '{name}' needs a target")
+            if used[name].indicator:
+                raise ValueError(
+                    f"the {role} column '{name}' has an indicator, which only a feature can have: give it a public "
+                    "`missing` value instead, or remove the rows without one"
+                )
+            self._check(role, name, used[name])
+        if self.offset is not None and self.exposure is not None:
+            raise ValueError("an exposure is an offset by its logarithm: name one of both")
+        if self.event is not None and target is not None and getattr(used[target], "low", -1.0) < 0:
+            raise ValueError(
+                f"the target '{target}' is a time, as the schema names an event: it must be numeric, with a `lower` of "
+                "0 or more"
+            )
+        self._check_class_weights(target, used)
+        if self.more_targets is not None:
+            self._check_more_targets((target or "", *self.more_targets), used)
+
+    def _check_more_targets(self, targets: tuple[str, ...], used: "Mapping[str, ReadColumn]") -> None:
+        for name in targets:
+            if name not in used or not used[name].is_number:
+                raise ValueError(
+                    f"several targets are predicted together, and each must be a number with bounds: '{name}' is none"
+                )
+            if used[name].indicator:
+                raise ValueError(f"the target column '{name}' has an indicator, which only a feature can have")
+            if targets.count(name) > 1 or name in self.roles.values():
+                raise ValueError(f"the column '{name}' is named as a target and as something else: it can be one thing")
+        if {"offset", "exposure", "event"} & self.roles.keys():
+            raise ValueError("several targets have no offset, exposure or event: leave these out, or name one target")
+
+    @staticmethod
+    def _check(role: str, name: str, column: "ReadColumn") -> None:
+        if role == "event":
+            if len(column.classes) != 2:
+                raise ValueError(f"the event column '{name}' needs two categories: the second says that it happened")
+            return
+        low = getattr(column, "low", None)
+        if low is None:
+            raise ValueError(f"the {role} column '{name}' must be numeric")
+        if role == "exposure" and low <= 0:
+            raise ValueError(f"the exposure '{name}' must be above 0: give it a `lower` above 0")
+        if role == "weight" and low < 0:
+            raise ValueError(f"the weight '{name}' must not be negative: give it a `lower` of 0 or more")
+
+    def _check_class_weights(self, target: str | None, used: "Mapping[str, ReadColumn]") -> None:
+        if self.class_weights is None:
+            return
+        categories = () if target is None or target not in used else used[target].classes
+        if set(self.class_weights) != set(categories) or not categories:
+            raise ValueError("`class_weights` must have a number for each of the target's categories, and for no other")
+        if not all(0 < weight <= 1e6 for weight in self.class_weights.values()):
+            raise ValueError("`class_weights` must be above 0, and at most a million")
+
+
+def offset_range(column: "Scaled", *, logarithm: bool) -> tuple[float, float]:
+    """Return the middle of an offset's range, and how far it reaches to either side."""
+    low, high = (math.log(end) if logarithm else end for end in (column.low, column.high))
+    return (low + high) / 2, (high - low) / 2

@@ -1,0 +1,130 @@
+"""What a schema file may say in one line for many columns. It is written out before anybody else sees the schema.
+
+A plan carries every column by its name: whoever has only the plan knows them all, and its digest covers each. Patterns
+and defaults are a file's way of saying that, and end here:
+
+    [columns."gene_*"]          the columns of the table at hand whose names match
+    [columns."gene_{1..500}"]   gene_1 to gene_500, whether or not there is a table
+    columns = ["gene_*"]        in a map, those of the schema's columns that match
+    [defaults.numeric]          what columns of this type say unless they say otherwise
+    missing_tokens = [...]      cells that hold nothing, in all columns that do not name their own
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ringfence.errors import SchemaError
+from ringfence.protocol.columns import TYPES, ReadColumn
+from ringfence.protocol.roles import ROLES
+
+_RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
+
+MOST_COLUMNS = 100_000
+
+
+def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Sequence[str]] | None) -> dict[str, Any]:
+    """Return a schema's content with every column by its name."""
+    said = dict(content)
+    defaults, tokens = said.pop("defaults", {}), said.pop("missing_tokens", None)
+    if not isinstance(defaults, Mapping) or not all(isinstance(each, Mapping) for each in defaults.values()):
+        raise SchemaError(f"In {source}, `defaults` must have a table for each type, such as [defaults.numeric].")
+    if unknown := [kind for kind in defaults if kind not in TYPES]:
+        raise SchemaError(f"In {source}, `defaults.{unknown[0]}` is for no type of column: use {', '.join(TYPES)}.")
+    columns = said.get("columns")
+    if not isinstance(columns, Mapping):
+        return said
+    named = _by_name(columns, source, header() if header is not None and any("*" in name for name in columns) else None)
+    said["columns"] = {name: _filled_up(column, defaults, tokens) for name, column in named.items()}
+    if isinstance(said.get("maps"), list):
+        features = [name for name, column in named.items() if _is_feature(name, column, said)]
+        said["maps"] = [_of_columns(each, named, features, source) for each in said["maps"]]
+    return said
+
+
+def _is_feature(name: str, column: Any, said: Mapping[str, Any]) -> bool:
+    kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
+    beside = (said.get(part) for part in ("target", *ROLES))
+    return kind is not None and issubclass(kind, ReadColumn) and name not in beside
+
+
+def _of_columns(map: Any, named: Mapping[str, Any], features: Sequence[str], source: str) -> Any:
+    """Return a map with every column by its name."""
+    if not isinstance(map, Mapping) or not isinstance(map.get("columns"), list):
+        return map
+    names: list[Any] = []
+    for one in map["columns"]:
+        if not isinstance(one, str) or one in named or not _is_pattern(one):
+            names.append(one)
+            continue
+        matches = [name for name in _matches(one, source, features) if name in features]
+        if not matches:
+            raise SchemaError(f"In {source}, no column matches the pattern '{one}' of a map: correct or remove it.")
+        names += matches
+    return {**map, "columns": names}
+
+
+def _filled_up(column: Any, defaults: Mapping[str, Any], tokens: Any) -> Any:
+    """Add to a column what the file says of all of its type."""
+    if not isinstance(column, Mapping):
+        return column
+    kind = TYPES.get(str(column.get("type")))
+    filled = {**defaults.get(str(column.get("type")), {}), **column}
+    if tokens is not None and kind is not None and issubclass(kind, ReadColumn):
+        filled.setdefault("missing_tokens", tokens)
+    return filled
+
+
+def _by_name(columns: Mapping[str, Any], source: str, header: Sequence[str] | None) -> dict[str, Any]:
+    """Write patterns out; a column that is named by itself is not one of a pattern's."""
+    found: dict[str, Any] = {}
+    pattern_of: dict[str, str] = {}
+    literal = {name for name in columns if name in (header or ()) or not _is_pattern(name)}
+    for pattern, column in columns.items():
+        if pattern in literal:
+            found[pattern] = column
+            continue
+        matches = [name for name in _matches(pattern, source, header) if name not in literal]
+        if not matches:
+            raise SchemaError(f"In {source}, no column matches the pattern '{pattern}': correct or remove it.")
+        for name in matches:
+            if name in pattern_of:
+                raise SchemaError(
+                    f"In {source}, column '{name}' matches two patterns, '{pattern_of[name]}' and '{pattern}': name it "
+                    "by itself, or make one of them narrower."
+                )
+            found[name], pattern_of[name] = column, pattern
+    return found
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or _RANGE.search(name) is not None
+
+
+def _matches(pattern: str, source: str, header: Sequence[str] | None) -> Iterator[str]:
+    for name in _ranges(pattern, source):
+        if "*" not in name:
+            yield name
+        elif header is None:
+            raise SchemaError(
+                f"In {source}, the pattern '{pattern}' stands for columns of a table, and there is none here to look "
+                "at: name the numbers, as in gene_{1..500}, or name each column."
+            )
+        else:
+            matching = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)
+            yield from (column for column in header if matching.fullmatch(column))
+
+
+def _ranges(pattern: str, source: str) -> list[str]:
+    """Write {first..last} out, with leading zeros where the first number has some."""
+    names = [pattern]
+    while (found := _RANGE.search(names[0])) is not None:
+        first, last = found.groups()
+        width = len(first) if first.startswith("0") else 0
+        numbers = range(int(first), int(last) + 1)
+        if len(numbers) * len(names) > MOST_COLUMNS:
+            raise SchemaError(f"In {source}, the pattern '{pattern}' stands for more than {MOST_COLUMNS} columns.")
+        if not numbers:
+            return []
+        names = [_RANGE.sub(f"{number:0{width}d}", name, count=1) for name in names for number in numbers]
+    return names

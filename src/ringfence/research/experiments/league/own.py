@@ -1,0 +1,85 @@
+"""Ringfence on a table, untuned: the planner's choice, simulated, and through real gates."""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringfence.planning.propose import propose
+from ringfence.planning.request import Member, PlanRequest, Trust
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.keys import PublicKeys
+from ringfence.protocol.plan import Plan
+from ringfence.research.experiments.league.tables import LeagueTable
+from ringfence.research.experiments.trust import stand_in_keys
+from ringfence.simulation import trials
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one run found, and in how many rounds."""
+
+    weights: FloatArray
+    rounds: int
+    chosen: str = ""
+
+
+def simulated(table: LeagueTable, epsilon: float, seeds: Sequence[int], trust: Trust) -> list[Trained]:
+    """Plan as `ringfence train` does where nothing but epsilon is given, and simulate a run for each seed."""
+    plan = _plan(table, epsilon, trust, stand_in_keys(list(table.silos)))
+    return _trained(plan, trials.weights(plan, list(table.silos.values()), seeds))
+
+
+def pooled(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
+    """Plan for one silo that has all records, with the largest δ of the silos: a curator who is trusted by all."""
+    features, targets = table.pooled
+    member = Member("everybody", len(targets), epsilon, max(table.deltas.values()))
+    plan = propose(table.schema, [member], PlanRequest(run="league")).plan
+    return _trained(plan, trials.weights(plan, [(features, targets)], seeds))
+
+
+def through_gates(table: LeagueTable, epsilon: float, trust: Trust) -> Trained:
+    """Train once through real gates with fresh ledgers, and with a real shuffler where one is trusted."""
+    from ringfence.local_shuffler import local_shuffler
+    from ringfence.training import Silo, train
+
+    with (
+        tempfile.TemporaryDirectory(prefix="ringfence-") as folder,
+        _StateFolder(folder),
+        nullcontext() if trust == "nobody" else local_shuffler(list(table.silos)) as shuffler,
+    ):
+        keys = stand_in_keys(list(table.silos)) if shuffler is None else shuffler.keys
+        plan = _plan(table, epsilon, trust, keys)
+        silos = {
+            name: Silo(own, Path(folder) / f"{name}.ledger", key=None if shuffler is None else shuffler.silos[name])
+            for name, own in table.silos.items()
+        }
+        result = train(plan, silos, collect=None if shuffler is None else shuffler.collect(plan))
+    return _trained(plan, [result.weights])[0]
+
+
+def _trained(plan: Plan, rows: Sequence[FloatArray] | FloatArray) -> list[Trained]:
+    return [Trained(weights, plan.rounds, plan.algorithm.name) for weights in rows]
+
+
+def _plan(table: LeagueTable, epsilon: float, trust: Trust, keys: PublicKeys) -> Plan:
+    request = PlanRequest(run="league", trust=trust, keys=keys if trust == "shuffler" else None)
+    return propose(table.schema, [Member(name, size, epsilon) for name, size in table.sizes.items()], request).plan
+
+
+class _StateFolder:
+    """A folder for what lies outside of ledgers, so that no run remembers another's: they are trials, not releases."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._before = folder, os.environ.get("XDG_STATE_HOME")
+
+    def __enter__(self) -> None:
+        os.environ["XDG_STATE_HOME"] = self._folder
+
+    def __exit__(self, *problem: object) -> None:
+        if self._before is None:
+            os.environ.pop("XDG_STATE_HOME")
+        else:
+            os.environ["XDG_STATE_HOME"] = self._before

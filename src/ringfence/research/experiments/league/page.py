@@ -1,0 +1,244 @@
+"""The league's page and figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ringfence.research.drawing import COLOURS, MARKERS, save, style
+from ringfence.research.experiments.league import descent, flower, opacus
+from ringfence.research.experiments.league.central import RIDGE
+from ringfence.research.experiments.league.methods import CENTRAL, METHODS, OURS, OURS_POOLED, OURS_SHUFFLED
+from ringfence.research.experiments.league.results import LeagueResults
+from ringfence.research.experiments.league.shown import cell, draw_means, heading, mean_regrets, regret_in_words
+from ringfence.research.markdown import bullets, made_by, table
+
+FIGURE = "regret"
+SHOWN_TABLES = (OURS, OURS_SHUFFLED, "descent", CENTRAL)
+"""Methods that the figure shows table by table."""
+
+
+def write(results: LeagueResults, out: Path, command: str) -> Path:
+    """Write the figure and the page; return the page."""
+    with style():
+        draw(results, out / FIGURE)
+    path = out / "index.md"
+    path.write_text(text(results, command), encoding="utf-8")
+    return path
+
+
+def text(results: LeagueResults, command: str) -> str:
+    """Return the page."""
+    parts = [
+        "# The league: untuned on public tables",
+        f"{len(results.references)} public tables, divided into silos, with schemas from code books and physical "
+        "limits. `ringfence train` with nothing but an epsilon, beside what others do with the same records. Every "
+        "epsilon is for *replacing one record*, over one run: without trust against anyone who sees what its silo "
+        "sends, with a shuffler against the server and one other silo together, with a curator against whoever gets "
+        "the model. δ is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a curator "
+        "the largest of these.",
+        made_by(command),
+        "Every cell is in [cells.csv](cells.csv).",
+        *_compact(results),
+        *_mean_regrets(results),
+        *_tables(results),
+        *_methods(results),
+        *_agreements(results),
+        *_left_out(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _compact(results: LeagueResults) -> list[str]:
+    """Say what privacy costs without any trusted party, in the fewest words."""
+    epsilon = 1.0 if 1.0 in results.epsilons else results.epsilons[0]
+    head = ["table", "records", "silos", "guessing", "**Ringfence, nobody trusted**", "Ringfence, shuffler"]
+    head += ["pooled central DP", "Ringfence, pooled", "no privacy"]
+    lines = []
+    for own in results.references:
+        points = [results.at(name, own.table, epsilon) for name in (OURS, OURS_SHUFFLED, CENTRAL, OURS_POOLED)]
+        shown = ["–" if point is None else f"{point.error:.3f}" for point in points]
+        shown[0] = f"**{shown[0]}**"
+        lines.append(
+            [own.table, f"{own.records:,}", str(own.silos), f"{own.guessing:.3f}", *shown, f"{own.not_private:.3f}"]
+        )
+    return [
+        f"## Errors at ε = {epsilon:g}",
+        "Share of wrong labels; of a number, the RMSE in units of guessing the training mean. Targets are clamped "
+        "to the schema's bounds. *Pooled central DP* is AdaSSP for numbers and objective perturbation for labels, "
+        "by a curator who has all records in one place; *Ringfence, pooled* is Ringfence's own method for one silo "
+        "with all records.",
+        table(head, lines),
+    ]
+
+
+def _mean_regrets(results: LeagueResults) -> list[str]:
+    missing = [
+        f'{method.name} is missing: install {method.needs} (`pip install "ringfence[{method.extra}]"`).'
+        for name, method in METHODS.items()
+        if name not in results.methods
+    ]
+    return [
+        "## Mean regret",
+        regret_in_words(results),
+        mean_regrets(results, METHODS, lambda name: "none"),
+        *([bullets(missing)] if missing else []),
+        f"![Regret against ε, and by table]({FIGURE}.svg)",
+    ]
+
+
+def _tables(results: LeagueResults) -> list[str]:
+    parts = ["## Table by table", "Errors ± standard errors; regrets in parentheses."]
+    for epsilon in results.epsilons:
+        head = ["table", "target", "weights", *(_heading(name) for name in results.methods)]
+        lines = []
+        for own in results.references:
+            points = [results.at(name, own.table, epsilon) for name in results.methods]
+            lines.append([own.table, own.target, str(own.weights), *map(cell, points)])
+        parts += [f"### ε = {epsilon:g}", table(head, lines, texts=2)]
+    rounds = []
+    for own in results.references:
+        each = [
+            [results.at(name, own.table, epsilon) for epsilon in results.epsilons] for name in (OURS, OURS_SHUFFLED)
+        ]
+        shown = [", ".join(str(point.rounds) for point in points if point is not None) for points in each]
+        rounds.append([own.table, *shown])
+    parts += [
+        "### Rounds",
+        "At each ε, with the survey's.",
+        table(["table", _heading(OURS), _heading(OURS_SHUFFLED)], rounds),
+    ]
+    return parts
+
+
+def _methods(results: LeagueResults) -> list[str]:
+    tried = len(descent.ROUNDS) * len(descent.STEPS) * len(descent.CLIPS) * len(descent.MOMENTA)
+    notes = [
+        "**Not private**: least squares of all records; logistic and softmax regression with a ridge of "
+        f"{RIDGE:g}/n, without which classes that can be separated have no best model. **Guessing**: the most "
+        "frequent class, or the mean, of all training records.",
+        "**Ringfence** is what `ringfence train` plans if nothing but epsilon is given, simulated; see below. "
+        "Constants of its rule were compared on tables of this league while it was made.",
+        "**Clipped descent**: full batches and exact noise, momentum or none, the mean of the last quarter of the "
+        f"rounds; {tried} combinations of rounds, step and clip, the best by mean test error over "
+        f"{len(descent.TUNING_SEEDS)} runs, then run with fresh noise.",
+        f"**Opacus**: {opacus.ROUNDS} rounds of {opacus.EPOCHS * opacus.BATCHES} steps of DP-SGD in every silo, on "
+        f"Poisson batches of 1/{opacus.BATCHES} of its records, averaged by records after each round; the best of "
+        f"{len(opacus.RATES) * len(opacus.CLIPS)} settings. Opacus accounts for a record that is added or removed, "
+        "and that epsilon is smaller for the same noise: here the noise is Ringfence's accountant's, for a replaced "
+        "record over all steps.",
+        "**Noisy sufficient statistics**: every silo sends Σxxᵀ and Σxy once, with Gaussian noise; least squares "
+        "with the edge of the noise's spectrum as ridge, for labels too.",
+        "**Private models, averaged**: what the curator does below, by every silo for itself; weights averaged by "
+        "records.",
+        f"**LocalDpMod**: {flower.ROUNDS} rounds. It clips a client's whole update, which a record may move "
+        "anywhere, so its noise is exact for twice the clip in every round; the best of "
+        f"{len(flower.CLIPS) * len(flower.LOCAL_STEPS)} settings.",
+        "**AdaSSP** (Wang 2018), written from its description, which is for added or removed records: here with the "
+        "sensitivities of a replaced one and exact Gaussian composition. **Objective perturbation** with Gaussian "
+        "noise (Kifer, Smith and Thakurta 2012), written from its description, which is for a replaced record; "
+        "several classes are one against the rest, with an equal part of ε and δ each. (diffprivlib 0.6.6, which "
+        "has objective perturbation with δ = 0, cannot be imported beside scikit-learn 1.9.)",
+    ]
+    return ["## What was compared", bullets(notes)]
+
+
+def _agreements(results: LeagueResults) -> list[str]:
+    if not results.agreements:
+        return []
+    lines = [
+        [
+            own.table,
+            own.trust,
+            f"{own.epsilon:g}",
+            f"{own.simulated:.4f}",
+            f"{own.gates:.4f}",
+            str(own.runs),
+            f"{own.chance:.2f}",
+        ]
+        for own in results.agreements
+    ]
+    least = min(own.chance for own in results.agreements)
+    corrected = min(1.0, least * len(results.agreements))
+    return [
+        "## Simulated, and through real gates",
+        "Ringfence's cells are simulated: the silos' own sums, the server's own conclusions, seeded noise. These "
+        "were repeated as `ringfence train` runs them, through real gates with ledgers of their own, and with a "
+        "real shuffler. *Chance* is the probability, by Welch's test, that runs of one distribution part as far.",
+        table(["table", "trusts", "ε", "simulated", "through gates", "runs", "chance"], lines, texts=2),
+        f"The smallest of {len(lines)}, times {len(lines)}: {corrected:.2g}.",
+    ]
+
+
+def _left_out(results: LeagueResults) -> list[str]:
+    if not results.left_out:
+        return []
+    lines = []
+    for own in results.left_out:
+        shown = [f"{own.regrets[epsilon]:.3f} ({own.least[epsilon]:.3f})" for epsilon in results.epsilons]
+        lines.append([own.table, own.rule, *shown])
+    means = [sum(own.regrets[epsilon] for own in results.left_out) / len(lines) for epsilon in results.epsilons]
+    lines.append(["**mean**", "", *(f"**{mean:.3f}**" for mean in means)])
+    return [
+        "## Leaving one table out",
+        "Constants were compared on tables. For each table, the rule with the least mean regret on all *other* "
+        "tables, and its regret on this one; in parentheses the least of any rule here.",
+        table(["table", "rule", *(f"ε = {epsilon:g}" for epsilon in results.epsilons)], lines, texts=2),
+    ]
+
+
+def _heading(name: str) -> str:
+    return heading(METHODS[name])
+
+
+def draw(results: LeagueResults, stem: Path) -> None:
+    """Draw mean regrets against ε, and regrets by table at the middle ε."""
+    figure = Figure(figsize=(11.5, 7.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_means(left, results)
+    _draw_tables(right, results, results.epsilons[len(results.epsilons) // 2])
+    handles, names = left.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False)
+    save(figure, stem)
+
+
+def _draw_means(axes: Axes, results: LeagueResults) -> None:
+    def label(name: str) -> str:
+        return _heading(name) + (", tuned on the test set" if METHODS[name].tuned else "")
+
+    def look(name: str) -> dict[str, Any]:
+        width, style = 2.4 if name in (OURS, OURS_SHUFFLED) else 1.2, "--" if METHODS[name].tuned else "-"
+        return {"linewidth": width, "linestyle": style, **_look(name)}
+
+    draw_means(axes, results, results.methods, label, look)
+    axes.set_title("all tables", fontsize=10)
+
+
+def _draw_tables(axes: Axes, results: LeagueResults, epsilon: float) -> None:
+    names: Sequence[str] = [own.table for own in results.references]
+    for method in (name for name in SHOWN_TABLES if name in results.methods):
+        own = {place: results.at(method, name, epsilon) for place, name in enumerate(names)}
+        known = {place: point for place, point in own.items() if point is not None}
+        axes.errorbar(
+            [point.regret for point in known.values()],
+            list(known),
+            xerr=[point.regret_spread for point in known.values()],
+            linestyle="none",
+            **_look(method),
+        )
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.axvline(1, color="0.6", linewidth=0.8, linestyle=":")
+    axes.grid(axis="x", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("regret: 0 is no privacy, 1 is guessing")
+    axes.set_title(f"ε = {epsilon:g}", fontsize=10)
+
+
+def _look(name: str) -> dict[str, Any]:
+    number = list(METHODS).index(name)
+    return {"color": COLOURS[number], "marker": MARKERS[number]}

@@ -1,0 +1,1 @@
+"""`ringfence reproduce relatives`: published private second-order methods, from their descriptions, at one epsilon."""

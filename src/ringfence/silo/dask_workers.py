@@ -1,0 +1,68 @@
+"""Worker processes inside the silo that Dask runs: begun and watched by its own commands.
+
+Dask sends functions and results as pickles, so whoever reaches the scheduler is as good as the agent: its address must
+be of this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from distributed import Client
+
+from ringfence.errors import RecordsError, RingfenceError
+
+_HERE = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
+
+
+class DaskWorkers:
+    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for so many seconds, then given up."""
+
+    def __init__(self, address: str, seconds: float = 600.0) -> None:
+        if not address.startswith((*_HERE, "tls://")):
+            raise RecordsError(
+                "The address of the silo's workers must begin with tls://, or be of this machine (tcp://127.0.0.1:…): "
+                "sums without noise go over it."
+            )
+        self._seconds = seconds
+        try:
+            self._client: Any = Client(  # type: ignore[no-untyped-call]
+                address, timeout=min(seconds, 30.0), set_as_default=False
+            )
+        except (OSError, RuntimeError, ValueError):
+            raise RecordsError(
+                f"Dask's scheduler does not answer at {address}: begin it, and its workers, and try again."
+            ) from None
+        self._places: dict[Any, str] = {}
+
+    def each(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Return what the function returns for each job, in their order."""
+        living = list(self._client.scheduler_info(n_workers=-1)["workers"])
+        for number, job in enumerate(jobs):
+            if living and self._places.get(job[0]) not in living:
+                self._places[job[0]] = living[number % len(living)]
+        futures = [
+            self._client.submit(
+                function,
+                *job,
+                pure=False,
+                workers=[self._places[job[0]]] if job[0] in self._places else None,
+                allow_other_workers=job[0] in self._places,
+            )
+            for job in jobs
+        ]
+        try:
+            for future in futures:
+                yield future.result(timeout=self._seconds)
+        except RingfenceError:
+            raise
+        except Exception as problem:  # of a worker: its text might show a value
+            raise RecordsError(
+                f"The silo's workers could not add up a part of the table ({type(problem).__name__}): see their logs, "
+                "and whether any is alive."
+            ) from None
+        finally:
+            self._client.cancel(futures, force=True)
+
+    def close(self) -> None:
+        """Let go of the scheduler."""
+        self._client.close()

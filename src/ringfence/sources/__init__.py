@@ -1,0 +1,137 @@
+"""Where tables come from: files of several kinds, databases, and tables in memory. They know nothing of a schema.
+
+Everybody gets the same: columns of `Cells` by name, a part of the rows at a time. pyarrow and databases' drivers are an
+extra (`data`); CSV and NumPy's files need nothing else.
+
+The house's own: it may change without notice. `ringfence` says what is public.
+"""
+
+from collections import ChainMap
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from ringfence.errors import RecordsError
+from ringfence.sources import csv_files, databases, frames, numpy_files
+from ringfence.sources.cells import Cells, joined
+from ringfence.sources.description import Description, describe
+
+Source: TypeAlias = Any
+"""A path, of a table's file or of its description; or a table of pandas, polars or pyarrow."""
+
+Chunk: TypeAlias = Mapping[str, Cells]
+"""Columns by name. Some sources read a column when it is asked for: ask for each once, in their order,
+and before the next part."""
+
+
+def has_pyarrow() -> bool:
+    """Tell whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None
+
+
+def chunks(source: Source, numbers: Collection[str] = ()) -> Iterator[Chunk]:
+    """Yield a table's columns, some rows at a time; the first may have none, and all have the same columns.
+
+    `numbers` names columns that will be asked for numbers and nothing else, which is faster.
+    """
+    if not isinstance(source, Path):
+        yield frames.columns_of(source)
+        return
+    described = describe(source)
+    parts = _reader(described)(described, numbers)
+    yield from _beside(parts, described) if described.arrays else parts
+
+
+def header(source: Source) -> list[str]:
+    """Return the names of a table's columns."""
+    return list(next(chunks(source)))
+
+
+def read_table(source: Source) -> Chunk:
+    """Return all of a table at once."""
+    parts = [dict(part) for part in chunks(source)]  # read before the file is closed
+    filled = [part for part in parts if len(next(iter(part.values()), ()))] or parts[:1]
+    if len(filled) == 1:
+        return filled[0]
+    return {name: joined([part[name] for part in filled]) for name in filled[0]}
+
+
+def files(path: Path) -> list[Path]:
+    """Return all files that a table is read from."""
+    return describe(path).files()
+
+
+def count(source: Source) -> int | None:
+    """Return how many rows a table has, if that is known before they are read."""
+    if not isinstance(source, Path):
+        return len(source)
+    described = describe(source)
+    if described.file is None or _start(described.file)[:4] != b"PAR1" or not has_pyarrow():
+        return None
+    from ringfence.sources import arrow_files
+
+    return arrow_files.parquet_rows(described.file)
+
+
+def order(source: Source) -> tuple[str, ...]:
+    """Return the columns that give a query's rows their order."""
+    return describe(source).order_by if isinstance(source, Path) else ()
+
+
+def _reader(described: Description) -> Callable[[Description, Collection[str]], Iterator[Chunk]]:
+    """Tell by its first bytes which kind of file it is."""
+    if described.file is None:
+        return _with_pyarrow(lambda: databases.read)
+    start = _start(described.file)
+    if start[:4] == b"PAR1":
+        return _with_pyarrow(_of_parquet)
+    if start[:6] == b"ARROW1" or (start[:4] == b"\xff\xff\xff\xff" and described.file.suffix in (".arrow", ".arrows")):
+        return _with_pyarrow(_of_ipc)
+    if start[:6] == b"\x93NUMPY" or (start[:4] == b"PK\x03\x04" and described.file.suffix == ".npz"):
+        return numpy_files.read
+    return csv_files.read
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(8)
+    except OSError as problem:
+        raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
+
+
+def _of_parquet() -> Callable[..., Iterator[Chunk]]:
+    from ringfence.sources import arrow_files
+
+    return arrow_files.read_parquet
+
+
+def _of_ipc() -> Callable[..., Iterator[Chunk]]:
+    from ringfence.sources import arrow_files
+
+    return arrow_files.read_ipc
+
+
+def _with_pyarrow(reader: Callable[[], Callable[..., Iterator[Chunk]]]) -> Callable[..., Iterator[Chunk]]:
+    if not has_pyarrow():
+        raise RecordsError("Reading Parquet, Arrow and databases needs pyarrow: pip install 'ringfence[data]'.")
+    return reader()
+
+
+def _beside(parts: Iterable[Chunk], described: Description) -> Iterator[Chunk]:
+    """Put arrays of as many rows beside a table's columns."""
+    arrays: Mapping[str, Cells] = {name: numpy_files.read_array(path) for name, path in described.arrays.items()}
+    begin = 0
+    for part in parts:
+        count = len(next(iter(part.values()), ()))
+        if taken := set(arrays) & set(part):
+            raise RecordsError(f"{described.file} has a column '{min(taken)}', as `arrays` has: rename one of them.")
+        rows, begin = slice(begin, begin + count), begin + count
+        if all(len(array) >= begin for array in arrays.values()):
+            own: dict[str, Cells] = {name: array.take(rows) for name, array in arrays.items()}
+            yield ChainMap(own, cast(dict[str, Cells], part))  # reads nothing of the part
+    if any(len(array) != begin for array in arrays.values()):
+        raise RecordsError(
+            f"{described.file} has not as many rows as the arrays beside it: make the arrays again, a row for each row."
+        )

@@ -1,0 +1,250 @@
+"""What pyarrow reads: Parquet and Arrow files, blocks of CSV, and tables in memory."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.ipc
+import pyarrow.parquet
+
+from ringfence.errors import RecordsError
+from ringfence.sources.cells import ArrayCells, Cells, CodedCells, ListCells, TextCells
+from ringfence.sources.csv_files import require_few
+from ringfence.sources.description import Description
+
+ROWS = 2**15
+"""How many rows of a query's result are worked on at a time."""
+
+NUMBERS = 2**18
+"""About how many cells of a Parquet file are read at a time, a column at least."""
+
+
+def read_parquet(described: Description, numbers: Collection[str] = ()) -> Iterator[Mapping[str, Cells]]:
+    """Yield a Parquet file's columns, a group of rows at a time; each is read when it is asked for."""
+    del numbers  # a file that has types needs no hint
+    path = cast(Path, described.file)
+    with _refusing(path, "Parquet"):
+        metadata = pyarrow.parquet.read_metadata(path)
+        schema = metadata.schema.to_arrow_schema()
+        yield _nothing(path, schema)
+        texts = [field.name for field in schema if _is_text(field.type)]
+        with pyarrow.parquet.ParquetFile(
+            path, metadata=metadata, read_dictionary=texts, pre_buffer=False, page_checksum_verification=True
+        ) as file:
+            for group in range(file.num_row_groups):
+                yield _RowGroup(file, group, path)
+
+
+def parquet_rows(path: Path) -> int:
+    """Return how many rows a Parquet file says that it has."""
+    with _refusing(path, "Parquet"):
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+
+
+class _RowGroup(Mapping[str, Cells]):
+    """A group of rows of a Parquet file: memory holds no more than the columns that were read last."""
+
+    def __init__(self, file: Any, group: int, path: Path) -> None:
+        self._file, self._group, self._path = file, group, path
+        self._names: list[str] = file.schema_arrow.names
+        self._places = {name: place for place, name in enumerate(self._names)}
+        self._at_once = max(1, NUMBERS // max(1, file.metadata.row_group(group).num_rows))
+        self._held: dict[str, Cells] = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    def __getitem__(self, name: str) -> Cells:
+        if name not in self._held:
+            begin = self._places[name]
+            names = self._names[begin : begin + self._at_once]
+            self._held = {}
+            with _refusing(self._path, "Parquet"):
+                table = self._file.read_row_group(self._group, columns=names, use_threads=False)
+                self._held = {each: cells_of(table.column(each)) for each in names}
+        return self._held[name]
+
+
+def read_ipc(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
+    """Yield the columns of an Arrow file, or stream, some rows at a time."""
+    del numbers
+    path = cast(Path, described.file)
+    with _refusing(path, "Arrow"):
+        with path.open("rb") as plain:
+            is_file = plain.read(6) == b"ARROW1"
+        with pa.memory_map(str(path)) as mapped:
+            if is_file:
+                file = pyarrow.ipc.open_file(mapped)
+                yield _nothing(path, file.schema)
+                batches = (file.get_batch(number) for number in range(file.num_record_batches))
+            else:
+                batches = pyarrow.ipc.open_stream(mapped)
+                yield _nothing(path, batches.schema)
+            for batch in batches:
+                batch.validate(full=True)
+                yield columns_of(batch)
+
+
+@contextmanager
+def _refusing(path: Path, kind: str) -> Iterator[None]:
+    """Say in one sentence what pyarrow says in many, which may quote a cell."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.strerror:
+            raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
+        raise _damaged(path, kind) from None
+    except (pa.ArrowException, ValueError, MemoryError):
+        raise _damaged(path, kind) from None
+
+
+def _nothing(path: Path, schema: Any) -> dict[str, Cells]:
+    """Return columns without cells, after a look at their names."""
+    require_few(path, len(schema.names))
+    return {name: TextCells([]) for name in unique(schema.names, str(path))}
+
+
+def unique(names: Sequence[str], source: str) -> Sequence[str]:
+    """Refuse names that are empty, or occur twice."""
+    if len(set(names)) != len(names) or not all(name and name.strip() == name for name in names):
+        raise RecordsError(f"{source} has a column without a plain name, or two of the same name: rename them.")
+    return names
+
+
+def _damaged(path: Path, kind: str) -> RecordsError:
+    return RecordsError(f"The data file {path} is damaged, or is no {kind} file: make it again from its source.")
+
+
+def columns_of(table: Any) -> dict[str, Cells]:
+    """Return the columns of a table or a batch of rows."""
+    return {name: cells_of(column) for name, column in zip(table.schema.names, table.columns, strict=True)}
+
+
+def cells_of(column: Any) -> Cells:
+    """Return an Arrow column's cells."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        column, kind = pc.cast(column, pa.float64(), safe=False), pa.float64()
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _numbers(column)
+    if pa.types.is_temporal(kind):
+        return _times(column)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _lists(column)
+    if pa.types.is_null(kind):
+        return CodedCells(np.zeros(len(column), dtype=np.int32), [""])
+    if pa.types.is_dictionary(kind) and not _is_text(kind.value_type):
+        return cells_of(column.dictionary_decode())
+    if _is_text(kind) or pa.types.is_dictionary(kind):
+        return _texts(column)
+    return _odd(column, "bytes" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "parts of its own")
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _numbers(column: Any) -> Cells:
+    if not column.null_count:
+        return ArrayCells(column.to_numpy(zero_copy_only=False))
+    zero = False if pa.types.is_boolean(column.type) else 0
+    return ArrayCells(column.fill_null(zero).to_numpy(zero_copy_only=False), _is_null(column))
+
+
+def _is_null(column: Any) -> Any:
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+def _times(column: Any) -> Cells:
+    kind = column.type
+    if not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
+        return _texts(pc.cast(column, pa.string()))
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = pc.cast(column, pa.timestamp(kind.unit))
+    column = pc.cast(column, pa.timestamp("us"), safe=False)
+    return ArrayCells(column.to_numpy(zero_copy_only=False))
+
+
+def _lists(column: Any) -> Cells:
+    values = column.type.value_type
+    if not (pa.types.is_integer(values) or pa.types.is_floating(values)):
+        return _odd(column, "lists of something else than numbers")
+    lengths = pc.list_value_length(column)
+    if len(column) and not column.null_count and pc.min_max(lengths)["min"] == pc.min_max(lengths)["max"]:
+        flat = pc.list_flatten(column)
+        if not flat.null_count:
+            return ArrayCells(flat.to_numpy(zero_copy_only=False).reshape(len(column), -1))
+    return ListCells(column.to_pylist())
+
+
+def _texts(column: Any, *, comma: bool = False) -> CodedCells:
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    distinct = [(text or "").strip() for text in coded.dictionary.to_pylist()]
+    codes = coded.indices
+    if codes.null_count:
+        codes = codes.fill_null(len(distinct))
+        distinct.append("")
+    return CodedCells(codes.to_numpy(zero_copy_only=False), distinct or [""], comma=comma)
+
+
+def _odd(column: Any, what: str) -> Cells:
+    cells = TextCells(["" if value is None else repr(value) for value in column.to_pylist()])
+    cells.odd = what
+    return cells
+
+
+def read_csv_block(
+    block: bytes, names: list[str], delimiter: str, numbers: Collection[str], *, comma: bool, either: bool
+) -> dict[str, Cells] | None:
+    """Read lines of a CSV file; None if any of them needs a closer look, which the standard library takes.
+
+    `comma` says that this is the decimal mark, `either` that it may be a point as well.
+    """
+    texts = pa.dictionary(pa.int32(), pa.string())
+    kept = set() if either else set(numbers)
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(block),
+            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=max(2**20, len(block) // 8)),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=b'"' in block, ignore_empty_lines=False
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                column_types={name: pa.float64() if name in kept else texts for name in names},
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                decimal_point="," if comma else ".",
+            ),
+        )
+    except (pa.ArrowException, ValueError):
+        return None
+    if all(column.null_count for column in table.columns):
+        return None  # there may be a blank line among the rows
+    found: dict[str, Cells] = {}
+    for name, column in zip(names, table.columns, strict=True):
+        if name in kept:
+            cells = cells_of(column)
+            if int(np.count_nonzero(np.isnan(cells.numbers()))) != column.null_count:
+                return None  # a cell that says "nan" is not an empty one
+            found[name] = cells
+        else:
+            found[name] = _texts(column.unify_dictionaries().combine_chunks(), comma=comma)
+    return found

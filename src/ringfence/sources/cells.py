@@ -1,0 +1,424 @@
+"""One column's cells as a source gave them: texts, numbers, times or vectors, and how each is asked for.
+
+Whatever is said about a cell depends on that cell alone, never on others of its column: what is made of a record must
+not tell about another one. What is no number, or no vector, is NaN; what to say about it is the schema's business.
+"""
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+Words: TypeAlias = NDArray[np.uint64]
+
+ALL = slice(None)
+
+_EMPTY = np.uint64(0x9E3779B97F4A7C15)
+"""Stands for an empty cell among cells' words."""
+
+
+def number(text: str, *, comma: bool = False) -> float:
+    """Return the number that a text is, NaN if it is none; with `comma`, that may be its decimal mark."""
+    if comma and "," in text and "." not in text:
+        text = text.replace(",", ".", 1)
+    if "_" in text:  # Python's own habit
+        return math.nan
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def number_text(value: float) -> str:
+    """Write a number as a cell: what is whole without a point, as pandas makes 1.0 of 1 where a column has gaps."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+class Cells(ABC):
+    """A column's cells. `odd` says what they are, where no column of a schema can be that."""
+
+    odd: str = ""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def numbers(self) -> FloatArray:
+        """Return each cell as a number; NaN where it is empty or none."""
+
+    @abstractmethod
+    def coded(self) -> tuple[IntArray, list[str]]:
+        """Return the cells' distinct texts, and for each row the place of its own; an empty cell is ""."""
+
+    @abstractmethod
+    def take(self, rows: Any) -> "Cells":
+        """Return some rows."""
+
+    def _stacked(self, parts: Sequence[Any]) -> "Cells":
+        """Return parts of this kind, of which this is the first, one below the other."""
+        return TextCells([text for part in parts for text in part.texts()])
+
+    def texts(self) -> list[str]:
+        """Return each cell's text."""
+        codes, distinct = self.coded()
+        return [distinct[code] for code in codes.tolist()]
+
+    def empty(self) -> NDArray[np.bool_]:
+        """Tell which cells are empty."""
+        codes, distinct = self.coded()
+        return _lookup([not text for text in distinct], codes)
+
+    def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Tell which cells are one of these texts, or, where one is a number, that number in any spelling."""
+        codes, distinct = self.coded()
+        values = {value for text in texts if math.isfinite(value := number(text))}
+        named = set(texts)
+        return _lookup([text in named or self._number(text) in values for text in distinct], codes)
+
+    def times(self) -> NDArray[np.datetime64] | None:
+        """Return points in time, in microseconds; None where cells are texts, which a schema says how to read."""
+        return None
+
+    def vectors(self, length: int) -> FloatArray:
+        """Return each cell as so many numbers; NaN in all of them where it is anything else."""
+        codes, distinct = self.coded()
+        parsed = [self._vector(text, length) for text in distinct]
+        return (np.array(parsed) if parsed else np.zeros((0, length)))[codes]
+
+    def words(self, rows: slice = ALL) -> Words:
+        """Return 64 bits that identify each cell: equal for a number and its text, so that files and tables agree."""
+        codes, words = self._coded_words
+        return words[codes[rows]]
+
+    @cached_property
+    def _coded_words(self) -> tuple[IntArray, Words]:
+        codes, distinct = self.coded()
+        return codes, np.array([_word(text, self._number(text)) for text in distinct], dtype=np.uint64)
+
+    def _number(self, text: str) -> float:
+        return number(text)
+
+    def _vector(self, text: str, length: int) -> FloatArray:
+        parts = text.strip("[](){} ").replace(",", " ").replace(";", " ").split()
+        fits = len(parts) == length
+        return np.array([number(part) for part in parts]) if fits else np.full(length, math.nan)
+
+
+class TextCells(Cells):
+    """Texts, without white space around them unless `raw`. With `comma`, that may be a number's decimal mark."""
+
+    def __init__(self, cells: Sequence[str], *, comma: bool = False, raw: bool = False) -> None:
+        self._cells = cells
+        self._comma = comma
+        self._is_raw = raw
+        self._numbers: FloatArray | None = None
+        self._coded: tuple[IntArray, list[str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def texts(self) -> list[str]:
+        """Return the texts themselves."""
+        return [cell.strip() for cell in self._cells] if self._is_raw else list(self._cells)
+
+    def numbers(self) -> FloatArray:
+        """Return them all at once, or, where one is no number, one after the other."""
+        if self._numbers is None:
+            try:
+                if self._comma or "_" in "".join(self._cells):
+                    raise ValueError
+                self._numbers = np.array(list(map(float, self._cells)), dtype=np.float64)
+            except ValueError:
+                self._numbers = np.array([self._number(cell) for cell in self._cells], dtype=np.float64)
+        return self._numbers
+
+    def coded(self) -> tuple[IntArray, list[str]]:
+        """Number the texts in the order in which they appear."""
+        if self._coded is None:
+            places: dict[str, int] = {}
+            codes = [places.setdefault(cell, len(places)) for cell in self._cells]
+            distinct = [text.strip() for text in places] if self._is_raw else list(places)
+            self._coded = np.array(codes, dtype=np.int64), distinct
+        return self._coded
+
+    def _stacked(self, parts: Sequence[Any]) -> Cells:
+        return TextCells([cell for part in parts for cell in part._cells], comma=self._comma, raw=self._is_raw)
+
+    def words(self, rows: slice = ALL) -> Words:
+        """Return numbers' bits where all cells are such."""
+        return _bits(self.numbers()[rows]) if self._are_numbers else super().words(rows)
+
+    @cached_property
+    def _are_numbers(self) -> bool:
+        return self._coded is None and bool(np.isfinite(self.numbers()).all())
+
+    def take(self, rows: Any) -> "TextCells":
+        """Return some rows."""
+        taken = [self._cells[row] for row in np.arange(len(self))[rows].tolist()]
+        return TextCells(taken, comma=self._comma, raw=self._is_raw)
+
+    def _number(self, text: str) -> float:
+        return number(text, comma=self._comma)
+
+
+class CodedCells(Cells):
+    """Texts of which the distinct ones are kept once."""
+
+    def __init__(self, codes: NDArray[Any], distinct: list[str], *, comma: bool = False) -> None:
+        self._codes, self._distinct = codes, distinct
+        self._comma = comma
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def numbers(self) -> FloatArray:
+        """Return them."""
+        return _lookup([self._number(text) for text in self._distinct], self._codes, np.float64)
+
+    def coded(self) -> tuple[IntArray, list[str]]:
+        """Return them as they are kept."""
+        return self._codes, self._distinct
+
+    def _stacked(self, parts: Sequence[Any]) -> Cells:
+        starts = np.cumsum([0, *(len(part._distinct) for part in parts)])
+        codes = [start + part._codes.astype(np.int64) for start, part in zip(starts, parts, strict=False)]
+        distinct = [text for part in parts for text in part._distinct]
+        return CodedCells(np.concatenate(codes), distinct, comma=self._comma)
+
+    def take(self, rows: Any) -> "CodedCells":
+        """Return some rows."""
+        return CodedCells(self._codes[rows], self._distinct, comma=self._comma)
+
+    def _number(self, text: str) -> float:
+        return number(text, comma=self._comma)
+
+
+class ArrayCells(Cells):
+    """An array of numbers, truth values or points in time; or of vectors, if it has two dimensions.
+
+    `empty` tells which cells hold nothing; NaN and NaT hold nothing either.
+    """
+
+    def __init__(self, values: NDArray[Any], empty: NDArray[np.bool_] | None = None) -> None:
+        self._values = values
+        self._empty = empty if empty is not None and empty.any() else None
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def numbers(self) -> FloatArray:
+        """Return the array itself, if it can be, or a copy."""
+        if self._values.ndim != 1 or self._values.dtype.kind not in "biuf":
+            return np.full(len(self), math.nan)
+        if self._empty is None:
+            return np.asarray(self._values, dtype=np.float64)
+        return np.where(self._empty, math.nan, self._values)
+
+    def empty(self) -> NDArray[np.bool_]:
+        """Tell which cells are marked, NaN or NaT."""
+        kind, found = self._values.dtype.kind, np.zeros(len(self), dtype=bool)
+        if kind == "f" and self._values.ndim == 1:
+            found = np.isnan(self._values)
+        elif kind == "M":
+            found = np.isnat(self._values)
+        return found if self._empty is None else found | self._empty
+
+    def among(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Compare numbers with numbers."""
+        if self._values.dtype.kind in "iuf" and self._values.ndim == 1:
+            return np.isin(self.numbers(), [number(text) for text in texts])
+        return super().among(texts)
+
+    def coded(self) -> tuple[IntArray, list[str]]:
+        """Write distinct values as texts."""
+        empty = self.empty()
+        if self._values.ndim != 1:
+            texts = [
+                "" if none else " ".join(map(repr, row)) for row, none in zip(self._values.tolist(), empty, strict=True)
+            ]
+            return TextCells(texts).coded()
+        distinct, codes = np.unique(self._values, return_inverse=True)
+        texts = [_text(value) for value in distinct.tolist()] if distinct.dtype.kind != "M" else _time_texts(distinct)
+        codes = codes.astype(np.int64)
+        if empty.any():
+            codes = np.where(empty, len(texts), codes)
+            texts.append("")
+        return codes, texts
+
+    def times(self) -> NDArray[np.datetime64] | None:
+        """Return them, where they are such."""
+        if self._values.dtype.kind != "M":
+            return None
+        times = self._values.astype("datetime64[us]")
+        return times if self._empty is None else np.where(self._empty, np.datetime64("NaT"), times)
+
+    def vectors(self, length: int) -> FloatArray:
+        """Return the array itself, if it is of that length."""
+        if self._values.ndim != 2:
+            return super().vectors(length)
+        if self._values.shape[1] != length:
+            return np.full((len(self), length), math.nan)
+        values = np.asarray(self._values, dtype=np.float64)
+        return values if self._empty is None else np.where(self._empty[:, None], math.nan, values)
+
+    def words(self, rows: slice = ALL) -> Words:
+        """Return a number's bits; other cells are known by their texts."""
+        if self._values.dtype.kind not in "iuf":
+            return super().words(rows)
+        return _vector_words(self._values[rows]) if self._values.ndim == 2 else _bits(self.take(rows).numbers())
+
+    def _stacked(self, parts: Sequence[Any]) -> Cells:
+        if len({(part._values.shape[1:], part._values.dtype) for part in parts}) > 1:
+            return super()._stacked(parts)
+        empty = [np.zeros(len(part), dtype=bool) if part._empty is None else part._empty for part in parts]
+        return ArrayCells(np.concatenate([part._values for part in parts]), np.concatenate(empty))
+
+    def take(self, rows: Any) -> "ArrayCells":
+        """Return some rows."""
+        return ArrayCells(self._values[rows], None if self._empty is None else self._empty[rows])
+
+
+class ListCells(Cells):
+    """Lists, of numbers if they are vectors, that are not all as long as each other, or None."""
+
+    def __init__(self, lists: Sequence[Any]) -> None:
+        self._lists = lists
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    def numbers(self) -> FloatArray:
+        """Return nothing that is a number."""
+        return np.full(len(self), math.nan)
+
+    def coded(self) -> tuple[IntArray, list[str]]:
+        """Write them as texts."""
+        return TextCells(["" if each is None else " ".join(map(repr, each)) for each in self._lists]).coded()
+
+    def vectors(self, length: int) -> FloatArray:
+        """Return those that are of that length."""
+        found = np.full((len(self), length), math.nan)
+        for row, each in enumerate(self._lists):
+            if _is_vector(each) and len(each) == length:
+                found[row] = [math.nan if value is None else value for value in each]
+        return found
+
+    def words(self, rows: slice = ALL) -> Words:
+        """Return the words of vectors, whatever length others have: no record has a say in another one's."""
+        lists = self._lists[rows]
+        by_length: dict[int, list[int]] = {}
+        for row, each in enumerate(lists):
+            by_length.setdefault(len(each) if _is_vector(each) else -1, []).append(row)
+        words = np.zeros(len(lists), dtype=np.uint64)
+        for length, alike in by_length.items():
+            own = ListCells([lists[row] for row in alike])
+            words[alike] = super(ListCells, own).words() if length < 0 else _vector_words(own.vectors(length))
+        return words
+
+    def take(self, rows: Any) -> "ListCells":
+        """Return some rows."""
+        return ListCells([self._lists[row] for row in np.arange(len(self))[rows].tolist()])
+
+
+Table: TypeAlias = Mapping[str, Cells | Sequence[str] | NDArray[Any]]
+"""Columns of cells by name."""
+
+
+def as_cells(column: Cells | Sequence[str] | NDArray[Any]) -> Cells:
+    """Return a column's cells, whichever way it was given."""
+    if isinstance(column, Cells):
+        return column
+    if isinstance(column, np.ndarray) and column.dtype.kind in "biufM":
+        return ArrayCells(column)
+    return TextCells(column)  # type: ignore[arg-type]  # an array of texts will do
+
+
+def joined(parts: Sequence[Cells]) -> Cells:
+    """Return columns one below the other."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if all(type(part) is type(first) for part in parts):
+        return first._stacked(parts)
+    return TextCells([text for part in parts for text in part.texts()])
+
+
+def mixed(words: Words, constant: np.uint64) -> Words:
+    """Return words of which every bit hangs on every bit of those given: one to one, and no secret."""
+    words = words ^ constant
+    words *= np.uint64(0xBF58476D1CE4E5B9)
+    shifted = words >> np.uint64(29)
+    words ^= shifted
+    words *= np.uint64(0x94D049BB133111EB)
+    np.right_shift(words, np.uint64(32), out=shifted)
+    words ^= shifted
+    return words
+
+
+def _is_vector(each: Any) -> bool:
+    return each is not None and all(value is None or isinstance(value, int | float) for value in each)
+
+
+def _vector_words(vectors: NDArray[Any]) -> Words:
+    words = np.zeros(len(vectors), dtype=np.uint64)
+    for place, column in enumerate(vectors.T):
+        words = mixed(words ^ _bits(np.asarray(column, dtype=np.float64)), np.uint64(2 * place + 1))
+    return words
+
+
+def _bits(values: FloatArray) -> Words:
+    bits = (values + 0.0).view(np.uint64)  # −0 becomes 0
+    if np.isnan(values.min(initial=0.0)):
+        bits[np.isnan(values)] = _EMPTY
+    return bits
+
+
+@lru_cache(maxsize=2**14)
+def _word(text: str, value: float) -> int:
+    if not text:
+        return int(_EMPTY)
+    if not math.isnan(value):
+        return int(np.float64(value + 0.0).view(np.uint64))
+    return int.from_bytes(hashlib.blake2b(_as_arrays_have_it(text).encode(), digest_size=8).digest(), "little")
+
+
+def _as_arrays_have_it(text: str) -> str:
+    """Return a truth value, or a point in time, as it is written where it is no text: CSV files write it otherwise."""
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if len(text) <= 10 or text[4] != "-":  # a date is written in one way
+        return text
+    try:
+        time = datetime.fromisoformat(text)
+        time = time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
+    except (ValueError, OverflowError):
+        return text
+    return time.isoformat().removesuffix("T00:00:00")
+
+
+def _lookup(of_distinct: Sequence[Any], codes: NDArray[Any], dtype: Any = bool) -> NDArray[Any]:
+    """Return for each row what was found for its text."""
+    if not len(codes):
+        return np.zeros(0, dtype=dtype)
+    found: NDArray[Any] = np.asarray(of_distinct, dtype=dtype)[codes]
+    return found
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return number_text(float(value)) if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _time_texts(times: NDArray[np.datetime64]) -> list[str]:
+    """Write points in time as dates, or, where they are not midnight, as date and time."""
+    written = np.datetime_as_string(times.astype("datetime64[us]")).tolist()
+    return [text.removesuffix("T00:00:00.000000").removesuffix(".000000") for text in written]

@@ -1,0 +1,117 @@
+"""Databases: the result of one query, whose text stays with the silo, in an order that the rows themselves tell.
+
+Nothing of what a driver says is shown: it may quote a cell, or a password. Queries run in transactions that only read.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from ringfence.errors import RecordsError
+from ringfence.sources.cells import Cells, TextCells
+from ringfence.sources.csv_files import require_few
+from ringfence.sources.description import Description
+
+
+def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict[str, Cells]]:
+    """Yield the result's columns, some rows at a time."""
+    del numbers
+    import pyarrow as pa
+
+    from ringfence.sources import arrow_files
+
+    table = _sorted(_fetched(described), described)
+    source = str(described.named)
+    require_few(described.named, len(table.schema.names))
+    names = arrow_files.unique(table.schema.names, f"The query of {source}")
+    yield {name: TextCells([]) for name in names}
+    for batch in pa.Table.to_batches(table, max_chunksize=arrow_files.ROWS):
+        yield arrow_files.columns_of(batch)
+
+
+def _fetched(described: Description) -> Any:
+    kind, _, place = (described.database or "").partition(":")
+    if kind not in _KINDS:
+        raise RecordsError(
+            f"The description {described.named} names a database of no kind that is known here: write "
+            '"postgresql://…", "sqlite:FILE" or "duckdb:FILE".'
+        )
+    statement = described.statement()
+    try:
+        return _KINDS[kind](described, place, statement)
+    except ImportError:
+        raise RecordsError(
+            f"Reading from {kind} needs packages that are not installed: pip install 'ringfence[data]'."
+        ) from None
+    except RecordsError:
+        raise
+    except Exception as problem:  # drivers have errors of their own, and more of them than they say
+        code = getattr(problem, "sqlstate", None)
+        shown = f" (SQLSTATE {code})" if isinstance(code, str) and code.isalnum() else ""
+        raise RecordsError(
+            f"The database of {described.named} did not answer the query to its end{shown}. Nothing was read: see to "
+            "it that it runs, that this user may read what the query names, and that the query runs there by itself."
+        ) from None
+
+
+def _of_postgresql(described: Description, place: str, statement: str) -> Any:
+    import adbc_driver_postgresql.dbapi as driver
+
+    with driver.connect(f"postgresql:{place}") as connection, connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION READ ONLY")
+        cursor.execute(statement)
+        return cursor.fetch_arrow_table()
+
+
+def _of_sqlite(described: Description, place: str, statement: str) -> Any:
+    import adbc_driver_sqlite.dbapi as driver
+
+    path = described.named.parent / place
+    _require_there(path)
+    with driver.connect(f"file:{quote(str(path))}?mode=ro") as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetch_arrow_table()
+
+
+def _of_duckdb(described: Description, place: str, statement: str) -> Any:
+    import duckdb
+
+    path = described.named.parent / place
+    _require_there(path)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return connection.sql(statement).to_arrow_table()
+
+
+_KINDS: Mapping[str, Callable[[Description, str, str], Any]] = {
+    "postgresql": _of_postgresql,
+    "sqlite": _of_sqlite,
+    "duckdb": _of_duckdb,
+}
+
+
+def _require_there(path: Any) -> None:
+    if not path.is_file():
+        raise RecordsError(f"There is no database file {path}: correct `database` in the description.")
+
+
+def _sorted(table: Any, described: Description) -> Any:
+    """Put rows into the order of the columns that tell them apart: a database promises none."""
+    for name in described.order_by:
+        if name not in table.schema.names:
+            raise RecordsError(
+                f"The query of {described.named} gives no column '{name}', by which `order_by` sorts: select it."
+            )
+    import pyarrow.compute as pc
+
+    keys = table.select(list(described.order_by))
+    if any(column.null_count for column in keys.columns):
+        raise RecordsError(
+            f"A column that `order_by` of {described.named} names has empty cells: sort by one that every row has."
+        )
+    if keys.group_by(list(described.order_by)).aggregate([]).num_rows != table.num_rows:
+        raise RecordsError(
+            f"Two rows have the same in all columns that `order_by` of {described.named} names, so that they have no "
+            "order: name a column, or several, by which no two rows are alike."
+        )
+    places = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in described.order_by])
+    return table.take(places)

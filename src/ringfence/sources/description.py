@@ -1,0 +1,128 @@
+"""Where a silo's table is and how it is read: the silo's own matter, which no plan says anything about.
+
+A file by itself needs no description: its first bytes tell which kind it is. Otherwise a small TOML file says more:
+
+    file = "visits.csv"           or   database = "postgresql:///clinic"
+    delimiter = ";"                    query = "SELECT …"   (or query_file = "visits.sql")
+    decimal = ","                      order_by = ["visit"]
+    encoding = "latin-1"
+    compression = "gzip"
+    [arrays]
+    image = "scattering.npy"
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ringfence.errors import RecordsError
+from ringfence.storage.toml_files import read_toml
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table is read from; `named` is what an operator calls it."""
+
+    named: Path
+    file: Path | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    compression: str | None = None
+    arrays: Mapping[str, Path] = field(default_factory=dict)
+    database: str | None = None
+    query: str | None = field(default=None, repr=False)
+    query_file: Path | None = None
+    order_by: tuple[str, ...] = ()
+
+    def files(self) -> list[Path]:
+        """Return all files that it is read from."""
+        named = [self.named, self.file, self.query_file, *self.arrays.values()]
+        return list(dict.fromkeys(path for path in named if path is not None))
+
+    def statement(self) -> str:
+        """Return the query's text."""
+        if self.query_file is None:
+            return self.query or ""
+        try:
+            return self.query_file.read_text(encoding="utf-8")
+        except OSError as problem:
+            raise RecordsError(f"The query file {self.query_file} could not be read: {problem.strerror}.") from None
+        except UnicodeDecodeError:
+            raise RecordsError(f"The query file {self.query_file} is not UTF-8 text: save it as such.") from None
+
+
+def describe(path: Path) -> Description:
+    """Return the description that a file is, or that of the file itself."""
+    if path.suffix.lower() != ".toml":
+        return Description(path, file=path)
+    try:
+        content = read_toml(path)
+    except OSError as problem:
+        raise RecordsError(f"The description {path} could not be read: {problem.strerror}.") from None
+    except ValueError as problem:
+        raise RecordsError(f"The description {path} is not valid TOML: {problem}.") from None
+    problem_found = _problem(content)
+    if problem_found:
+        raise RecordsError(f"The description {path} of a table is not usable: {problem_found}.")
+    beside = path.parent
+    order = content.get("order_by", [])
+    return Description(
+        named=path,
+        file=beside / content["file"] if "file" in content else None,
+        **{name: content.get(name) for name in ("delimiter", "decimal", "encoding", "compression")},
+        arrays={name: beside / array for name, array in content.get("arrays", {}).items()},
+        database=content.get("database"),
+        query=content.get("query"),
+        query_file=beside / content["query_file"] if "query_file" in content else None,
+        order_by=(order,) if isinstance(order, str) else tuple(order),
+    )
+
+
+_OF_FILES = {"delimiter", "decimal", "encoding", "compression", "arrays"}
+_OF_DATABASES = {"query", "query_file", "order_by"}
+
+
+def _problem(content: Mapping[str, Any]) -> str:
+    """Say what is wrong with a description's fields; nothing if they are fine."""
+    known = {each.name for each in fields(Description)} - {"named"}
+    if unknown := sorted(set(content) - known):
+        return f"`{unknown[0][:100]}` is not known there (known are {', '.join(sorted(known))})"
+    texts = {name: value for name, value in content.items() if name not in ("arrays", "order_by")}
+    if wrong := [name for name, value in texts.items() if not isinstance(value, str) or not value]:
+        return f"`{wrong[0]}` must be a text"
+    if ("file" in content) == ("database" in content):
+        return "it must name a `file`, or a `database` with a `query`, and not both"
+    stray = sorted(set(content) & (_OF_DATABASES if "file" in content else _OF_FILES))
+    if stray:
+        return f"`{stray[0]}` goes with a {'database' if 'file' in content else 'file'}"
+    if "file" in content:
+        return _problem_of_file(content)
+    if ("query" in content) == ("query_file" in content):
+        return "a `database` needs a `query`, or a `query_file`"
+    order = content.get("order_by", [])
+    names = [order] if isinstance(order, str) else order
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        return (
+            "a `database` gives rows in any order, and records go by their numbers: `order_by` must name the "
+            "column, or columns, that tell rows apart"
+        )
+    return ""
+
+
+def _problem_of_file(content: Mapping[str, Any]) -> str:
+    if len(content.get("delimiter", ",")) != 1 or content.get("delimiter") in ('"', "\n", "\r"):
+        return "`delimiter` must be one character"
+    if content.get("decimal", ".") not in (".", ","):
+        return '`decimal` must be "." or ","'
+    if content.get("compression", "none") not in ("none", "gzip"):
+        return '`compression` must be "gzip" or "none"'
+    arrays = content.get("arrays", {})
+    if not isinstance(arrays, Mapping) or not all(isinstance(name, str) and name for name in arrays.values()):
+        return "`arrays` must name a .npy file for each column"
+    try:
+        "a".encode(content.get("encoding", "utf-8"))  # some codecs are known, and not of texts
+    except (LookupError, ValueError):
+        return "`encoding` is none that is known here; common ones are utf-8, latin-1, cp1252 and utf-16"
+    return ""

@@ -1,0 +1,95 @@
+"""`ringfence predict`, `model card` and `model export --to onnx` as their users meet them."""
+
+from pathlib import Path
+
+import onnxruntime
+import pyarrow as arrow
+import pyarrow.parquet as parquet
+import pytest
+
+from ringfence.model import Model
+from ringfence.sources import read_table
+from ringfence.sources.cells import Table, as_cells
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+
+
+@pytest.fixture
+def model(federation: Federation, ringfence: Ringfence) -> Path:
+    path = federation.folder / "model.json"
+    done = ringfence(*federation.train("--out", str(path), "--no-report", epsilon="4", exact=False))
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.fixture
+def new(federation: Federation) -> Path:
+    path = federation.folder / "new.csv"
+    path.write_text('patient,age,dose,ward,cost\n"p,1",90,1,b,90\np2,5,9,a,6\n')
+    return path
+
+
+def test_ids_probabilities_and_predictions_stand_side_by_side(
+    model: Path, new: Path, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    done = ringfence("predict", str(model), str(new), "--id", "patient", "--probabilities")
+    header, first, second = done.stdout.splitlines()
+    assert header == "patient,ill,ill=no,ill=yes"
+    assert first.startswith('"p,1",yes,')
+    assert second.startswith("p2,no,")
+    found = ringfence_json("predict", str(model), str(new), "--id", "patient", "--probabilities")
+    assert found["predictions"] == ["yes", "no"]
+    assert list(found["columns"]) == ["patient", "ill=no", "ill=yes"]
+
+
+def test_a_plain_prediction_is_the_target_s_column_as_it_always_was(
+    model: Path, new: Path, ringfence: Ringfence, ringfence_json: Json
+) -> None:
+    assert ringfence("predict", str(model), str(new)).stdout == "ill\nyes\nno\n"
+    assert ringfence_json("predict", str(model), str(new)) == {"target": "ill", "predictions": ["yes", "no"]}
+
+
+def texts(table: Table) -> dict[str, list[str]]:
+    return {name: as_cells(cells).texts() for name, cells in table.items()}
+
+
+def test_parquet_goes_in_and_out_as_csv_does(model: Path, new: Path, ringfence: Ringfence) -> None:
+    other, out = new.with_suffix(".parquet"), new.with_name("out.parquet")
+    parquet.write_table(
+        arrow.table(
+            {"patient": ["p,1", "p2"], "age": [90, 5], "dose": [1.0, 9.0], "ward": ["b", "a"], "cost": [90, 6]}
+        ),
+        other,
+    )
+    done = ringfence("predict", str(model), str(other), "--id", "patient", "--probabilities", "--out", str(out))
+    assert done.stdout == f"2 predictions are in {out}.\n"
+    text = new.with_name("out.csv")
+    ringfence("predict", str(model), str(new), "--id", "patient", "--probabilities", "--out", str(text))
+    assert texts(read_table(out)) == texts(read_table(text))
+
+
+def test_what_cannot_be_predicted_is_one_sentence(model: Path, new: Path, ringfence: Ringfence) -> None:
+    for changes, says in [
+        (["--id", "name"], "has no column 'name' to carry through"),
+        (["--interval", "0.9"], "train two models with --loss pinball"),
+        (["--upper", str(model)], "two of the pinball loss"),
+        (["--out", str(new / "here.csv")], "cannot be written"),
+    ]:
+        check_one_sentence(ringfence("predict", str(model), str(new), *changes), says)
+
+
+def test_a_card_is_printed_or_written(model: Path, ringfence: Ringfence) -> None:
+    out = model.with_suffix(".md")
+    assert ringfence("model", "card", str(model), "--out", str(out)).returncode == 0
+    assert ringfence("model", "card", str(model)).stdout == out.read_text()
+    assert "held-out records of all silos, private" in out.read_text()
+    check_one_sentence(ringfence("model", "card", str(model), "--out", str(out / "x")), "cannot be written")
+
+
+def test_an_exported_graph_predicts_what_the_command_predicts(model: Path, new: Path, ringfence: Ringfence) -> None:
+    out = model.with_suffix(".onnx")
+    check_one_sentence(ringfence("model", "export", str(model), "--to", "onnx"), "name a file with --out")
+    assert ringfence("model", "export", str(model), "--to", "onnx", "--out", str(out)).returncode == 0
+    session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
+    matrix = Model.load(model).linear().matrix(read_table(new))
+    (predicted,) = session.run(["prediction"], {"features": matrix})
+    assert predicted.tolist() == ["yes", "no"]

@@ -1,0 +1,106 @@
+"""Several targets, a lasso and a model's weights on the command line."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from ringfence.model import Model
+from tests.cli.conftest import Federation, Json, Ringfence, check_one_sentence
+
+TARGETS = ["--target", "cost", "--target", "dose"]
+
+
+@pytest.fixture
+def trained(federation: Federation, ringfence_json: Json) -> Path:
+    out = federation.folder / "model.json"
+    ringfence_json(*federation.train(*TARGETS, "--out", str(out), epsilon="50"))
+    return out
+
+
+def test_two_targets_are_trained_told_predicted_and_exported(
+    federation: Federation, ringfence: Ringfence, ringfence_json: Json, trained: Path
+) -> None:
+    model = Model.load(trained)
+    assert model.plan.data.targets == ("cost", "dose")
+    assert "dose" not in model.plan.data.features
+    assert model.plan.aim == "to predict “cost and dose”"
+    assert model.evaluation is not None
+    told = {figure.name: figure.value for figure in model.evaluation.together.figures}
+    # Costs have a deviation of 18, and doses, which age and ward say little of, one of 2.9, at this little noise.
+    for name, most in (("cost", 18.0), ("dose", 3.5)):
+        error = told[f"{name}: RMSE"]
+        assert error is not None
+        assert error < most
+    done = ringfence("predict", str(trained), str(federation.files[0]), "--id", "age")
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert list(rows[0]) == ["age", "cost", "dose"]
+    assert len(rows) == 300
+    expected = np.array(model.predict_csv(federation.files[0]), dtype=np.float64)
+    np.testing.assert_allclose([[float(row["cost"]), float(row["dose"])] for row in rows], expected)
+    exported = json.loads(ringfence("model", "export", str(trained), "--to", "json").stdout)
+    assert exported["outputs"] == ["cost", "dose"]
+    assert np.shape(exported["coefficients"]) == (2, len(exported["features"]))
+    assert "The first 2 columns are what is predicted" in ringfence("model", "card", str(trained)).stdout
+    shown = ringfence_json("model", "show", str(trained))["weights"]
+    sizes = [abs(row["weight"]) for row in shown]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {row["of"] for row in shown} == {"cost", "dose"}
+
+
+def test_an_onnx_graph_predicts_a_column_per_target(
+    federation: Federation, ringfence: Ringfence, trained: Path
+) -> None:
+    out = federation.folder / "model.onnx"
+    assert ringfence("model", "export", str(trained), "--to", "onnx", "--out", str(out)).returncode == 0
+    model = Model.load(trained)
+    table = {name: federation.column(name) for name in ("age", "ward", "ill")}
+    matrix = model.linear().matrix(table)
+    session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(["prediction"], {"features": matrix})
+    np.testing.assert_allclose(found, np.array(model.predict(table), dtype=np.float64), rtol=1e-9)
+
+
+def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
+    federation: Federation, ringfence: Ringfence, trained: Path
+) -> None:
+    done = ringfence("predict", str(trained), str(federation.files[0]), "--interval", "0.9")
+    check_one_sentence(done, "An interval is of one target")
+    before = federation.ledgers()
+    for options, says in (
+        (["--loss", "huber"], "learned together by the multi-squared loss"),
+        (["--algorithm", "preconditioned"], "ask for accelerated"),
+    ):
+        done = ringfence(*federation.train(*TARGETS, *options))
+        check_one_sentence(done, says)
+    done = ringfence(*federation.train("--target", "cost", "--target", "ward"))
+    check_one_sentence(done, "each must be a number with bounds: 'ward' is none")
+    done = ringfence(*federation.train("--target", "cost", "--target", "cost"))
+    check_one_sentence(done, "the column 'cost' is named as a target and as something else")
+    assert federation.ledgers() == before
+
+
+def test_a_lasso_draws_weights_to_zero_and_is_told(federation: Federation, ringfence_json: Json) -> None:
+    out = federation.folder / "model.json"
+    report = ringfence_json(
+        *federation.train("--lasso", "0.08", "--average", "last", "--out", str(out), target="cost", epsilon="50")
+    )
+    model = Model.load(out)
+    assert model.plan.lasso == 0.08
+    assert "lasso" in report["explanation"][1]
+    assert report["explanation"][0].startswith("accelerated")
+    weights = {name: weight for name, _, weight in model.by_size()}
+    # No slope at 0 is more than half of the lasso, and the noise's deviation is a thirtieth of it: none leaves 0.
+    assert weights.pop("intercept") != 0.0
+    assert set(weights.values()) == {0.0}
+
+
+def test_a_lasso_that_preconditioned_descent_cannot_take_is_refused(
+    federation: Federation, ringfence: Ringfence
+) -> None:
+    done = ringfence(*federation.plan("--lasso", "0.1", "--algorithm", "preconditioned"))
+    check_one_sentence(done, "a lasso and a bound on the population's loss out, or ask for accelerated")
+    check_one_sentence(ringfence(*federation.plan("--lasso", "-1")), "The lasso must be 0 or a positive number")

@@ -1,0 +1,93 @@
+"""`ringfence silo loss`: an operator reads the program of a plan's loss, and installs what was read alone."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringfence.losses import Custom, install
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
+from ringfence.protocol.schema import load_schema
+from tests.cli.conftest import Finished, Json, Ringfence, check_one_sentence
+from tests.silo.agents import SCHEMA, make_silo_folder
+
+SOURCE = "def log_cosh(score, target):\n    return jnp.logaddexp(score - target, target - score)\n"
+DIGEST = digest_of(SOURCE)
+
+
+class Operator:
+    """A silo's folder, and a plan that brings a loss of its own."""
+
+    def __init__(self, place: Path, run: Ringfence) -> None:
+        self.folder, self._run = make_silo_folder(place).path, run
+        (place / "numbers.toml").write_text(SCHEMA)
+        schema = load_schema(place / "numbers.toml", target="a")
+        members = [Member("clinic", 40, epsilon=1.0, delta=1e-6)]
+        (place / "log_cosh.py").write_text(SOURCE)
+        install(place / "log_cosh.py")
+        steepest, bend = examined(DIGEST, 9.0, 1.0)
+        own = Custom(
+            title="log_cosh", source=SOURCE, digest=DIGEST, largest_score=9.0, largest_target=1.0, steepest=steepest,
+            bend=bend,
+        )  # fmt: skip
+        self.plans = {}
+        for name, loss in (("own", own), ("squared", None)):
+            plan = make_plan(schema, members, PlanRequest(loss=loss, rounds=3, held_out=0.0, survey=False))
+            (place / f"{name}.json").write_bytes(plan.content)
+            self.plans[name] = plan
+        INSTALLED.clear()  # the author had it, and the operator does not
+        self.own, self.squared = place / "own.json", place / "squared.json"
+
+    def run(self, command: str, plan: Path, *options: str) -> Finished:
+        return self._run("silo", command, str(self.folder), str(plan), *options)
+
+
+@pytest.fixture
+def operator(tmp_path: Path, ringfence: Ringfence) -> Iterator[Operator]:
+    before = dict(INSTALLED)
+    yield Operator(tmp_path, ringfence)
+    INSTALLED.clear()
+    INSTALLED.update(before)
+
+
+def test_a_program_is_read_then_installed_and_only_then_approved(operator: Operator, ringfence_json: Json) -> None:
+    assert "nobody installed it here" in operator.run("review", operator.own).stdout
+    shown = operator.run("loss", operator.own)
+    assert shown.stdout == SOURCE
+    assert f"--install {DIGEST[:12]}" in shown.stderr
+    assert not (operator.folder / "losses").exists()
+    assert operator.run("loss", operator.own, "--install", DIGEST[:12]).returncode == 0
+    (installed,) = (operator.folder / "losses").iterdir()
+    assert installed.read_text() == SOURCE
+    review = operator.run("review", operator.own).stdout
+    assert f"custom 'log_cosh' (a program of sha256 {DIGEST[:12]}…) loss" in review
+    digest = operator.plans["own"].digest()
+    assert operator.run("approve", operator.own, "--digest", digest).returncode == 0
+    told = ringfence_json("silo", "loss", str(operator.folder), str(operator.own))
+    assert told == {"title": "log_cosh", "sha256": DIGEST, "source": SOURCE, "installed": str(installed)}
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, DIGEST[:11], ""])
+def test_another_digest_installs_nothing(operator: Operator, digest: str) -> None:
+    check_one_sentence(operator.run("loss", operator.own, "--install", digest), "not the one of that SHA-256")
+    assert not (operator.folder / "losses").exists()
+
+
+def test_a_plan_of_a_known_loss_brings_nothing_to_install(operator: Operator) -> None:
+    check_one_sentence(operator.run("loss", operator.squared), "brings no loss of its own")
+
+
+def test_what_others_may_change_is_not_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator.run("loss", operator.own, "--install", DIGEST[:12])
+    (installed,) = (operator.folder / "losses").iterdir()
+    installed.chmod(0o622)
+    check_one_sentence(operator.run("review", operator.own), "may be changed by other users")
+    installed.chmod(0o600)
+    if os.geteuid() == 0:
+        os.chown(installed, 1, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 1)
+    check_one_sentence(operator.run("review", operator.own), "may be changed by other users")

@@ -1,0 +1,187 @@
+"""Queries against real databases: what is read, in which order, and what is said when it cannot be."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+
+from ringfence.errors import RecordsError, RegistryError
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.schema import load_schema, parse_schema
+from ringfence.silo.budget import Budget
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.silo.records import load_records
+from ringfence.sources import read_table
+from tests.silo.agents import approved, serving
+from tests.sources.postgresql import Cluster, running
+from tests.support import vector
+
+SECRET = "ZX4711Quilliam"
+
+SCHEMA = """
+[columns.id]
+type = "identifier"
+[columns.age]
+type = "numeric"
+lower = 0
+upper = 120
+missing = 50
+[columns.cost]
+type = "numeric"
+lower = 0
+upper = 1000
+[columns.seen]
+type = "date"
+lower = 2020-01-01
+upper = 2025-12-31
+[columns.ill]
+type = "boolean"
+"""
+
+MAKE = """
+CREATE TABLE visits (id integer, age integer, cost numeric(8, 2), seen date, ill boolean);
+INSERT INTO visits
+SELECT n, CASE WHEN n % 7 = 0 THEN NULL ELSE 20 + n % 60 END, n * 1.25, DATE '2021-01-01' + n, n % 3 = 0
+FROM generate_series(1, 60) AS made(n) ORDER BY md5(n::text);
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with running() as cluster:
+        cluster.execute(MAKE)
+        yield cluster
+
+
+def described(folder: Path, database: str, query: str, order: str = "id") -> Path:
+    file = folder / "clinic.toml"
+    file.write_text(f'database = "{database}"\nquery = """{query}"""\norder_by = ["{order}"]\n')
+    return file
+
+
+def refusal(source: Path) -> str:
+    with pytest.raises(RecordsError) as caught:
+        load_records(
+            source,
+            parse_schema(
+                {"columns": {"x": {"type": "numeric", "lower": 0, "upper": 1}, "y": {"type": "boolean"}}}, target="y"
+            ),
+        )
+    sentence = str(caught.value)
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert SECRET not in sentence
+    assert caught.value.__cause__ is None
+    return sentence
+
+
+def test_postgresql_feeds_an_agent_and_a_changed_query_is_noticed(tmp_path: Path, cluster: Cluster) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA)
+    source = described(tmp_path, cluster.address, "SELECT * FROM visits")
+    settings = make_settings(name="clinic", data_file=str(source), schema_file=str(schema))
+    folder = SiloFolder.create(tmp_path / "clinic", settings, Budget(2.0, 1e-6))
+    plan = make_plan(load_schema(schema, "ill"), [Member("clinic", 60, 1.0, 1e-6)], PlanRequest(rounds=3, survey=False))
+    approved(folder, plan)
+    with serving(folder) as served:
+        answers = [served.ask(plan, round) for round in range(3)]
+        assert all(vector(answer).shape == (plan.dimension,) for answer in answers)
+        assert served.stop() == 0
+    with folder.ledger() as ledger:
+        assert folder.current_records(ledger).were_moved is False
+        described(tmp_path, cluster.address, "SELECT * FROM visits WHERE id <= 50")
+        with pytest.raises(RegistryError, match="there were 60, there are 50 now"):
+            folder.current_records(ledger)
+
+
+def test_rows_of_a_query_have_the_order_of_their_key_whatever_the_database_does(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    up = read_table(described(tmp_path, cluster.address, "SELECT * FROM visits ORDER BY age"))
+    down = read_table(described(tmp_path, cluster.address, "SELECT * FROM visits ORDER BY age DESC"))
+    for table in (up, down):
+        np.testing.assert_array_equal(table["id"].numbers(), np.arange(1, 61))
+    np.testing.assert_array_equal(up["cost"].numbers(), 1.25 * np.arange(1, 61))
+
+
+def test_the_same_rows_have_the_same_marks_in_a_database_and_in_a_csv_file(tmp_path: Path, cluster: Cluster) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA)
+    of = load_schema(schema, "ill")
+    query = "SELECT id, age, cost, seen, CASE WHEN ill THEN 'true' ELSE 'false' END AS ill FROM visits"
+    there = load_records(described(tmp_path, cluster.address, query), of)
+    table = read_table(tmp_path / "clinic.toml")
+    columns = [cells.texts() for cells in table.values()]
+    (tmp_path / "clinic.csv").write_text("\n".join([",".join(table), *map(",".join, zip(*columns, strict=True))]))
+    here = load_records(tmp_path / "clinic.csv", of)
+    np.testing.assert_array_equal(there.features, here.features)
+    assert there.marks is not None
+    assert here.marks is not None
+    assert there.marks.fingerprint(b"k" * 32).ordered == here.marks.fingerprint(b"k" * 32).ordered
+
+
+def test_sqlite_and_duckdb_are_read_and_never_written(tmp_path: Path) -> None:
+    import adbc_driver_sqlite.dbapi
+
+    make = "CREATE TABLE t (id INTEGER, x DOUBLE, y TEXT); INSERT INTO t VALUES (2, 0.5, 'no'), (1, 0.25, 'yes')"
+    with adbc_driver_sqlite.dbapi.connect(str(tmp_path / "t.db")) as connection, connection.cursor() as cursor:
+        for statement in make.split(";"):
+            cursor.execute(statement)
+        connection.commit()
+    with duckdb.connect(str(tmp_path / "t.duckdb")) as other:
+        other.execute(make)
+    for database in ("sqlite:t.db", "duckdb:t.duckdb"):
+        table = read_table(described(tmp_path, database, "SELECT id, x, y FROM t"))
+        assert {name: cells.texts() for name, cells in table.items()} == {
+            "id": ["1", "2"],
+            "x": ["0.25", "0.5"],
+            "y": ["yes", "no"],
+        }
+        assert "did not answer" in refusal(described(tmp_path, database, f"DELETE FROM t WHERE y = '{SECRET}'"))
+        assert read_table(described(tmp_path, database, "SELECT id, x, y FROM t"))["id"].texts() == ["1", "2"]
+
+
+def test_a_query_that_writes_is_refused_by_postgresql(tmp_path: Path, cluster: Cluster) -> None:
+    source = described(tmp_path, cluster.address, f"INSERT INTO visits (id) VALUES (length('{SECRET}')) RETURNING id")
+    assert "SQLSTATE 25006" in refusal(source)
+
+
+def test_a_query_that_is_wrong_or_dies_half_way_says_so_in_one_sentence(tmp_path: Path, cluster: Cluster) -> None:
+    assert "SQLSTATE" in refusal(described(tmp_path, cluster.address, f"SELECT {SECRET} FROM nowhere"))
+    dies = (
+        f"SELECT n AS id, CASE WHEN n = 50000 THEN pg_terminate_backend(pg_backend_pid())::text ELSE '{SECRET}' END "
+        "AS x FROM generate_series(1, 100000) AS made(n)"
+    )
+    assert "did not answer the query to its end" in refusal(described(tmp_path, cluster.address, dies))
+    value = f"SELECT id, ('{SECRET}' || id)::integer AS x FROM visits"
+    assert "did not answer" in refusal(described(tmp_path, cluster.address, value))
+
+
+def test_a_database_that_is_not_there_is_named_and_no_password_is_shown(tmp_path: Path) -> None:
+    away = f"postgresql://clinic:{SECRET}@/postgres?host={tmp_path}"
+    assert "see to it that it runs" in refusal(described(tmp_path, away, "SELECT 1 AS id"))
+    assert "no database file" in refusal(described(tmp_path, "sqlite:absent.db", "SELECT 1 AS id"))
+    assert "no kind that is known" in refusal(described(tmp_path, "oracle:x", "SELECT 1 AS id"))
+
+
+def test_a_query_with_other_columns_than_the_schema_s_names_the_one_that_is_absent(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    assert "has no column 'x'" in refusal(described(tmp_path, cluster.address, "SELECT id, age FROM visits"))
+
+
+def test_what_orders_rows_must_tell_them_apart_and_be_nothing_that_a_model_reads(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    assert "no two rows are alike" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "ill"))
+    assert "has empty cells" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "age"))
+    assert "gives no column 'number'" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "number"))
+    read = refusal(described(tmp_path, cluster.address, "SELECT id AS x, ill AS y FROM visits", "x"))
+    assert re.search("sorts rows by the column 'x'.*identifier", read)
+    unsorted = described(tmp_path, cluster.address, "SELECT 1 AS id")
+    unsorted.write_text('database = "sqlite:x.db"\nquery = "SELECT 1"\n')
+    assert "order_by" in refusal(unsorted)

@@ -1,0 +1,113 @@
+"""What a model predicts beside the target: probabilities and intervals, from released numbers alone."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from ringfence.errors import OutputError, PlanError
+from ringfence.metrics.intervals import Figure
+from ringfence.metrics.report import Evaluated, EvaluationReport
+from ringfence.model import Model
+from ringfence.predicting import with_ids
+from ringfence.protocol.losses import Pinball
+from ringfence.protocol.messages import pack
+from tests.test_export import model, table
+
+
+def evaluated(trained: Model, rmse: float | None) -> Model:
+    """The model with a private evaluation that told this RMSE, or none."""
+    told = Figure(name="RMSE", value=rmse, low=None if rmse is None else 0.9 * rmse, high=rmse)
+    together = Evaluated(records=40, figures=(told,))
+    return trained.model_copy(
+        update={"evaluation": EvaluationReport(unit="record", together=together, silos={"north": together})}
+    )
+
+
+@pytest.mark.parametrize(("loss", "target"), [("logistic", "ill"), ("softmax", "kind")])
+def test_probabilities_add_up_to_1_and_the_likeliest_class_is_predicted(loss: str, target: str) -> None:
+    trained = model(loss, target)
+    columns = trained.predict_columns(table(), probabilities=True)
+    assert columns[target] == trained.predict(table())
+    names = [name for name in columns if name != target]
+    assert names == [f"{target}={category}" for category in trained.linear().classes]
+    shares = np.array([columns[name] for name in names], dtype=float)
+    assert np.allclose(shares.sum(axis=0), 1.0)
+    likeliest = [names[place].partition("=")[2] for place in shares.argmax(axis=0)]
+    assert likeliest == columns[target]
+
+
+def test_a_probability_is_the_sigmoid_of_the_score_and_keeps_its_last_digits() -> None:
+    trained = model("logistic", "ill")
+    found = trained.plan.loss.probabilities(np.array([[-50.0], [0.0], [2.0]]))
+    assert found[:, 1].tolist() == pytest.approx([math.exp(-50.0), 0.5, 1 / (1 + math.exp(-2.0))], rel=1e-12)
+
+
+def test_an_interval_of_a_gaussian_model_reaches_as_far_as_its_private_rmse_says() -> None:
+    trained = evaluated(model("squared", "cost"), 12.0)
+    columns = trained.predict_columns(table(), coverage=0.8)
+    middle, lower, upper = (np.array(columns[name], dtype=float) for name in ("cost", "lower", "upper"))
+    reach = norm.ppf(0.9) * 12.0
+    assert np.allclose(upper - middle, reach)
+    assert np.allclose(middle - lower, reach)
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "says"),
+    [
+        (model("squared", "cost"), {"coverage": 0.9}, "no private RMSE"),
+        (evaluated(model("squared", "cost"), None), {"coverage": 0.9}, "no private RMSE"),
+        (evaluated(model("squared", "cost"), 1.0), {"coverage": 1.0}, "between 0 and 1"),
+        (evaluated(model("huber", "cost"), 1.0), {"coverage": 0.9}, "two models with --loss pinball"),
+        (model("hinge", "ill"), {"probabilities": True}, "tells no probabilities"),
+        (model("squared", "cost"), {"probabilities": True}, "tells no probabilities"),
+        (model("squared", "cost"), {"upper": model("squared", "cost")}, "two of the pinball loss"),
+        (model("pinball", "cost"), {"upper": model("pinball", "cost")}, "the smaller quantile"),
+        (model("pinball", "cost"), {"upper": model("logistic", "ill")}, "another schema or another target"),
+        (model("pinball", "cost"), {"upper": model("pinball", "cost"), "coverage": 0.9}, "leave --interval out"),
+    ],
+)
+def test_what_a_model_does_not_know_is_refused_with_the_remedy(
+    trained: Model, asked: dict[str, object], says: str
+) -> None:
+    with pytest.raises(PlanError, match=says):
+        trained.predict_columns(table(), **asked)  # type: ignore[arg-type]
+
+
+def at_quantile(quantile: float, weights: Model) -> Model:
+    """A model of that quantile, with some other model's weights."""
+    trained = model("pinball", "cost")
+    training = trained.plan.training
+    assert training is not None
+    aimed = training.model_copy(update={"loss": Pinball(quantile=quantile)})
+    plan = trained.plan.model_copy(update={"training": aimed})
+    return trained.model_copy(update={"plan": plan, "weights": pack(-weights.coefficients.reshape(-1))})
+
+
+def test_two_quantile_models_tell_an_interval_and_where_they_cross_it_is_turned() -> None:
+    low, high = at_quantile(0.1, model("squared", "cost")), at_quantile(0.9, model("squared", "cost"))
+    high = high.model_copy(update={"weights": model("squared", "cost").weights})
+    columns = low.predict_columns(table(), upper=high)
+    both = np.array([low.predict(table()), high.predict(table())], dtype=float)
+    assert np.any(both[0] > both[1])
+    assert np.array_equal([columns["lower"], columns["upper"]], np.sort(both, axis=0))
+
+
+def test_an_id_column_goes_before_and_one_that_is_not_there_is_refused() -> None:
+    columns = {"ill": ["yes", "no"]}
+    cells = {"patient": ["7", "8"], "ill": ["no", "no"]}
+    assert with_ids(columns, cells, "patient", source="new.csv") == {"patient": ["7", "8"], "ill": ["yes", "no"]}
+    with pytest.raises(OutputError, match=r"new.csv has no column 'name' .* patient, ill"):
+        with_ids(columns, cells, "name", source="new.csv")
+    with pytest.raises(OutputError, match="name of a predicted column"):
+        with_ids(columns, cells, "ill", source="new.csv")
+
+
+def test_weights_are_told_with_the_largest_first() -> None:
+    trained = model("softmax", "kind")
+    sizes = [abs(weight) for _, _, weight in trained.by_size()]
+    assert sizes == sorted(sizes, reverse=True)
+    name, output, weight = trained.by_size()[0]
+    place, column = trained.plan.data.feature_names.index(name), trained.linear().classes.index(output)
+    assert trained.coefficients[place, column] == weight
