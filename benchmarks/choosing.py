@@ -20,7 +20,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Comparison
 from ringfence.protocol.schema import parse_schema
-from ringfence.silo.questions.comparison import compute
+from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
 
 RUNS = 400

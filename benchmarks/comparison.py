@@ -10,15 +10,11 @@ import logging
 import math
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import flwr
 import numpy as np
 import nvflare
-from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
-from flwr.clientapp.mod import LocalDpMod
-from flwr.supercore.task_identity import TaskIdentity
 from nvflare.apis.dxo import DXO, DataKind
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_context import FLContext
@@ -28,17 +24,15 @@ from nvflare.app_common.filters.svt_privacy import SVTPrivacy
 
 from ringfence import Member, Silo, load_records, load_schema, make_plan, train
 from ringfence.accounting.account import answer_question
-from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.example import write_example
 from ringfence.protocol.arrays import FloatArray
+from ringfence.research.experiments.league.flower import Update, local_dp, sensitivity_for
 from ringfence.silo.records import Records
 
 DELTA = 1e-5
 EPSILON = 1.0
 ROUNDS = 10
 REPEATS = 20
-Update = Callable[[FloatArray, FloatArray], FloatArray]
-"""What leaves a client: from the weights it was sent and the weights it learned to what the server gets."""
 
 
 def composed_epsilon(sigma: float, clip: float, rounds: int) -> float:
@@ -50,25 +44,6 @@ def composed_epsilon(sigma: float, clip: float, rounds: int) -> float:
     if not isinstance(epsilon, float):
         raise TypeError("the accountant gave no number")
     return epsilon
-
-
-def local_dp(clip: float, sensitivity: float, epsilon: float) -> Update:
-    """Return what a Flower client with LocalDpMod sends."""
-    TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1  # what a running app would have
-    mod = LocalDpMod(clipping_norm=clip, sensitivity=sensitivity, epsilon=epsilon, delta=DELTA)
-    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
-
-    def send(sent: FloatArray, learned: FloatArray) -> FloatArray:
-        def client(message: Message, context: Context) -> Message:
-            return Message(RecordDict({"arrays": ArrayRecord({"w": Array(learned.copy())})}), reply_to=message)
-
-        asked = RecordDict({"arrays": ArrayRecord({"w": Array(sent.copy())})})
-        message = Message(asked, dst_node_id=1, message_type="train")
-        record = next(iter(mod(message, context, client).content.array_records.values()))
-        result: FloatArray = record.to_numpy_ndarrays()[0]
-        return result
-
-    return send
 
 
 def measured_noise(send: Update, width: int = 20_000) -> float:
@@ -101,7 +76,7 @@ def accuracy(weights: FloatArray, tests: list[Records]) -> float:
 
 def flower() -> dict[str, object]:
     """Measure LocalDpMod's noise for (1, 1e-5), and what it gives over rounds."""
-    send = local_dp(1.0, 1.0, EPSILON)
+    send = local_dp(1.0, 1.0, EPSILON, DELTA)
     sigma = measured_noise(send)
     return {
         "version": flwr.__version__,
@@ -109,9 +84,12 @@ def flower() -> dict[str, object]:
         "sigma_by_its_formula": math.sqrt(2 * math.log(1.25 / DELTA)) / EPSILON,
         "true_epsilon_by_rounds": {rounds: composed_epsilon(sigma, 1.0, rounds) for rounds in (1, 10, 41, 100)},
         "true_epsilon_of_a_named_one": {
-            named: composed_epsilon(measured_noise(local_dp(1.0, 1.0, named)), 1.0, 1) for named in (0.5, 1.0, 4.0, 8.0)
+            named: composed_epsilon(measured_noise(local_dp(1.0, 1.0, named, DELTA)), 1.0, 1)
+            for named in (0.5, 1.0, 4.0, 8.0)
         },
-        "with_sensitivity_a_tenth_of_the_clip": composed_epsilon(measured_noise(local_dp(1.0, 0.1, EPSILON)), 1.0, 1),
+        "with_sensitivity_a_tenth_of_the_clip": composed_epsilon(
+            measured_noise(local_dp(1.0, 0.1, EPSILON, DELTA)), 1.0, 1
+        ),
     }
 
 
@@ -165,10 +143,9 @@ def same_task() -> dict[str, object]:
             found["not private"].append(accuracy(plain, tests))
             for clip, steps in settings:
                 # Noise for a total of (1, 1e-5) over all rounds: what LocalDpMod needs to be told for that.
-                sigma = 2 * clip * math.sqrt(ROUNDS) / shift()
-                sensitivity = sigma * EPSILON / math.sqrt(2 * math.log(1.25 / DELTA))
+                sensitivity = sensitivity_for(clip, ROUNDS, EPSILON, DELTA)
                 for label, told in (("per round", clip), ("in total", sensitivity)):
-                    weights = federated_average(silos, local_dp(clip, told, EPSILON), steps=steps, rate=2.0)
+                    weights = federated_average(silos, local_dp(clip, told, EPSILON, DELTA), steps=steps, rate=2.0)
                     found.setdefault(f"LocalDpMod {label}, clip {clip:g}, {steps} steps", []).append(
                         accuracy(weights, tests)
                     )
@@ -193,14 +170,8 @@ def same_task() -> dict[str, object]:
     return {name: {"accuracy": means[name][0], "standard_error": means[name][1]} for name in shown}
 
 
-def shift() -> float:
-    """Return the Gaussian shift whose guarantee is (1, 1e-5)."""
-    return gaussian_shift(EPSILON, DELTA)
-
-
 def main() -> None:
     """Print all measurements as JSON."""
-    logging.getLogger("flwr").setLevel(logging.ERROR)
     logging.disable(logging.INFO)
     print(json.dumps({"flower": flower(), "nvflare": nvflare_filters(), "same_task": same_task()}, indent=2))
 

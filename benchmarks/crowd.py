@@ -1,0 +1,120 @@
+"""How long a round takes of many agents on this machine's loopback interface: python -m benchmarks.crowd [AGENTS]
+
+Real gates, ledgers and doors (a port each, HTTP, tokens), and a real server with its transcript, on this disk. So that
+a small machine can hold them, a process serves many agents, each on threads of its own: `PROCESSES` of them.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from ringfence.deployment.door import Door
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.schema import load_schema
+from ringfence.server.conduct import conduct
+from ringfence.silo.agent import serve
+from ringfence.silo.budget import Budget
+from ringfence.silo.decisions import approve_plan
+from ringfence.silo.folder import SiloFolder, make_settings
+from ringfence.transport.direct import DirectExchange
+
+AGENTS, PROCESSES, RECORDS, WIDTH, ROUNDS = 200, 4, 100, 10, 5
+
+
+def serve_many(folders: list[Path]) -> None:
+    """Serve these silos' folders until somebody ends the process."""
+    ready = threading.Semaphore(0)
+    for folder in folders:
+        arguments = {"port": 0, "ready": lambda where: ready.release()}
+        threading.Thread(target=serve, args=(SiloFolder.open(folder),), kwargs=arguments, daemon=True).start()
+    for _ in folders:
+        ready.acquire()
+    print("all are served", flush=True)
+    threading.Event().wait()
+
+
+def make_folders(folder: Path, agents: int) -> tuple[dict[str, Path], Path]:
+    """Set silos up that have approved a plan, and write that plan."""
+    names = [f"x{column}" for column in range(WIDTH - 1)]
+    number = "type = 'numeric'\nlower = -1.0\nupper = 1.0\n"
+    schema = folder / "schema.toml"
+    label = "[columns.ill]\ntype = 'categorical'\ncategories = ['no', 'yes']\n"
+    schema.write_text("".join(f"[columns.{name}]\n{number}" for name in names) + label)
+    members = [Member(f"clinic-{place}", RECORDS, 1.0, 1e-6) for place in range(agents)]
+    plan = make_plan(load_schema(schema, "ill"), members, PlanRequest(rounds=ROUNDS, survey=False))
+    random, made = np.random.default_rng(0), {}
+    for member in members:
+        data = folder / f"{member.name}.csv"
+        rows = random.uniform(-1, 1, (RECORDS, WIDTH - 1)).round(4).tolist()
+        lines = [",".join([*map(repr, row), "yes" if row[0] > 0 else "no"]) for row in rows]
+        data.write_text("\n".join([",".join([*names, "ill"]), *lines]) + "\n")
+        settings = make_settings(name=member.name, data_file=str(data), schema_file=str(schema), port=0)
+        silo = SiloFolder.create(folder / member.name, settings, Budget(2.0, 1e-6))
+        approve_plan(silo, plan)
+        made[member.name] = silo.path
+    (folder / "plan.json").write_bytes(plan.content)
+    return made, folder / "plan.json"
+
+
+def processor_seconds(processes: list[int]) -> float:
+    """Return what this process and those have taken of processors so far."""
+    ticks = 0
+    for process in processes:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def main(agents: int = AGENTS) -> dict[str, object]:
+    """Return the seconds that rounds took."""
+    from ringfence.protocol.plan import load_plan
+
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, ExitStack() as running:
+        folder = Path(name)
+        os.environ["XDG_STATE_HOME"] = name
+        begun = time.perf_counter()
+        made, plan_file = make_folders(folder, agents)
+        plan, paths, processes = load_plan(plan_file), list(made.values()), []
+        for first in range(PROCESSES):
+            command = [sys.executable, "-m", "benchmarks.crowd", "serve", *map(str, paths[first::PROCESSES])]
+            process = running.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            running.callback(process.kill)
+            processes.append(process.pid)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "all are served\n"
+        prepared = time.perf_counter() - begun
+        times, own, all_of_it = [time.perf_counter()], [time.process_time()], [processor_seconds(processes)]
+
+        def watch(_: object) -> None:
+            times.append(time.perf_counter())
+            own.append(time.process_time())
+            all_of_it.append(processor_seconds(processes))
+
+        doors = {name: Door.read(path, patience=0) for name, path in made.items()}
+        with DirectExchange(doors) as exchange:
+            result = conduct(plan, exchange, folder / "run", seconds=60.0, watch=watch)
+        assert all(len(outcome.answered) == agents for outcome in result.history)
+    return {
+        "agents": agents,
+        "processes": PROCESSES,
+        "seconds to prepare": round(prepared, 1),
+        "seconds per round": [round(took, 2) for took in np.diff(times)],
+        "processor seconds per round, of server and agents": [round(took, 2) for took in np.diff(all_of_it)],
+        "of these, the server's": [round(took, 2) for took in np.diff(own)],
+    }
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["serve"]:
+        serve_many([Path(path) for path in sys.argv[2:]])
+    else:
+        print(json.dumps(main(*map(int, sys.argv[1:])), indent=2))

@@ -1,0 +1,245 @@
+"""How cost grows with records, features and silos, as ratios in one run: python -m benchmarks.scale [--out FOLDER]
+
+Writes `scale.md`, its figure, and the numbers behind both (`scale.json`). Contestants take turns and the fastest turn
+of each counts, so that other work on the machine weighs on both alike; where one thread works, processor time is
+measured, on which other work weighs least. What is about memory runs in a process of its own. It took 26 minutes
+on two cores with a load of 20.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import crowd, reading, scale_page
+from ringfence.planning.propose import make_plan
+from ringfence.planning.request import Member, PlanRequest
+from ringfence.protocol.columns import Reading
+from ringfence.protocol.losses import Logistic
+from ringfence.protocol.messages import NoisyUpdate, RoundRequest
+from ringfence.protocol.plan import Plan
+from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.silo import chunks
+from ringfence.silo.budget import Budget
+from ringfence.silo.dataset import DataSet
+from ringfence.silo.gate import Gate
+from ringfence.silo.keeping import PRECISIONS, Growing, Keeping
+from ringfence.silo.ledger import Ledger
+from ringfence.silo.limits import MEGABYTE, largest_round
+from ringfence.silo.marks import RowMarks
+from ringfence.silo.questions.gradient import clipped_total
+from ringfence.silo.records import Records
+
+WIDTH = 30
+RECORDS = (10**4, 10**5, 10**6, 10**7)
+WIDTHS = (10, 30, 100, 1000, 10_000, 40_000)
+NUMBERS = 4 * 10**7
+SILOS = (3, 30, 300, 1000, 10_000)
+SIMULATED = (10, 1000, 10_000, 100_000)
+AGENTS = (3, 20, 200)
+READ = {200_000: 5, 2_000_000: 2}
+"""Rows of tables, and how often each is read."""
+TURNS = 5
+
+Row = dict[str, Any]
+
+
+def fastest(contestants: dict[str, Callable[[], object]], clock: Callable[[], float]) -> dict[str, float]:
+    """Let contestants take turns, and return the seconds of each one's fastest."""
+    best = dict.fromkeys(contestants, float("inf"))
+    for _ in range(TURNS):
+        for name, contestant in contestants.items():
+            begun = clock()
+            contestant()
+            best[name] = min(best[name], clock() - begun)
+    return best
+
+
+def rounds(precision: str, records: int, width: int) -> Row:
+    """Time a round's exact sum of clipped gradients beside the bare products with the same array."""
+    random = np.random.default_rng(0)
+    features, targets = random.random((records, width), dtype=np.float32), random.choice([-1.0, 1.0], records)
+    own = Records(None, features, targets, keeping=Keeping(PRECISIONS[precision]))  # type: ignore[arg-type]
+    del features
+    kept, weights, chosen = own.features, random.normal(size=(width, 1)) / width, np.ones(records)
+    column, row = weights[:, 0].astype(kept.dtype), np.ones(records, kept.dtype)
+    add_up = partial(_gradients, weights, 0.3 * width**0.5)
+    threads = chunks.threads()
+    took = fastest(
+        {"bare": lambda: (kept @ column, row @ kept), "round": lambda: own.total(add_up, chosen, 1)},
+        time.process_time if threads == 1 else time.perf_counter,
+    )
+    return {"precision": precision, "threads": threads, "records": records, "features": width, **took}
+
+
+def _gradients(weights: Any, clip: float, records: Records, chosen: Any) -> Any:
+    return clipped_total(Logistic(), clip, weights, records, chosen)
+
+
+def schema_of(width: int) -> Schema:
+    """A schema of that many features, the intercept among them."""
+    number = {"type": "numeric", "lower": -1, "upper": 1}
+    columns = {**{f"x{i}": number for i in range(width - 1)}, "y": {"type": "categorical", "categories": ["a", "b"]}}
+    return parse_schema({"columns": columns}, target="y")
+
+
+def plan_of(silos: int, records: int, width: int) -> Plan:
+    """A plan of two rounds."""
+    members = [Member(f"silo-{place}", records, 1.0, 1e-8) for place in range(silos)]
+    return make_plan(schema_of(width), members, PlanRequest(rounds=2, survey=False))
+
+
+class Watched:
+    """The most that this process has of memory, and of memory that no file holds, in MB."""
+
+    def __init__(self) -> None:
+        self.most: dict[str, float] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.02):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in ("VmRSS", "RssAnon"):
+                    self.most[name] = max(self.most.get(name, 0.0), int(value.split()[0]) / 1000)
+
+    def end(self) -> dict[str, float]:
+        self._ended.set()
+        self._thread.join()
+        return self.most
+
+
+def large_silo(records: int, width: int, kept_in: str) -> Row:
+    """Let a gate answer a round from a large table in single precision, and tell what the process needs."""
+    watched, random, schema = Watched(), np.random.default_rng(0), schema_of(width)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        keeping = Keeping(PRECISIONS["single"], Path(name) if kept_in == "files" else None)
+        cells = {column: Reading(_kept(keeping, random.uniform(-1, 1, records)), None) for column in schema.features}
+        cells["y"] = Reading(_kept(keeping, random.integers(2, size=records, dtype=np.int8)), None)
+        plan = plan_of(3, records, width)
+        data = DataSet(schema, cells, _Unmarked(records), keeping=keeping)
+        with Ledger.create(Path(name) / "silo-0.ledger", silo="silo-0", budget=Budget(9.0, 1e-8)) as ledger:
+            gate = Gate(data, ledger, bytes(32))
+            gate.approve(plan)
+            first = gate.answer(RoundRequest.at(plan.digest(), 0, np.zeros(plan.dimension)))
+            begun = time.perf_counter()
+            second = gate.answer(RoundRequest.at(plan.digest(), 1, np.zeros(plan.dimension)))
+            took = time.perf_counter() - begun
+        assert isinstance(first, NoisyUpdate)
+        assert isinstance(second, NoisyUpdate)
+    return {
+        "records": records,
+        "features": width,
+        "kept in": kept_in,
+        "seconds per round": took,
+        "MB, all": watched.end()["VmRSS"],
+        "MB, in no file": watched.most["RssAnon"],
+        "MB, a round's estimate": largest_round(plan, plan.silos[0]).memory / MEGABYTE,
+    }
+
+
+def _kept(keeping: Keeping, values: Any) -> Any:
+    column = Growing(keeping)
+    column.add(values)
+    return column.array()
+
+
+class _Unmarked(RowMarks):
+    """Marks of rows that nobody read."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(())
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self._rows
+
+
+def planned(silos: int) -> Row:
+    """Make a plan."""
+    begun = time.process_time()
+    plan_of(silos, 1000, WIDTH)
+    return {"silos": silos, "seconds": time.process_time() - begun}
+
+
+def simulated(silos: int) -> Row:
+    """Simulate a plan of two rounds, of silos of twenty records each, and tell what the process needs."""
+    from ringfence.simulation import engine
+
+    watched, random, plan = Watched(), np.random.default_rng(0), plan_of(silos, 20, WIDTH)
+    rows = [(random.uniform(-1, 1, (20, WIDTH)), random.choice([-1.0, 1.0], 20)) for _ in range(silos)]
+    data = engine.federation(rows, [terms.weight for terms in plan.silos])
+    rules, (streams, runs) = engine.Rules.of(plan), engine.from_plans([plan], [0])
+    np.asarray(engine.simulate(rules, data, streams, runs))  # compiles
+    begun = time.process_time()
+    np.asarray(engine.simulate(rules, data, streams, runs))
+    return {"silos": silos, "seconds per round": (time.process_time() - begun) / 2, "MB": watched.end()["VmRSS"]}
+
+
+IN_OWN_PROCESS: dict[str, Callable[..., Row]] = {"large_silo": large_silo, "simulated": simulated, "rounds": rounds}
+
+
+def apart(name: str, *arguments: object, threads: int = 1) -> Row:
+    """Measure in a process of its own, with so many threads."""
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
+    command = [sys.executable, "-m", "benchmarks.scale", "--one", json.dumps([name, *arguments])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, env={**os.environ, **limits})
+    result: Row = json.loads(done.stdout)
+    print(name, result, file=sys.stderr, flush=True)
+    return result
+
+
+def measure() -> dict[str, Any]:
+    """Measure everything."""
+    cores = len(os.sched_getaffinity(0))
+    shapes = [(count, WIDTH) for count in RECORDS] + [(NUMBERS // width, width) for width in WIDTHS]
+    by_shape = [
+        apart("rounds", precision, records, width)
+        for precision in PRECISIONS
+        for records, width in dict.fromkeys(shapes)
+    ]
+    threaded = [apart("rounds", precision, 10**7, WIDTH, threads=cores) for precision in PRECISIONS]
+    return {
+        "machine": {"processor": platform.processor() or platform.machine(), "cores": cores, "load": os.getloadavg()},
+        "rounds": by_shape,
+        "threaded": threaded,
+        "large silo": [apart("large_silo", 10**7, WIDTH, kept_in, threads=cores) for kept_in in ("memory", "files")],
+        "plans": [planned(silos) for silos in SILOS],
+        "simulated": [apart("simulated", silos) for silos in SIMULATED],
+        "agents": [crowd.main(agents) for agents in AGENTS],
+        "reading": [row for rows, turns in READ.items() for row in reading.measure(rows, WIDTH, turns)],
+    }
+
+
+def main() -> None:
+    """Measure, and write the page; or measure one thing, for another process."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--page", action="store_true", help="write the page of numbers measured before")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        name, *arguments = json.loads(given.one)
+        print(json.dumps(IN_OWN_PROCESS[name](*arguments)))
+        return
+    file = given.out / "scale.json"
+    if not given.page:
+        file.write_text(json.dumps(measure(), indent=1) + "\n")
+    scale_page.write(json.loads(file.read_text()), given.out)
+
+
+if __name__ == "__main__":
+    main()

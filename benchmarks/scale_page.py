@@ -1,0 +1,261 @@
+"""The page that `benchmarks.scale` writes."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+_HEAD = """# Scale: what a round costs, and how cost grows
+
+    python -m benchmarks.scale --out docs/results
+
+measured this on a machine of {cores} cores that had other work to do (a load of {load:.0f}).
+Both sides of a ratio take turns in the same minute, so that other work weighs on both alike, and the fastest turn of
+each counts; what one thread computes is measured in processor time, the kernel's included, on which other work weighs
+least. Ratios are what to look at: seconds are this machine's. All of this page is one run of that command.
+
+![Seconds by records, features and silos](scale.png)
+
+## Against the goals
+
+{goals}
+
+## A round at a silo
+
+*Bare* is two products with the features as they are kept, `X @ w` and `r @ X`, by NumPy; *round* is the exact sum of
+all records' clipped logistic gradients, from the same array. Both with one thread.
+
+{rounds}
+
+With {cores} threads, wall-clock time, on which other work weighs: a rough figure.
+
+{threaded}
+
+A round costs the same per number in both precisions: its sums are exact in doubles, so that in *single precision* every
+number is first turned into one (0.14 of 1.55 ns), the products with weights and with residuals are taken of two limbs
+each (0.38 ns), and the rest (residuals, clip, limbs) is computed of every record in doubles either way. The bare
+products, which fetch half the bytes then, take half the time: so the ratio is larger, and single precision saves memory
+and no time. *Small tables* fit into a processor's cache, where products are fast and what is computed of every record
+weighs more; so it does with 10 features. Why 40,000 features cost more than 10,000 in double precision has not been
+found: whole numbers of any size, which one may suspect, took 4 ms of 92.
+
+## A large table
+
+A gate answers a round from 10⁷ records × 30 features in single precision: cells, encoded features, sampling, noise,
+ledger and process, without what reading the file takes. In files, the table is in files without a name and is read
+through once per round; *in no file* is memory that a table larger than memory would need as well.
+
+{large}
+
+## Silos
+
+Making a plan, processor seconds; the first one includes what is done once in a process:
+
+{plans}
+
+A simulated round of silos of 20 records × 30 features, and the most memory of the process, data and plan in it:
+
+{simulated}
+
+A round of `server run` over loopback: {agents_words}
+
+{agents}
+
+The seconds are wall-clock time of agents that share {cores} cores with each other and with all other work of this
+machine. Ledgers are synced before anything is released, twice per agent and round.
+
+## Reading
+
+`pyarrow` is its own reader of the same file. A *data set* is what an agent holds when it begins: every cell read,
+scaled and kept as a double, every row marked. *Records* are that and one model's features, with sums prepared, so that
+every number is kept twice. Each reading is in a new process, as tables are read; *again* is the fastest of three in one
+process, where memory that was used before is at hand. Processor seconds; *speed* is pyarrow's seconds over ours.
+*Memory* is the most that the process had beyond what it had before it read, over the encoded table (records × {width}
+features as doubles).
+
+{reading}
+
+In a new process most of the time goes into memory that it has never touched, of which pyarrow takes twice as much as a
+data set: so it is slower itself on large Parquet files. Where memory is at hand again, scaling, marking and keeping a
+number cost more than decoding it, and the goal of half the speed is missed for Parquet. Records keep every number
+twice, as a cell and as a feature, and miss 1.3 times the encoded table by that; small tables miss it by what pyarrow
+and this library keep at hand.
+"""
+
+
+def table(rows: Sequence[Row], columns: dict[str, Callable[[Row], object]]) -> str:
+    """Return a table in Markdown."""
+    lines = [f"| {' | '.join(columns)} |", f"|{'---:|' * len(columns)}"]
+    lines += [f"| {' | '.join(str(cell(row)) for cell in columns.values())} |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value: float) -> str:
+    """Write a number with three digits."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+_ROUNDS: dict[str, Callable[[Row], object]] = {
+    "records": lambda row: f"{row['records']:,}",
+    "features": lambda row: f"{row['features']:,}",
+    "kept as": lambda row: row["precision"],
+    "bare, ms": lambda row: number(1e3 * row["bare"]),
+    "round, ms": lambda row: number(1e3 * row["round"]),
+    "ratio": lambda row: f"{row['round'] / row['bare']:.2f}",
+    "round, ns per number": lambda row: f"{1e9 * row['round'] / row['records'] / row['features']:.2f}",
+}
+
+
+_FORMATS = {"csv": "CSV", "parquet": "Parquet"}
+
+
+def _beside(found: Row, row: Row) -> Row:
+    """Return what pyarrow took of the same file."""
+    same = ("format", "records")
+    return next(
+        other
+        for other in found["reading"]
+        if other["reader"] == "pyarrow" and all(other[name] == row[name] for name in same)
+    )
+
+
+def _share(row: Row) -> float:
+    """Return the memory over that of the encoded table."""
+    return float(row["memory"] / (8 * row["records"] * row["columns"]))
+
+
+def _goals(found: Row) -> str:
+    def ratios(rows: Sequence[Row], precision: str) -> list[float]:
+        return [row["round"] / row["bare"] for row in rows if row["precision"] == precision]
+
+    at = [row for row in found["rounds"] if row["records"] == 10**7 and row["features"] == 30]
+    large = {row["kept in"]: row for row in found["large silo"]}
+    said = {
+        precision: ratios(at, precision) + ratios(found["threaded"], precision) for precision in ("double", "single")
+    }
+    plan = next(row["seconds"] for row in found["plans"] if row["silos"] == 10_000)
+    simulated = next(row["MB"] for row in found["simulated"] if row["silos"] == 100_000)
+    crowd = next(row for row in found["agents"] if row["agents"] == 200)
+    cores = found["machine"]["cores"]
+    rows = [
+        ("10⁷ records × 30 columns in one silo", "4 GB", f"{large['memory']['MB, all'] / 1000:.2f} GB"),
+        (
+            "the same, the table in files: memory in no file",
+            "4 GB",
+            f"{large['files']['MB, in no file'] / 1000:.2f} GB",
+        ),
+        *(
+            (
+                f"a round of them, {kept} precision",
+                "2 × bare products",
+                f"{one:.2f} with 1 thread, {many:.2f} with {cores}",
+            )
+            for kept, (one, many) in said.items()
+        ),
+        ("a plan for 10,000 silos", "5 s", f"{plan:.2f} s"),
+        ("a simulated round of 100,000 silos of 20 records", "4 GB", f"{simulated / 1000:.2f} GB"),
+        ("a round of 200 agents on loopback", "3 s", f"{max(crowd['seconds per round']):.2f} s, the slowest"),
+        *(
+            (
+                f"reading {_FORMATS[row['format']]}, {row['records']:,} rows, into a data set",
+                "2 × pyarrow's time; 1.3 × the encoded table",
+                f"{row['seconds'] / _beside(found, row)['seconds']:.2f} in a new process, "
+                f"{row['again'] / _beside(found, row)['again']:.2f} again; {_share(row):.2f}",
+            )
+            for row in found["reading"]
+            if row["reader"] == "data set"
+        ),
+    ]
+    lines = ["| | goal, at most | measured |", "|---|---|---|"]
+    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
+
+
+def write(found: Row, out: Path) -> None:
+    """Write the page and its figure."""
+    draw(found, out / "scale.png")
+    large = {
+        "kept in": lambda row: row["kept in"],
+        "most memory, MB": lambda row: number(row["MB, all"]),
+        "of it in no file, MB": lambda row: number(row["MB, in no file"]),
+        "a round's own, by the review's estimate, MB": lambda row: number(row["MB, a round's estimate"]),
+        "seconds per round": lambda row: number(row["seconds per round"]),
+    }
+    silos: dict[str, Callable[[Row], object]] = {"silos": lambda row: f"{row['silos']:,}"}
+    seconds: dict[str, Callable[[Row], object]] = {"seconds": lambda row: number(row["seconds"])}
+    simulated: dict[str, Callable[[Row], object]] = {
+        "processor seconds per round": lambda row: number(row["seconds per round"]),
+        "MB": lambda row: number(row["MB"]),
+    }
+    key = "processor seconds per round, of server and agents"
+    agents: dict[str, Callable[[Row], object]] = {
+        "agents": lambda row: row["agents"],
+        "slowest of five rounds, s": lambda row: number(max(row["seconds per round"])),
+        "processor seconds per round": lambda row: number(max(row[key])),
+        "of these, the server's": lambda row: number(max(row["of these, the server's"])),
+    }
+    read: dict[str, Callable[[Row], object]] = {
+        "format": lambda row: _FORMATS[row["format"]],
+        "records": lambda row: f"{row['records']:,}",
+        "reader": lambda row: row["reader"],
+        "seconds": lambda row: number(row["seconds"]),
+        "speed": lambda row: f"{_beside(found, row)['seconds'] / row['seconds']:.2f}",
+        "seconds again": lambda row: number(row["again"]),
+        "speed again": lambda row: f"{_beside(found, row)['again'] / row['again']:.2f}",
+        "memory": lambda row: f"{_share(row):.2f}",
+    }
+    page = _HEAD.format(
+        cores=found["machine"]["cores"],
+        load=found["machine"]["load"][0],
+        goals=_goals(found),
+        rounds=table(found["rounds"], _ROUNDS),
+        threaded=table(found["threaded"], _ROUNDS),
+        large=table(found["large silo"], large),
+        plans=table(found["plans"], {**silos, **seconds}),
+        simulated=table(found["simulated"], {**silos, **simulated}),
+        agents_words="real gates, ledgers and doors of 100 records × 10 features, served by four processes.",
+        agents=table(found["agents"], agents),
+        reading=table(found["reading"], read),
+        width=found["reading"][0]["columns"],
+    )
+    (out / "scale.md").write_text(page)
+
+
+def draw(found: Row, path: Path) -> None:
+    """Draw how seconds grow, on logarithmic axes; dashed lines grow in proportion."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, panels = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
+    for precision in ("double", "single"):
+        own = [row for row in found["rounds"] if row["precision"] == precision]
+        by_count = [row for row in own if row["features"] == 30 and row["records"] in {10**k for k in range(4, 8)}]
+        by_width = [row for row in own if row not in by_count or row["records"] * 30 == 4 * 10**7]
+        for name, style in (("round", "o-"), ("bare", "x:")):
+            label = f"{name}, {precision}"
+            panels[0].plot([row["records"] for row in by_count], [row[name] for row in by_count], style, label=label)
+            panels[1].plot(
+                [row["features"] for row in by_width],
+                [1e9 * row[name] / row["records"] / row["features"] for row in by_width],
+                style,
+                label=label,
+            )
+    for rows, name, label in (
+        (found["plans"], "seconds", "making a plan"),
+        (found["simulated"], "seconds per round", "a simulated round"),
+    ):
+        panels[2].plot([row["silos"] for row in rows], [row[name] for row in rows], "o-", label=label)
+    crowd = [(row["agents"], min(row["seconds per round"])) for row in found["agents"]]
+    panels[2].plot(*zip(*crowd, strict=True), "s-", label="a round over loopback")
+    begin = found["rounds"][0]
+    panels[0].plot([10**4, 10**7], [begin["round"], 1000 * begin["round"]], "--", color="grey", linewidth=0.8)
+    panels[2].plot([100, 10**5], [0.01, 10], "--", color="grey", linewidth=0.8)
+    titles = ("records (30 features)", "features", "silos")
+    for panel, title in zip(panels, titles, strict=True):
+        panel.set(xscale="log", yscale="log", xlabel=title, ylabel="seconds")
+        panel.legend(fontsize=7)
+    panels[1].set_ylabel("nanoseconds per record and feature")
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
