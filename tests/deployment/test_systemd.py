@@ -49,8 +49,11 @@ exec env --ignore-environment container=ringfence PATH="$PATH" /lib/systemd/syst
   --log-target=console --show-status=no
 """
 _FORGET = """
+set -e
 mount --make-rprivate /
-mount -t cgroup2 none {work}/control && find {work}/control/{name} -depth -type d -exec rmdir {{}} +
+mount -t cgroup2 none {work}/control
+until grep --quiet --line-regexp "populated 0" {work}/control/{name}/cgroup.events; do sleep 0.1; done
+find {work}/control/{name} -depth -type d -exec rmdir {{}} +
 """
 _DROP_IN = """
 [Unit]
@@ -93,8 +96,7 @@ def booted(folder: Path, disk: Path) -> Iterator["subprocess.Popen[bytes]"]:
     finally:
         process.kill()
         process.wait()
-        until(lambda: not inside(folder))
-        subprocess.run(["unshare", "--mount", "bash", "-c", _FORGET.format(**places)], check=True)
+        subprocess.run(["unshare", "--mount", "bash", "-c", _FORGET.format(**places)], check=True, timeout=60)
 
 
 def inside(folder: Path, *words: str) -> list[psutil.Process]:

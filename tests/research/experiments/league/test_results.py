@@ -55,3 +55,7 @@ def test_gates_that_err_as_the_simulator_does_agree_with_it_and_others_do_not() 
     assert apart.chance < 1e-4
     (same,) = agreements(cells({"a": [0.2, 0.2]}), cells({"a": [0.2, 0.2]}), "nobody")
     assert same.chance == 1.0
+    (steady,) = agreements(cells({"a": [0.05, 0.05]}), cells({"a": [0.05, 0.05, 0.06]}), "nobody")
+    assert steady.chance > 0.1
+    (other,) = agreements(cells({"a": [0.3, 0.3]}), cells({"a": drawn}), "nobody")
+    assert other.chance < 1e-2

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median, stdev
 
-from scipy.stats import ttest_ind
+from scipy.stats import ttest_ind_from_stats
 
 from ringfence.research.experiments.sweeps import mean_and_error
 from ringfence.simulation.cells import Row
@@ -112,6 +112,15 @@ def points_of(
     return found
 
 
+def chance_of_equal_means(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the p-value of Welch's test; two samples without any spread are alike, or they are not."""
+    (mean, spread), (other_mean, other_spread) = ((fmean(own), stdev(own)) for own in (first, second))
+    if spread == other_spread == 0:
+        return float(mean == other_mean)
+    test = ttest_ind_from_stats(mean, spread, len(first), other_mean, other_spread, len(second), equal_var=False)
+    return float(test.pvalue)
+
+
 def agreements(gates: Sequence[Row], simulated: Sequence[Row], trust: str) -> list[Agreement]:
     """Compare errors through real gates with the simulator's, table by table, by Welch's test."""
 
@@ -121,8 +130,7 @@ def agreements(gates: Sequence[Row], simulated: Sequence[Row], trust: str) -> li
     found = []
     for table, epsilon in sorted({(str(row["table"]), float(row["epsilon"])) for row in gates}):
         real, drawn = errors(gates, table, epsilon), errors(simulated, table, epsilon)
-        alike = max(real) == min(real) == max(drawn) == min(drawn)  # Welch's test divides by their spread
-        chance = 1.0 if alike else float(ttest_ind(real, drawn, equal_var=False).pvalue)
+        chance = chance_of_equal_means(real, drawn)
         found.append(
             Agreement(table, trust, epsilon, sum(drawn) / len(drawn), sum(real) / len(real), len(real), chance)
         )
