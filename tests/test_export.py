@@ -31,9 +31,12 @@ COLUMNS: dict[str, Any] = {
     "cost": {"type": "numeric", "lower": 100, "upper": 900, "center": 300},
     "ill": {"type": "categorical", "categories": ["no", "yes"]},
     "kind": {"type": "categorical", "categories": ["x", "y", "z"]},
+    "visits": {"type": "numeric", "lower": 0.5, "upper": 40},
+    "years": {"type": "numeric", "lower": 0.1, "upper": 8},
+    "died": {"type": "boolean"},
 }
 FEATURES = ("age", "dose", "pain", "ward=a", "ward=b", "ward=c")
-OTHERS = {"cost", "ill", "kind"}
+OTHERS = {"cost", "ill", "kind", "visits", "years", "died"}
 LOSSES = [
     ("logistic", "ill"), ("hinge", "ill"), ("softmax", "kind"), ("squared", "cost"), ("huber", "cost"),
     ("pinball", "cost"),
@@ -52,12 +55,15 @@ def model(
     guaranteed: bool = True,
     radius: float | None = None,
     maps: list[dict[str, Any]] | None = None,
+    roles: dict[str, str] | None = None,
 ) -> Model:
     """A model with random weights."""
-    columns = {name: column for name, column in COLUMNS.items() if name not in OTHERS - {target}}
-    schema = parse_schema({"columns": columns, "intercept": intercept, "maps": maps}, target=target).model_copy(
-        update={"radius": radius}
-    )
+    roles = roles or {}
+    columns = {name: column for name, column in COLUMNS.items() if name not in OTHERS - {target, *roles.values()}}
+    if "event" in roles:
+        columns[target] = {**columns[target], "lower": 0}
+    content = {"columns": columns, "intercept": intercept, "maps": maps, **roles}
+    schema = parse_schema(content, target=target).model_copy(update={"radius": radius})
     plan = make_plan(
         schema, [Member("north", 90, 1.0), Member("a", 50, 2.0)], PlanRequest(loss=loss_named(loss, schema), rounds=3)
     )
@@ -142,30 +148,53 @@ def test_a_scikit_learn_estimator_predicts_as_the_model_does(loss: str, target: 
     assert hasattr(estimator, "predict_proba") == (loss in ("logistic", "softmax"))
 
 
-def run_onnx(graph: bytes, matrix: FloatArray) -> dict[str, Any]:
+def run_onnx(graph: bytes, matrix: FloatArray, **inputs: FloatArray) -> dict[str, Any]:
     """What onnxruntime makes of a graph."""
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, {"features": matrix}), strict=True))
+    return dict(zip(names, session.run(names, {"features": matrix, **inputs}), strict=True))
+
+
+EXPORTED = [*LOSSES, *((name, "visits") for name in ("poisson", "gamma", "negative-binomial")), ("ordinal", "kind")]
 
 
 @pytest.mark.parametrize("radius", [None, 1.0])
-@pytest.mark.parametrize(("loss", "target"), LOSSES)
+@pytest.mark.parametrize(("loss", "target"), EXPORTED)
 def test_an_onnx_graph_predicts_as_the_model_does_beyond_the_bounds_too(
     loss: str, target: str, radius: float | None
 ) -> None:
     trained = model(loss, target, radius=radius)
     cells = {**table(), "age": ["1000", "-3", *table()["age"][2:]]}
     found = run_onnx(trained.linear().to_onnx(), trained.linear().matrix(cells))
-    expected = trained.predict_columns(cells, probabilities=loss in ("logistic", "softmax"))
-    if target == "cost":
+    tells = loss in ("logistic", "softmax", "ordinal")
+    expected = trained.predict_columns(cells, probabilities=tells)
+    if target in ("cost", "visits"):
         assert np.allclose(found["prediction"], np.array(expected[target], dtype=float), rtol=1e-12)
     else:
         assert found["prediction"].tolist() == expected[target]
-    if loss in ("logistic", "softmax"):
+    if tells:
         shares = np.array([values for name, values in expected.items() if name != target], dtype=float).T
-        assert np.allclose(found["probabilities"], shares, rtol=1e-9)
-    assert ("probabilities" in found) == (loss in ("logistic", "softmax"))
+        assert np.allclose(found["probabilities"], shares, rtol=1e-9, atol=1e-15)
+    assert ("probabilities" in found) == tells
+
+
+@pytest.mark.parametrize(("loss", "role"), [("poisson", "exposure"), ("gamma", "offset"), ("squared", "offset")])
+def test_an_onnx_graph_takes_the_offset_that_a_schema_names(loss: str, role: str) -> None:
+    trained = model(loss, "visits", roles={role: "years"})
+    cells = {**table(), "years": ["0.01", "99", *(repr(0.5 + row / 10) for row in range(38))]}  # two beyond the bounds
+    years = np.array(cells["years"], dtype=float)
+    found = run_onnx(trained.linear().to_onnx(), trained.linear().matrix(cells), offset=years)
+    assert np.allclose(found["prediction"], np.array(trained.predict(cells), dtype=float), rtol=1e-12)
+
+
+@pytest.mark.parametrize("slower", [0.0, 30.0])
+def test_an_onnx_graph_predicts_times_without_an_event(slower: float) -> None:
+    trained = model("survival", "visits", roles={"event": "died"})
+    weights = np.random.default_rng(3).normal(size=trained.plan.dimension)
+    weights[-trained.plan.loss.outputs :] -= slower  # hazards too small for 1 - e^-x
+    slow = Model.of(trained.plan, weights, {"north": 3, "a": 3}, None)
+    found = run_onnx(slow.linear().to_onnx(), slow.linear().matrix(table()))
+    assert np.allclose(found["prediction"], np.array(slow.predict(table()), dtype=float), rtol=1e-7)
 
 
 def test_nan_stands_for_a_missing_cell_in_an_onnx_graph() -> None:

@@ -130,100 +130,14 @@ class LinearFunction:
     def to_onnx(self) -> bytes:
         """Return an ONNX graph that predicts as the model itself does, with the schema's clamping and `radius`.
 
-        It takes `features`, a matrix of doubles as `matrix` makes it, in which NaN stands for what is missing. It gives
-        `prediction`: numbers in the target's units, or the classes' names; beside these `scores`, and `probabilities`
-        where the loss has them. Of the matrix's columns, the model's metadata has the names.
+        Inputs: `features`, a matrix of doubles as `matrix` makes it, in which NaN stands for what is missing; and
+        `offset`, a number per row, if the schema names an offset or an exposure. Outputs: `prediction`, numbers in the
+        target's units or names of classes; `scores`; and `probabilities` where the loss has them. The model's metadata
+        names the matrix's columns.
         """
-        try:
-            from onnx import TensorProto, checker, helper, numpy_helper
-        except ImportError:
-            raise OutputError(
-                'An ONNX graph needs onnx, which is not installed: pip install "ringfence[onnx]".'
-            ) from None
-        if self.loss.link != "identity" or self.loss.shares_slopes or self.schema.offset_bound:
-            raise OutputError(
-                f"No ONNX graph is written of the {self.loss.name} loss, or of a model with an offset: export to CSV, "
-                "whose coefficients are all of it."
-            )
-        offsets, units = _scaling(self.schema)
-        lower, upper, missing = np.array([bounds for block in self.schema.blocks for bounds in block.limits]).T
-        coefficients = self.coefficients.T
-        constants = {
-            "lower": lower, "upper": upper, "missing": missing, "offsets": offsets, "coefficients": coefficients,
-            "intercepts": self.intercepts + offsets @ coefficients, "units": units,
-        }  # fmt: skip
-        nodes = [
-            helper.make_node("IsNaN", ["features"], ["is_missing"]),
-            helper.make_node("Where", ["is_missing", "missing", "features"], ["filled"]),
-            helper.make_node("Max", ["filled", "lower"], ["raised"]),
-            helper.make_node("Min", ["raised", "upper"], ["clamped"]),
-            helper.make_node("Sub", ["clamped", "offsets"], ["centred"]),
-        ]
-        inner = "centred"
-        if self.schema.radius is not None:
-            constants |= {"radius": np.array([self.schema.radius]), "across": np.array([1])}
-            nodes += [
-                helper.make_node("Div", ["centred", "units"], ["scaled"]),
-                helper.make_node("ReduceL2", ["scaled", "across"], ["norms"], keepdims=1),
-                helper.make_node("Max", ["norms", "radius"], ["longest"]),
-                helper.make_node("Div", ["radius", "longest"], ["kept"]),
-                helper.make_node("Mul", ["centred", "kept"], ["cut"]),
-            ]
-            inner = "cut"
-        nodes += [
-            helper.make_node("MatMul", [inner, "coefficients"], ["products"]),
-            helper.make_node("Add", ["products", "intercepts"], ["scores"]),
-        ]
-        rows, outputs = "rows", len(self.intercepts)
-        shape: list[str | int | None] = [rows, len(self.classes)]
-        results = [helper.make_tensor_value_info("scores", TensorProto.DOUBLE, [rows, outputs])]
-        if self.classes:
-            constants |= {"classes": np.array(self.classes, dtype=object), "zero": np.array(0.0)}
-            if outputs == 1:
-                nodes += [
-                    helper.make_node("Greater", ["scores", "zero"], ["above"]),
-                    helper.make_node("Cast", ["above"], ["place_column"], to=TensorProto.INT64),
-                ]
-            else:
-                nodes.append(helper.make_node("ArgMax", ["scores"], ["place_column"], axis=1, keepdims=1))
-            constants["flat"] = np.array([-1])
-            nodes += [
-                helper.make_node("Reshape", ["place_column", "flat"], ["places"]),
-                helper.make_node("Gather", ["classes", "places"], ["prediction"]),
-            ]
-            if self.loss.has_probabilities:
-                both = ["scores"]
-                if outputs == 1:  # of two classes, the softmax of 0 and u
-                    nodes.append(helper.make_node("Mul", ["scores", "zero"], ["level"]))
-                    both = ["level", "scores"]
-                nodes += [
-                    helper.make_node("Concat", both, ["all_scores"], axis=1),
-                    helper.make_node("Softmax", ["all_scores"], ["probabilities"], axis=1),
-                ]
-                results.append(helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, shape))
-        else:
-            constants["flat"] = np.array([-1] if outputs == 1 else [-1, outputs])
-            nodes.append(helper.make_node("Reshape", ["scores", "flat"], ["prediction"]))
-        each: list[str | int | None] = [rows] if self.classes or outputs == 1 else [rows, outputs]
-        kind = TensorProto.STRING if self.classes else TensorProto.DOUBLE
-        results.insert(0, helper.make_tensor_value_info("prediction", kind, each))
-        used = {name for node in nodes for name in node.input}
-        graph = helper.make_graph(
-            nodes,
-            "ringfence",
-            [helper.make_tensor_value_info("features", TensorProto.DOUBLE, [rows, len(self.features)])],
-            results,
-            [numpy_helper.from_array(value, name) for name, value in constants.items() if name in used],
-        )
-        model = helper.make_model(graph, producer_name="ringfence", opset_imports=[helper.make_opsetid("", 18)])
-        model.ir_version = 10  # the newest that runtimes of two years read
-        helper.set_model_props(
-            model,
-            {"target": ", ".join(self.schema.targets), "features": json.dumps(self.features), "loss": self.loss.name},
-        )
-        checker.check_model(model, full_check=True)
-        content: bytes = model.SerializeToString()
-        return content
+        from ringfence.onnx_graph import graph_of
+
+        return graph_of(self, *_scaling(self.schema))
 
 
 def _scaling(schema: Schema) -> tuple[FloatArray, FloatArray]:

@@ -155,7 +155,7 @@ class Predictor(Public):
         if not loss.has_probabilities:
             raise PlanError(
                 f"A model of the {loss.name} loss tells no probabilities: leave --probabilities out, or train with a "
-                "loss that has them (logistic, softmax)."
+                "loss that has them (logistic, softmax, ordinal)."
             )
         names = [f"{self._target}={category}" for category in column.classes]
         return dict(zip(names, loss.probabilities(scores).T.tolist(), strict=True))

@@ -77,7 +77,7 @@ def evaluated(found: Found) -> Evaluated:
     if kind == "label":
         scores = two_classes.Scores.of(found)
         roc = two_classes.curve(scores)
-        if found.facts.loss.has_probabilities:
+        if found.facts.loss.is_log_loss:
             bins = two_classes.calibration_curve(scores)
     else:
         bins = several_classes.calibration_curve(found)

@@ -65,7 +65,7 @@ def figures(found: Found) -> list[Figure]:
             told = found.together(name) if cap else found.latest(name)
             (mean, deviation), most = told.scalar(), cap or float(told.ruler[0])
             spread = deviation**2 + max(mean * (1 - mean), 0.0) / records
-            own = "log loss" if found.facts.loss.has_probabilities else f"{found.facts.loss.name} loss"
+            own = "log loss" if found.facts.loss.is_log_loss else f"{found.facts.loss.name} loss"
             title = "Brier score" if cap else own
             shown.append(cut_figure(title, normal(title, most * mean, most**2 * spread, least=0.0, most=most), most))
     return [*shown, _calibration(found)]

@@ -101,13 +101,13 @@ def figures(found: Found) -> list[Figure]:
     ]
     wrong_by = np.concatenate([scores.middles(), -scores.middles()])
     losses = found.facts.loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))
-    if found.facts.loss.has_probabilities:
+    if found.facts.loss.is_log_loss:
         shown += [_guessed(share, cells.variance(positive)), *calibration(scores)]
         if found.has("brier"):
             shown.append(_cut_mean("Brier score", found.together("brier"), 1.0, expit(wrong_by) ** 2, cells))
     if found.has("loss"):
         loss = found.latest("loss")
-        name = "log loss" if found.facts.loss.has_probabilities else f"{found.facts.loss.name} loss"
+        name = "log loss" if found.facts.loss.is_log_loss else f"{found.facts.loss.name} loss"
         shown.append(_cut_mean(name, loss, float(loss.ruler[0]), losses, cells))
     return shown
 

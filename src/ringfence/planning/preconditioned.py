@@ -62,7 +62,7 @@ def require_method(algorithm: AlgorithmSpec | str | None, data: Schema, loss: Lo
 
 
 def _has_rule(data: Schema, loss: Loss) -> bool:
-    known = loss.is_squared_error or loss.has_probabilities or isinstance(loss, LogLink)
+    known = loss.is_squared_error or loss.is_log_loss or isinstance(loss, LogLink)
     return known and data.width <= WIDEST_SURVEY
 
 

@@ -94,8 +94,8 @@ class BaseLoss(Outputs, Public):
 
     name: str
     target_kind: ClassVar[TargetKind] = "number"
-    has_probabilities: ClassVar[bool] = False
-    """Whether scores stand for probabilities of the classes."""
+    is_log_loss: ClassVar[bool] = False
+    """Whether it is the negative logarithm of the probability that scores give to the right class."""
     is_squared_error: ClassVar[bool] = False
     """Whether it is the squared error, times a constant: an evaluation tells that anyway."""
     is_proved: ClassVar[bool] = True
@@ -108,6 +108,11 @@ class BaseLoss(Outputs, Public):
     """The least target that it takes, in the target's own units."""
     is_curved: ClassVar[bool] = False
     """Whether it has `curvatures`, so that coefficients have intervals."""
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether scores give every class a probability."""
+        return self.is_log_loss
 
     @property
     def is_of_numbers(self) -> bool:
@@ -135,7 +140,7 @@ class BaseLoss(Outputs, Public):
         """The linear model of scikit-learn that predicts alike; empty if it has none."""
         if self.target_kind in ("number", "numbers"):
             return "LinearRegression"
-        return "LogisticRegression" if self.has_probabilities else "LinearSVC"
+        return "LogisticRegression" if self.is_log_loss else "LinearSVC"
 
     @property
     def parts_end(self) -> tuple[float, ...]:

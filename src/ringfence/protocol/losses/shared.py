@@ -174,6 +174,11 @@ class Ordinal(BaseLoss):
         return self.classes - 1
 
     @property
+    def has_probabilities(self) -> bool:
+        """Differences of neighbouring thresholds' shares."""
+        return True
+
+    @property
     def categories(self) -> int:
         """How many categories a target has."""
         return self.classes

@@ -13,7 +13,7 @@ class Logistic(BaseLoss):
     """log(1 + exp(−y·u)) for labels y = ±1."""
 
     target_kind: ClassVar[TargetKind] = "label"
-    has_probabilities: ClassVar[bool] = True
+    is_log_loss: ClassVar[bool] = True
     is_curved: ClassVar[bool] = True
     name: Literal["logistic"] = "logistic"
 
@@ -53,7 +53,7 @@ class Softmax(BaseLoss):
     """Cross-entropy of the softmax of the scores; a target is the class's index."""
 
     target_kind: ClassVar[TargetKind] = "class"
-    has_probabilities: ClassVar[bool] = True
+    is_log_loss: ClassVar[bool] = True
     name: Literal["softmax"] = "softmax"
     classes: int = Field(ge=2, le=10_000)
 

@@ -113,7 +113,7 @@ class Evaluation(BaseQuestion):
     def blocks(self, facts: Facts) -> tuple[Block, ...]:
         """Return what the answer is made of, in its order."""
         loss, unit = facts.loss, 1.0
-        brier = [Block("brier", 1, 0, unit)] if loss.has_probabilities else []
+        brier = [Block("brier", 1, 0, unit)] if loss.is_log_loss else []
         if loss.target_kind == "label":
             own = [Block("confusion", 3, 0, 6.0), tree_block("scores", 4, SCORE_LEVELS, edges=2), *brier]
         elif loss.target_kind == "class":

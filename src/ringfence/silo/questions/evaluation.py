@@ -77,7 +77,7 @@ def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler
         "confusion": np.stack([predicted * np.sign(targets), MARGIN * np.sign(targets), MARGIN * predicted], axis=1),
         "scores": tree_terms(SCORE_LEVELS, 2 * positive + above, 4, leaf),
     }
-    if loss.has_probabilities:
+    if loss.is_log_loss:
         probability = 0.5 * (1 + np.tanh(0.5 * score))
         terms["brier"] = (probability - positive)[:, None] ** 2
     return terms

@@ -1,0 +1,206 @@
+"""A linear model as an ONNX graph: clamping, `radius`, scores, and what the loss makes of scores.
+
+The graph is of doubles throughout, and gives what `ringfence predict` gives but for the last digits.
+"""
+
+import json
+from typing import Any, Protocol
+
+import numpy as np
+
+from ringfence.errors import OutputError
+from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses import Loss
+from ringfence.protocol.losses.counts import STEEPEST
+from ringfence.protocol.schema import Schema
+
+OPSET, FORMAT = 18, 10
+"""The newest that runtimes of two years read."""
+
+
+class Linear(Protocol):
+    """What is needed of a linear function (`export.LinearFunction`)."""
+
+    @property
+    def schema(self) -> Schema:
+        """Bounds, `radius`, offset and scales."""
+
+    @property
+    def loss(self) -> Loss:
+        """What scores stand for."""
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the matrix's columns."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The target's categories, or none where it is a number."""
+
+    @property
+    def coefficients(self) -> FloatArray:
+        """A row per score."""
+
+    @property
+    def intercepts(self) -> FloatArray:
+        """One per score."""
+
+
+def graph_of(linear: Linear, offsets: FloatArray, units: FloatArray) -> bytes:
+    """Return the graph of a linear function whose scaled features are (number − offset)/unit."""
+    graph = _Graph()
+    scores = _scores(graph, linear, offsets, units)
+    (_classes if linear.classes else _times if linear.loss.parts_end else _numbers)(graph, linear, scores)
+    metadata = {
+        "target": ", ".join(linear.schema.targets), "features": json.dumps(linear.features), "loss": linear.loss.name,
+    }  # fmt: skip
+    return graph.serialised(metadata)
+
+
+class _Graph:
+    """Nodes, constants, inputs and outputs while they are collected; a tensor is known by its name."""
+
+    def __init__(self) -> None:
+        try:
+            import onnx
+        except ImportError:
+            raise OutputError(
+                'An ONNX graph needs onnx, which is not installed: pip install "ringfence[onnx]".'
+            ) from None
+        self._onnx = onnx
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+
+    def constant(self, value: Any) -> str:
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def apply(self, operation: str, *inputs: str, unused: int = 0, **attributes: Any) -> str:
+        """Return an operation's first result; some have more, which nobody asks for."""
+        name = f"{operation.lower()}_{len(self._nodes)}"
+        results = [name, *(f"{name}_unused_{number}" for number in range(unused))]
+        self._nodes.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
+        return name
+
+    def whole(self, value: str) -> str:
+        return self.apply("Cast", value, to=self._onnx.TensorProto.INT64)
+
+    def takes(self, name: str, *shape: int) -> str:
+        kind = self._onnx.TensorProto.DOUBLE
+        self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+        return name
+
+    def gives(self, name: str, value: str, *shape: int, text: bool = False) -> None:
+        self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
+        kind = self._onnx.TensorProto.STRING if text else self._onnx.TensorProto.DOUBLE
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
+
+    def serialised(self, metadata: dict[str, str]) -> bytes:
+        helper = self._onnx.helper
+        graph = helper.make_graph(self._nodes, "ringfence", self._inputs, self._outputs, self._constants)
+        model = helper.make_model(graph, producer_name="ringfence", opset_imports=[helper.make_opsetid("", OPSET)])
+        model.ir_version = FORMAT
+        helper.set_model_props(model, metadata)
+        self._onnx.checker.check_model(model, full_check=True)
+        content: bytes = model.SerializeToString()
+        return content
+
+
+def _scores(graph: _Graph, linear: Linear, offsets: FloatArray, units: FloatArray) -> str:
+    """Clamp, centre, cut to the radius, and multiply; the scores are in the target's units."""
+    schema, coefficients = linear.schema, linear.coefficients.T
+    lower, upper, missing = np.array([bounds for block in schema.blocks for bounds in block.limits]).T
+    features = graph.takes("features", len(linear.features))
+    filled = graph.apply("Where", graph.apply("IsNaN", features), graph.constant(missing), features)
+    clamped = graph.apply("Min", graph.apply("Max", filled, graph.constant(lower)), graph.constant(upper))
+    inner = graph.apply("Sub", clamped, graph.constant(offsets))
+    if schema.radius is not None:
+        radius = graph.constant([schema.radius])
+        scaled = graph.apply("Div", inner, graph.constant(units))
+        norms = graph.apply("ReduceL2", scaled, graph.constant([1]), keepdims=1)
+        inner = graph.apply("Mul", inner, graph.apply("Div", radius, graph.apply("Max", norms, radius)))
+    products = graph.apply("MatMul", inner, graph.constant(coefficients))
+    scores = graph.apply("Add", products, graph.constant(linear.intercepts + offsets @ coefficients))
+    if schema.offset is not None or schema.exposure is not None:
+        scores = graph.apply("Add", scores, _offset(graph, linear))
+    graph.gives("scores", scores, len(linear.intercepts))
+    return scores
+
+
+def _offset(graph: _Graph, linear: Linear) -> str:
+    """Clamp a row's offset, or the logarithm of its exposure, to its public range, in the scores' units."""
+    middle, reach = linear.schema.offset_range
+    unit, _ = linear.loss.score_units(*linear.schema.target_scaling)
+    own = graph.apply("Reshape", graph.takes("offset"), graph.constant([-1, 1]))
+    if linear.schema.exposure is not None:
+        own = graph.apply("Log", own)
+    raised = graph.apply("Max", own, graph.constant(middle - reach))
+    return graph.apply("Mul", graph.apply("Min", raised, graph.constant(middle + reach)), graph.constant(unit))
+
+
+def _numbers(graph: _Graph, linear: Linear, scores: str) -> None:
+    """Predict numbers: the scores themselves, or the means whose logarithms they are."""
+    outputs = len(linear.intercepts)
+    several = [outputs] if outputs > 1 else []
+    found = _exponential(graph, linear, scores) if linear.loss.link == "log" else scores
+    graph.gives("prediction", graph.apply("Reshape", found, graph.constant([-1, *several])), *several)
+
+
+def _times(graph: _Graph, linear: Linear, scores: str) -> None:
+    """Predict the expected time without an event, from a hazard in every part of the time (`losses.shared`).
+
+    In a part of length l with the hazard h it is (1 − e^−hl)/h, and l·(1 − hl/2) where hl is too small for the former.
+    """
+    unit, _ = linear.schema.target_scaling
+    starts = (0.0, *linear.loss.parts_end)
+    ends = (*linear.loss.parts_end, max(2.0 * starts[-1], 2.0))
+    lengths = graph.constant(unit * (np.array(ends) - np.array(starts)))
+    hazards = _exponential(graph, linear, scores)
+    one, half, small = (graph.constant(value) for value in (1.0, 0.5, 1e-8))
+    risks = graph.apply("Mul", hazards, lengths)
+    left = graph.apply("Exp", graph.apply("Neg", graph.apply("CumSum", risks, graph.constant(1), exclusive=1)))
+    gone = graph.apply("Sub", one, graph.apply("Exp", graph.apply("Neg", risks)))
+    nearly = graph.apply("Mul", lengths, graph.apply("Sub", one, graph.apply("Mul", half, risks)))
+    spent = graph.apply("Where", graph.apply("Less", risks, small), nearly, graph.apply("Div", gone, hazards))
+    total = graph.apply("ReduceSum", graph.apply("Mul", left, spent), graph.constant([1]), keepdims=0)
+    graph.gives("prediction", total)
+
+
+def _exponential(graph: _Graph, linear: Linear, scores: str) -> str:
+    """Return means or hazards in the target's own units; scores are held where the loss holds them."""
+    _, shift = linear.loss.score_units(*linear.schema.target_scaling)
+    raised = graph.apply("Max", scores, graph.constant(shift - STEEPEST))
+    return graph.apply("Exp", graph.apply("Min", raised, graph.constant(shift + STEEPEST)))
+
+
+def _classes(graph: _Graph, linear: Linear, scores: str) -> None:
+    """Predict a class's name, and every class's probability if the loss has them."""
+    zero = graph.constant(0.0)
+    above = graph.apply("Greater", scores, zero)
+    if len(linear.intercepts) == len(linear.classes):
+        places = graph.apply("ArgMax", scores, axis=1, keepdims=0)
+    else:  # how many thresholds it lies above: of two classes there is one
+        places = graph.apply("ReduceSum", graph.whole(above), graph.constant([1]), keepdims=0)
+    names = graph.constant(np.array(linear.classes, dtype=object))
+    graph.gives("prediction", graph.apply("Gather", names, places), text=True)
+    if not linear.loss.has_probabilities:
+        return
+    if linear.loss.shares_slopes:
+        found = _neighbours(graph, linear, scores)
+    else:  # of two classes, the softmax of 0 and u
+        both = [scores] if len(linear.intercepts) > 1 else [graph.apply("Mul", scores, zero), scores]
+        found = graph.apply("Softmax", graph.apply("Concat", *both, axis=1), axis=1)
+    graph.gives("probabilities", found, len(linear.classes))
+
+
+def _neighbours(graph: _Graph, linear: Linear, scores: str) -> str:
+    """Return differences of neighbouring thresholds' shares, once the thresholds are in order."""
+    count = len(linear.intercepts)
+    ordered = graph.apply("TopK", scores, graph.constant([count]), axis=1, largest=1, sorted=1, unused=1)
+    above = graph.apply("Sigmoid", ordered)
+    least = graph.apply("Mul", graph.apply("ReduceMax", above, graph.constant([1]), keepdims=1), graph.constant(0.0))
+    before = graph.apply("Concat", graph.apply("Add", least, graph.constant(1.0)), above, axis=1)
+    return graph.apply("Sub", before, graph.apply("Concat", above, least, axis=1))
