@@ -1,17 +1,18 @@
-# Two commands do everything on a machine that has Python 3.11 or newer and make:
-#   make demo    trains a private model across silos on real digits
-#   make test    runs the checks that every change needs
-# And make docs builds the documentation's site, without network. Two take their time:
-#   make thorough   the rest of the tests, which CI runs too: every code block of the documentation, research and its
-#                   experiments' rehearsals, an attack on every mechanism and its power, both engines and the tour,
-#                   scikit-learn's checks, every algorithm by the command line, every loss on every way to train, upgrades,
-#                   crowds at the doors, code for the engine, tables in parts and in files, fuzzing, and, as root, services,
-#                   machines and core dumps
-#   make audit      attacks every mechanism at full size, and breaks each to see that it is noticed
-# And for those who hand it out (CONTRIBUTING.md, "Release"):
-#   make dist       wheel and sdist of the last commit into dist/, built twice and compared byte for byte
-#   make release    those, what is in an installation (SBOM), checksums and, given RELEASE_KEY, a signature
-#   make licences, make audit-dependencies   the licences and known vulnerabilities of what an installation brings
+# You need Python 3.11 or newer and make.
+#   make demo    train a private model across silos on real digits
+#   make test    run the checks that every change needs
+#   make docs    build the documentation's site, without network
+# Slow:
+#   make thorough   run the rest of the tests, as CI does: every code block of the documentation, research and rehearsals
+#                   of its experiments, an attack on every mechanism and its power, both engines and the tour,
+#                   scikit-learn's checks, every algorithm on the command line, every loss with every way to train,
+#                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, fuzzing, and,
+#                   as root, services, machines and core dumps
+#   make audit      attack every mechanism at full size, and break each to check that the audit notices
+# For releases (CONTRIBUTING.md, "Release"):
+#   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
+#   make release    the same, with the contents of an installation (SBOM), checksums and, given RELEASE_KEY, a signature
+#   make licences, make audit-dependencies   check licences and known vulnerabilities of everything that is installed
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,11 +30,11 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/silo/test_chunks.py tests/silo/test_divided.py \
   tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py
 
-# Tests keep their files in memory where there is room: a ledger syncs at every step, and they would wait for the disk.
+# Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
 MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
 
-# Workers share the cores: a library that starts threads of its own for every product only has them wait for each other.
+# Test workers share the cores: threads that a library starts for every product would only wait for each other.
 tests thorough audit: export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: demo test tests thorough packages check style types audit docs dist release licences audit-dependencies clean
@@ -41,7 +42,7 @@ tests thorough audit: export OPENBLAS_NUM_THREADS := 1
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
-# Types take a core for a minute, beside the tests.
+# Type checking takes one core for a minute, in parallel with the tests.
 test: packages style
 	$(MAKE) --no-print-directory --jobs 2 types tests
 
@@ -51,7 +52,7 @@ tests: $(VENV)/.test
 thorough: packages $(VENV)/.test
 	$(BIN)/pytest -n 3 -q $(THOROUGH)
 
-# The browser that looks at our pages, and systemd's tools; the tests fail without them.
+# Install the browser for the tests of our pages, and systemd's tools; the tests fail without them.
 packages:
 	.ci/packages
 
@@ -83,11 +84,11 @@ release: licences
 licences: $(VENV)/.all $(VENV)/.release
 	$(BIN)/python -m tools.licences
 
-# It needs PyPI itself, and says which packages it could not ask about: no part of CI, which may have only a mirror.
+# Needs PyPI itself, and lists the packages it could not ask about. Not part of CI, which may have only a mirror.
 audit-dependencies: $(VENV)/.all $(VENV)/.release
 	$(BIN)/python -m tools.audit_dependencies
 
-# One environment; each stamp says which extra is in it, and a changed pyproject.toml installs anew.
+# One environment. Each stamp file records an installed extra; a changed pyproject.toml installs it again.
 $(VENV)/.%: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
