@@ -82,7 +82,7 @@ def _name(epsilon: float | None) -> str:
 
 def _page(tallies: list[Tally], made_by: str) -> str:
     lines = [
-        "# Attacks that people know",
+        "# Well-known attacks",
         "",
         f"    {made_by}",
         "",
