@@ -68,10 +68,10 @@ machine. Ledgers are synced before anything is released, twice per agent and rou
 ## Reading
 
 `pyarrow` is that library's own reader of the same file. A *data set* is what an agent holds when it starts: every cell
-read, scaled and kept as a double, every row marked. *Records* are that plus one model's features, with sums prepared, so
-every number is kept twice. Each reading is in a new process, which is how tables are read; *again* is the fastest of
-three in one process, which reuses memory. Processor seconds; *speed* is pyarrow's seconds over ours. *Memory* is the
-process's peak beyond what it had before it read, over the encoded table (records × {width} features as doubles).
+read, scaled and kept as a double, every row marked. *Records* are that plus one model's features, with sums prepared,
+so every number is kept twice. Each reading is in a new process, which is how tables are read; *again* is the fastest
+of three in one process, which reuses memory. Processor seconds; *speed* is pyarrow's seconds over ours. *Memory* is
+the process's peak beyond what it had before it read, over the encoded table (records × {width} features as doubles).
 
 {reading}
 
