@@ -176,7 +176,7 @@ def test_a_provided_table_with_other_content_is_refused(folder: Path, changed: b
     (folder / "small.csv").write_bytes(changed)
     sentence = refusal(SMALL, folder)
     assert sentence.startswith(str(folder / "small.csv"))
-    assert f"replace it by that of {NOWHERE}" in sentence
+    assert f"Replace it with the file from {NOWHERE}" in sentence
     assert "33" not in sentence.replace(str(folder), "")  # no value of a record
     assert (folder / "small.csv").exists()  # the user's file is the user's
 
@@ -263,7 +263,7 @@ def test_a_download_that_differs_is_an_error_and_not_kept(
     pages, address = site
     (pages / "small.csv").write_bytes(sent)
     sentence = refusal(replace(SMALL, url=f"{address}/small.csv"))
-    assert f"What {address}/small.csv sent" in sentence
+    assert f"The download from {address}/small.csv" in sentence
     assert problem in sentence
     assert "discarded" in sentence
     assert list(cache.rglob("*")) == []
