@@ -10,10 +10,10 @@ _HEAD = """# Scale: what a round costs, and how cost grows
 
     python -m benchmarks.scale --out docs/results
 
-measured this on a machine of {cores} cores that had other work to do (a load of {load:.0f}).
-Both sides of a ratio take turns in the same minute, so that other work weighs on both alike, and the fastest turn of
-each counts; what one thread computes is measured in processor time, the kernel's included, on which other work weighs
-least. Ratios are what to look at: seconds are this machine's. All of this page is one run of that command.
+measured this on a machine with {cores} cores that was also doing other work (a load of {load:.0f}).
+Both sides of a ratio take turns within the same minute, so that other work slows both alike, and the fastest turn of
+each counts; single-threaded computations are measured in processor time, including the kernel's, which other work
+affects least. Look at the ratios: seconds are this machine's. The whole page is one run of that command.
 
 ![Seconds by records, features and silos](scale.png)
 
@@ -23,38 +23,38 @@ least. Ratios are what to look at: seconds are this machine's. All of this page 
 
 ## A round at a silo
 
-*Bare* is two products with the features as they are kept, `X @ w` and `r @ X`, by NumPy; *round* is the exact sum of
-all records' clipped logistic gradients, from the same array. Both with one thread.
+*Bare* is two products with the features as they are stored, `X @ w` and `r @ X`, by NumPy; *round* is the exact sum of
+all records' clipped logistic gradients, from the same array. Both use one thread.
 
 {rounds}
 
-With {cores} threads, wall-clock time, on which other work weighs: a rough figure.
+With {cores} threads, in wall-clock time, which other work affects: a rough figure.
 
 {threaded}
 
-A round costs the same per number in both precisions: its sums are exact in doubles, so that in *single precision* every
-number is first turned into one (0.14 of 1.55 ns), the products with weights and with residuals are taken of two limbs
-each (0.38 ns), and the rest (residuals, clip, limbs) is computed of every record in doubles either way. The bare
-products, which fetch half the bytes then, take half the time: so the ratio is larger, and single precision saves memory
-and no time. *Small tables* fit into a processor's cache, where products are fast and what is computed of every record
-weighs more; so it does with 10 features. Why 40,000 features cost more than 10,000 in double precision has not been
-found: whole numbers of any size, which one may suspect, took 4 ms of 92.
+A round costs the same per number in both precisions. Its sums are exact in doubles, so in *single precision* every
+number is first converted to a double (0.14 of 1.55 ns), the products with weights and with residuals are taken of two
+limbs each (0.38 ns), and the rest (residuals, clipping, limbs) is computed in doubles for every record either way. The
+bare products fetch half the bytes in single precision and take half the time. So the ratio is larger, and single
+precision saves memory but no time. *Small tables* fit into a processor's cache, where products are fast and per-record
+work weighs more; so it does with 10 features. Why 40,000 features cost more than 10,000 in double precision is not
+known: integers of arbitrary size, an obvious suspect, took 4 ms of 92.
 
 ## A large table
 
 A gate answers a round from 10⁷ records × 30 features in single precision: cells, encoded features, sampling, noise,
-ledger and process, without what reading the file takes. In files, the table is in files without a name and is read
-through once per round; *in no file* is memory that a table larger than memory would need as well.
+ledger and process, not counting the reading of the file. In files, the table is in unnamed files and is read through
+once per round; *in no file* is memory that a table larger than memory would also need.
 
 {large}
 
 ## Silos
 
-Making a plan, processor seconds; the first one includes what is done once in a process:
+Making a plan, processor seconds; the first one includes one-time work of the process:
 
 {plans}
 
-A simulated round of silos of 20 records × 30 features, and the most memory of the process, data and plan in it:
+A simulated round of silos of 20 records × 30 features, and the peak memory of the process, including data and plan:
 
 {simulated}
 
@@ -62,25 +62,24 @@ A round of `server run` over loopback: {agents_words}
 
 {agents}
 
-The seconds are wall-clock time of agents that share {cores} cores with each other and with all other work of this
+The seconds are wall-clock time of agents that share {cores} cores with each other and with all other work on this
 machine. Ledgers are synced before anything is released, twice per agent and round.
 
 ## Reading
 
-`pyarrow` is its own reader of the same file. A *data set* is what an agent holds when it begins: every cell read,
-scaled and kept as a double, every row marked. *Records* are that and one model's features, with sums prepared, so that
-every number is kept twice. Each reading is in a new process, as tables are read; *again* is the fastest of three in one
-process, where memory that was used before is at hand. Processor seconds; *speed* is pyarrow's seconds over ours.
-*Memory* is the most that the process had beyond what it had before it read, over the encoded table (records × {width}
-features as doubles).
+`pyarrow` is that library's own reader of the same file. A *data set* is what an agent holds when it starts: every cell
+read, scaled and kept as a double, every row marked. *Records* are that plus one model's features, with sums prepared,
+so every number is kept twice. Each reading is in a new process, which is how tables are read; *again* is the fastest
+of three in one process, which reuses memory. Processor seconds; *speed* is pyarrow's seconds over ours. *Memory* is
+the process's peak beyond what it had before it read, over the encoded table (records × {width} features as doubles).
 
 {reading}
 
-In a new process most of the time goes into memory that it has never touched, of which pyarrow takes twice as much as a
-data set: so it is slower itself on large Parquet files. Where memory is at hand again, scaling, marking and keeping a
-number cost more than decoding it, and the goal of half the speed is missed for Parquet. Records keep every number
-twice, as a cell and as a feature, and miss 1.3 times the encoded table by that; small tables miss it by what pyarrow
-and this library keep at hand.
+In a new process most of the time goes into touching memory for the first time, and pyarrow takes twice as much of it as
+a data set: so pyarrow itself is slower on large Parquet files. Once memory can be reused, scaling, marking and keeping
+a number cost more than decoding it, and the goal of half the speed is missed for Parquet. Records keep every number
+twice, as a cell and as a feature, and therefore miss 1.3 times the encoded table; small tables miss it by the memory
+that pyarrow and this library keep in reserve.
 """
 
 
@@ -177,7 +176,7 @@ def write(found: Row, out: Path) -> None:
     large = {
         "kept in": lambda row: row["kept in"],
         "most memory, MB": lambda row: number(row["MB, all"]),
-        "of it in no file, MB": lambda row: number(row["MB, in no file"]),
+        "of that, in no file, MB": lambda row: number(row["MB, in no file"]),
         "a round's own, by the review's estimate, MB": lambda row: number(row["MB, a round's estimate"]),
         "seconds per round": lambda row: number(row["seconds per round"]),
     }

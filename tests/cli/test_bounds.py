@@ -28,7 +28,7 @@ def test_bounds_answers_for_the_worked_example(ringfence_json: Json) -> None:
     assert best["sigma"] > 0
     assert loss_bounds["one-pass accelerated", "population"]["value"] == pytest.approx(0.283, rel=0.01)
     assert loss_bounds["localized accelerated", "population"]["value"] < 1
-    assert loss_bounds["staying at the start", "population"]["value"] == 5
+    assert loss_bounds["no training", "population"]["value"] == 5
     reference = by_name(report["reference"])
     assert (
         reference["every record for itself (LDP)", "population"]["value"]

@@ -140,7 +140,7 @@ def test_a_misspelt_folder_is_an_error_and_no_reason_to_download(
 ) -> None:
     assert "no data folder" in refusal(SMALL, tmp_path / "dtaa")
     monkeypatch.setenv("RINGFENCE_DATA", str(tmp_path / "misspelt"))
-    assert "misspelt: correct --data or RINGFENCE_DATA" in refusal(SMALL)
+    assert "misspelt. Correct --data or RINGFENCE_DATA" in refusal(SMALL)
 
 
 def test_without_network_the_error_names_the_file_what_was_tried_and_what_to_do(
@@ -176,7 +176,7 @@ def test_a_provided_table_with_other_content_is_refused(folder: Path, changed: b
     (folder / "small.csv").write_bytes(changed)
     sentence = refusal(SMALL, folder)
     assert sentence.startswith(str(folder / "small.csv"))
-    assert f"replace it by that of {NOWHERE}" in sentence
+    assert f"Replace it with the file from {NOWHERE}" in sentence
     assert "33" not in sentence.replace(str(folder), "")  # no value of a record
     assert (folder / "small.csv").exists()  # the user's file is the user's
 
@@ -263,9 +263,9 @@ def test_a_download_that_differs_is_an_error_and_not_kept(
     pages, address = site
     (pages / "small.csv").write_bytes(sent)
     sentence = refusal(replace(SMALL, url=f"{address}/small.csv"))
-    assert f"What {address}/small.csv sent" in sentence
+    assert f"The download from {address}/small.csv" in sentence
     assert problem in sentence
-    assert "not kept" in sentence
+    assert "discarded" in sentence
     assert list(cache.rglob("*")) == []
 
 
@@ -273,7 +273,7 @@ def test_a_cut_download_is_not_kept(site: tuple[Path, str], cache: Path, monkeyp
     pages, address = site
     (pages / "small.csv").write_bytes(CSV)
     monkeypatch.setattr(datasets, "_LARGEST", len(CSV) - 5)
-    assert "not kept" in refusal(replace(SMALL, url=f"{address}/small.csv"))
+    assert "discarded" in refusal(replace(SMALL, url=f"{address}/small.csv"))
     assert list(cache.rglob("*")) == []
 
 
@@ -292,7 +292,7 @@ def test_a_cache_that_cannot_be_written_is_named(site: tuple[Path, str], cache: 
     pages, address = site
     (pages / "small.csv").write_bytes(CSV)
     cache.parent.write_text("a file where the folder should be")
-    assert f"could not be kept in {cache}" in refusal(replace(SMALL, url=f"{address}/small.csv"))
+    assert f"could not be stored in {cache}" in refusal(replace(SMALL, url=f"{address}/small.csv"))
 
 
 # Schemas
@@ -345,7 +345,7 @@ def test_the_projection_is_frozen_and_looks_at_one_image_at_a_time() -> None:
 
 @pytest.mark.parametrize("components", [0, 10])
 def test_more_components_than_pixels_are_refused(components: int) -> None:
-    with pytest.raises(TrainingError, match="ask for 1 to 9"):
+    with pytest.raises(TrainingError, match="Ask for 1 to 9"):
         public_projection(np.zeros((20, 3, 3), np.uint8), components)
 
 

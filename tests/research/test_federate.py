@@ -198,8 +198,8 @@ def test_train_and_test_rows_divide_every_silo(sizes: list[int], fraction: float
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (lambda: iid(3, 4, choices(0)), "ask for 1 to 3"),
-        (lambda: iid(3, 0, choices(0)), "ask for 1 to 3"),
+        (lambda: iid(3, 4, choices(0)), "Ask for 1 to 3"),
+        (lambda: iid(3, 0, choices(0)), "Ask for 1 to 3"),
         (lambda: by_sizes(5, [3, 3], choices(0)), "do not fit 5 records"),
         (lambda: by_sizes(5, [3, 0], choices(0)), "at least 1"),
         (lambda: power_law_sizes(5, 2, -1.0), "must be 0 or a positive"),

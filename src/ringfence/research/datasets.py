@@ -59,9 +59,9 @@ class PublicFile:
         try:
             content = _decompressed(path) if self.name.endswith(".gz") else _canonical(path)
         except (OSError, EOFError, zlib.error, RecordsError):
-            raise _UnusableError("cannot be read (incomplete, of another kind, or not permitted)") from None
+            raise _UnusableError("cannot be read (incomplete, in another format, or not permitted)") from None
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise _UnusableError("is not the published file (the checksum of its content differs)")
+            raise _UnusableError("is not the published file (its checksum differs)")
         return content
 
 
@@ -163,7 +163,7 @@ def public_projection(images: NDArray[np.uint8], components: int) -> Projection:
     """
     pixels = images.reshape(len(images), -1) / 255.0
     if not 1 <= components <= min(pixels.shape):
-        raise TrainingError(f"{components} components cannot be fitted: ask for 1 to {min(pixels.shape)}.")
+        raise TrainingError(f"{components} components cannot be fitted. Ask for 1 to {min(pixels.shape)}.")
     mean: FloatArray = pixels.mean(axis=0)
     _, axes = np.linalg.eigh(np.cov(pixels.T, bias=True).reshape(pixels.shape[1], -1))
     leading = axes[:, ::-1][:, :components].T
@@ -186,11 +186,11 @@ def read_idx(content: bytes, dimensions: int, *, source: str) -> NDArray[np.uint
     start = 4 + 4 * dimensions
     if len(content) < start or content[:4] != bytes([0, 0, 8, dimensions]):
         raise DatasetError(
-            f"{source} does not begin as an IDX file of bytes in {dimensions} dimensions does: provide the right file."
+            f"{source} does not begin like an IDX file of bytes in {dimensions} dimensions. Provide the right file."
         )
     shape = [int(size) for size in np.frombuffer(content, ">u4", dimensions, offset=4)]
     if len(content) - start != math.prod(shape):
-        raise DatasetError(f"{source} is not as long as its header says: provide the complete file.")
+        raise DatasetError(f"{source} is not as long as its header says. Provide the complete file.")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
@@ -205,7 +205,7 @@ def provide(file: PublicFile, data_dir: Path | None = None) -> bytes:
     folders = [*map(Path, named), cache_folder()]
     for folder in folders[:-1]:
         if not folder.is_dir():
-            raise DatasetError(f"There is no data folder {folder}: correct --data or {DATA_VARIABLE}.")
+            raise DatasetError(f"There is no data folder {folder}. Correct --data or {DATA_VARIABLE}.")
     places = [path for folder in folders for path in (folder / file.folder / file.name, folder / file.name)]
     path = next(filter(Path.is_file, places), None)
     if path is None:
@@ -213,7 +213,7 @@ def provide(file: PublicFile, data_dir: Path | None = None) -> bytes:
     try:
         return file.content(path)
     except _UnusableError as problem:
-        raise DatasetError(f"{path} {problem}: replace it by that of {file.url}, or remove it.") from None
+        raise DatasetError(f"{path} {problem}. Replace it with the file from {file.url}, or remove it.") from None
 
 
 def _download(file: PublicFile, folders: Sequence[Path]) -> bytes:
@@ -226,8 +226,8 @@ def _download(file: PublicFile, folders: Sequence[Path]) -> bytes:
             problem.close()
         tried, reason = ", ".join(map(str, folders)), getattr(problem, "reason", problem)
         raise DatasetError(
-            f"{file.name} is missing: it is not in {tried}, and {file.url} could not be downloaded ({reason}); "
-            f"put the file into a folder and name that folder by --data or {DATA_VARIABLE}."
+            f"{file.name} is missing: it is not in {tried}, and {file.url} could not be downloaded ({reason}). Put "
+            f"the file into a folder and pass that folder with --data or {DATA_VARIABLE}."
         ) from None
     home = cache_folder() / file.folder
     try:
@@ -239,13 +239,13 @@ def _download(file: PublicFile, folders: Sequence[Path]) -> bytes:
             part.replace(home / file.name)
     except _UnusableError as problem:
         raise DatasetError(
-            f"What {file.url} sent {problem}, so it was not kept: get {file.name} elsewhere and name its folder by "
-            f"--data or {DATA_VARIABLE}."
+            f"The download from {file.url} {problem}, so it was discarded. Get {file.name} elsewhere and pass its "
+            f"folder with --data or {DATA_VARIABLE}."
         ) from None
     except OSError as problem:
         raise DatasetError(
-            f"{file.name} could not be kept in {home} ({problem.strerror}): make room there, or let XDG_CACHE_HOME "
-            "name another folder."
+            f"{file.name} could not be stored in {home} ({problem.strerror}). Free some space there, or set "
+            "XDG_CACHE_HOME to another folder."
         ) from None
     return content
 

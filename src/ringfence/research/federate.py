@@ -39,7 +39,8 @@ def by_sizes(records: int, sizes: Sequence[int], choices: np.random.Generator) -
     """Deal rows out at random in the given sizes; rows beyond their sum are in no silo."""
     if not sizes or min(sizes) < 1 or sum(sizes) > records:
         raise TrainingError(
-            f"The silos' sizes do not fit {records} records: give every silo at least 1, and together no more."
+            f"The silos' sizes do not fit {records} records. Give every silo at least 1, and no more than that in "
+            "total."
         )
     return _cut(choices.permutation(records), sizes)[: len(sizes)]
 
@@ -66,7 +67,7 @@ def by_label(labels: NDArray[Any], silos: int, choices: np.random.Generator) -> 
     _require_room(len(labels), silos)
     found = np.unique(labels)
     if silos > len(found):
-        raise TrainingError(f"{silos} silos cannot each have a label of their own: there are {len(found)} labels.")
+        raise TrainingError(f"{silos} silos cannot each have their own label: there are {len(found)} labels.")
     return [choices.permutation(np.flatnonzero(np.isin(labels, own))) for own in np.array_split(found, silos)]
 
 
@@ -79,7 +80,7 @@ def by_sorted_target(targets: NDArray[Any], silos: int, choices: np.random.Gener
     size = math.ceil(len(targets) / silos)
     if size * (silos - 1) >= len(targets):
         raise TrainingError(
-            f"Groups of {size} leave nothing for the last of {silos} silos: {len(targets)} records need fewer silos."
+            f"Groups of {size} leave nothing for the last of {silos} silos. Use fewer silos for {len(targets)} records."
         )
     order = np.lexsort((choices.permutation(len(targets)), targets))
     return _cut(order, [size] * (silos - 1))
@@ -100,7 +101,9 @@ def by_pairs_of_classes(
     """
     classes = [*first, *second]
     if len(set(classes)) != len(classes) or not set(np.unique(labels).tolist()) <= set(classes):
-        raise TrainingError("Pairs of classes need every label in exactly one of the two lists: correct the lists.")
+        raise TrainingError(
+            "For pairs of classes, every label must be in exactly one of the two lists. Correct the lists."
+        )
     pairs = len(first) * len(second)
     shares: list[list[Rows]] = [[] for _ in range(pairs)]
     grid = np.arange(pairs).reshape(len(first), len(second))
@@ -134,7 +137,7 @@ def dirichlet(
         if all(map(len, split)):
             return split
     raise TrainingError(
-        f"{attempts} draws with alpha {alpha} all left one of {silos} silos empty: use fewer silos or a larger alpha."
+        f"{attempts} draws with alpha {alpha} all left one of {silos} silos empty. Use fewer silos or a larger alpha."
     )
 
 
@@ -144,7 +147,7 @@ def train_test(rows: Sequence[Rows], fraction: float, choices: np.random.Generat
     Of two rows or more at least one is held out and one is not; a silo's only row stays in training.
     """
     if not 0.0 < fraction < 1.0:
-        raise TrainingError(f"The fraction to hold out, {fraction}, must lie between 0 and 1.")
+        raise TrainingError(f"The held-out fraction {fraction} must be between 0 and 1.")
     training, held_out = [], []
     for own in rows:
         cut = min(max(1, round(fraction * len(own))), len(own) - 1)
@@ -203,8 +206,8 @@ def optimum(loss: Loss, silos: Silos) -> FloatArray:
         steps = [weights - 0.5**halvings * direction for halvings in range(30)]
         weights = next((step for step in steps if np.linalg.norm(objective(step)[1]) < norm), steps[-1])
     raise TrainingError(
-        "The minimum over all silos was not reached, perhaps because there is none (separable classes) or "
-        "because features differ too much in scale: scale the features by public bounds, or drop redundant ones."
+        "The minimum over all silos was not reached, perhaps because there is none (separable classes) or because "
+        "features differ too much in scale. Scale the features by public bounds, or drop redundant ones."
     )
 
 
@@ -232,4 +235,4 @@ def _cut(rows: Rows, sizes: Sequence[int] | NDArray[np.int64]) -> list[Rows]:
 
 def _require_room(records: int, silos: int) -> None:
     if not 1 <= silos <= records:
-        raise TrainingError(f"{records} records cannot be split over {silos} silos: ask for 1 to {records}.")
+        raise TrainingError(f"{records} records cannot be split over {silos} silos. Ask for 1 to {records}.")

@@ -82,23 +82,24 @@ def _name(epsilon: float | None) -> str:
 
 def _page(tallies: list[Tally], made_by: str) -> str:
     lines = [
-        "# Attacks that people know",
+        "# Well-known attacks",
         "",
         f"    {made_by}",
         "",
         f"One silo of {RECORDS} real digits, {ROUNDS} rounds, delta {DELTA:g}; epsilon is for each record, over all "
-        "rounds of a run, against the server and anyone who sees what it sees. The attacker is the server. It knows "
-        "all records of the silo but one. *Membership*: it is shown two pictures and says which of them is the missing "
+        "rounds of a run, against the server and anyone who sees what it sees. The attacker is the server, and knows "
+        "all of the silo's records but one. *Membership*: given two pictures, it says which of them is the missing "
         f"record. *Reconstruction*: it computes the missing picture, and says which of {CANDIDATES} it is. Without "
-        "privacy (exact average gradients, as in ordinary federated learning) both are arithmetic. With Ringfence "
-        "everything goes through the real gate, and the attack is the best there is for Gaussian noise.",
+        "privacy (exact average gradients, as in ordinary federated learning) both are simple arithmetic. With "
+        "Ringfence everything passes through the real gate, and the attack is the best possible one for Gaussian "
+        "noise.",
         "",
         "![Success of the attacks, and what a reconstruction looks like](attacks.png)",
         "",
-        "The orange line is proved: no attack whatever, known or not yet invented, succeeds more often on average. "
-        "With m equally likely candidates it is (e^ε + (m − 1)δ)/(e^ε + m − 1). Bars stay below it for two "
-        "reasons: an epsilon and a delta allow for worse than Gaussian noise does, and these pictures are not the "
-        "worst case, which [the audit](../../audit.md) constructs.",
+        "The orange line is proved: no attack, known or not yet invented, succeeds more often on average. With m "
+        "equally likely candidates it is (e^ε + (m − 1)δ)/(e^ε + m − 1). Bars stay below it for two reasons: an "
+        "epsilon and a delta allow for worse mechanisms than Gaussian noise, and these pictures are not the worst "
+        "case, which [the audit](../../audit.md) constructs.",
         "",
         "| attack | silo | success | 95 % interval | limit by the guarantee | blind guess |",
         "|---|---|---:|---:|---:|---:|",
@@ -110,4 +111,4 @@ def _page(tallies: list[Tally], made_by: str) -> str:
             f"| {low:.1%} to {high:.1%} | {'none' if tally.epsilon is None else f'{tally.limit:.1%}'} "
             f"| {1 / tally.candidates:.0%} |"
         )
-    return "\n".join([*lines, "", "Records, coins and noise are drawn anew each time: [attacks.csv](attacks.csv)", ""])
+    return "\n".join([*lines, "", "Records, coins and noise are fresh in every trial: [attacks.csv](attacks.csv)", ""])

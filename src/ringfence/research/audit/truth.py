@@ -50,8 +50,9 @@ class Truth:
             agreed = self.disagreement <= AGREEMENT
         if not agreed:
             raise AccountingError(
-                f"For '{self.mechanism}' at epsilon {self.question.epsilon:g} our accountant says {self.claimed:.6g} "
-                f"and the second one {self.second:.6g}: one of them is wrong, so no claim can be made. Find out which."
+                f"The two accountants disagree about '{self.mechanism}' at epsilon {self.question.epsilon:g}: ours "
+                f"computes {self.claimed:.6g}, the second one {self.second:.6g}. At least one of them is wrong, so no "
+                "claim can be made. Find out which."
             )
 
 
@@ -114,14 +115,13 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         "",
         f"    {made_by}",
         "",
-        f"Every kind of release that Ringfence ships, with {RECORDS} records, or persons, and two rounds of each plan, "
-        f"at delta {DELTA:g}. "
-        "*Claimed* is what a silo's ledger charges, for each record or person over a run, against the server that "
-        "plays. *Second accountant* computes the epsilon again from the plan "
-        f"alone, with sensitivities written out anew and dp-accounting's composition; more than {AGREEMENT:.0%} apart "
-        "is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: the true epsilon is at "
-        f"least this, with confidence {rows[0][1].confidence}. *Coins* is how many an optimal attacker guessed, of how "
-        "many the claim allows.",
+        f"Every kind of release that Ringfence ships, with {RECORDS} records or persons and two rounds of each plan, "
+        f"at delta {DELTA:g}. *Claimed* is what a silo's ledger charges, for each record or person over a run, "
+        "against the server that plays. *Second accountant* recomputes the epsilon from the plan alone, with "
+        "separately written sensitivities and dp-accounting's composition; a difference of more "
+        f"than {AGREEMENT:.0%} is an error. *Attacked* is what the [audit](../audit.md) shows through the real gate: "
+        f"the true epsilon is at least this, with confidence {rows[0][1].confidence}. *Coins* is the share that an "
+        "optimal attacker guessed right, and the share that the claim allows.",
         "",
         "| mechanism | claimed ε | second accountant | apart | attacked: ε ≥ | of the claim | coins | runs | refuted |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---|",
@@ -137,26 +137,26 @@ def _page(rows: list[tuple[Truth, AuditReport]], made_by: str) -> str:
         [
             *lines,
             "",
-            "What is attacked stays below what is claimed for three reasons: a finite number of runs, at a confidence "
-            "that is never wrong by chance in practice; sampled batches, whose claim covers worse neighbours than any "
-            "one pair of data sets shows; and, for local-sgd, that its local steps are claimed as visible and are not.",
+            "Attacks stay below the claims for three reasons: the number of runs is finite, at a confidence that is "
+            "never wrong by chance in practice; claims for sampled batches cover worse neighbours than any one pair "
+            "of data sets shows; and local-sgd claims its local steps as visible, although they are not.",
             "",
-            "Counts from a shuffler are claimed by a bound that is proved for all neighbours at once, and the second "
-            "accountant composes the exact distributions of two pairs of neighbours. So it must lie below the claim, "
-            "and does by some percent: the proof counts a binomial's steepest step, far out in its tail, everywhere. "
-            "`shuffled` is the total that a shuffler lets out; `shuffled-peer` is what is left of it for a server to "
-            "which another silo tells its coins and shares; `shuffled-alone` is what a server sees that works "
-            "together with the shuffler, and its claim is the plan's guarantee against anyone. Seals are slow, so "
-            "fewer runs are played.",
+            "The claim for counts from a shuffler is a bound that is proved for all neighbours at once, while the "
+            "second accountant composes the exact distributions of two pairs of neighbours. So the second must be "
+            "below the claim, and is, by a few percent: the proof applies a binomial's steepest step, far out in its "
+            "tail, everywhere. `shuffled` is the total that a shuffler releases; `shuffled-peer` is what remains of "
+            "it for a server to which another silo reveals its coins and shares; `shuffled-alone` is what a server "
+            "sees that colludes with the shuffler, and its claim is the plan's guarantee against anyone. Seals are "
+            "slow, so fewer runs are played.",
             "",
-            "`person-mean`, `person-rows` and `person-sum` protect persons, by each rule for a person's rows. What is "
-            "replaced is a person of two rows by one of four. They go the ways of `shuffled-alone`, `poisson` and "
-            "`correlated`, and their claims are the same as those for records.",
+            "`person-mean`, `person-rows` and `person-sum` protect persons, with each rule for combining a person's "
+            "rows. The game replaces a person with two rows by one with four. They use the mechanisms of "
+            "`shuffled-alone`, `poisson` and `correlated`, and their claims are the same as those for records.",
             "",
-            "In some rows more coins are guessed than the claim allows on average: by chance, unless *refuted* says "
-            "that it is more than that.",
+            "In some rows more coins are guessed than the claim allows on average. That is chance, unless *refuted* "
+            "says otherwise.",
             "",
-            "Coins and noise are drawn anew each time.",
+            "Coins and noise are fresh in every run.",
             "",
         ]
     )

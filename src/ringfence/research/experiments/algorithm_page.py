@@ -55,9 +55,9 @@ def text(results: AlgorithmResults, command: str) -> str:
     """Return the page."""
     parts = [
         "# Algorithms with the parameters of theory",
-        "What the algorithms do when nothing is tuned: excess risks beside their upper and lower bounds, rounds "
-        "on ill-conditioned problems, rounds on MNIST, and what tuning would gain over the planner. "
-        "Every ε is for each record, over the one run shown, against anyone who sees what its silo sends.",
+        "How the algorithms perform when nothing is tuned: excess risks next to their upper and lower bounds, rounds "
+        "on ill-conditioned problems, rounds on MNIST, and what tuning would gain over the planner. Every ε is for "
+        "each record, over the one run shown, against anyone who sees what its silo sends.",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
         *_excess_section(results),
@@ -74,14 +74,14 @@ def _excess_section(results: AlgorithmResults) -> list[str]:
         "## Excess risk on synthetic problems",
         f"Logistic regression, N = {size.silos} silos of n = {size.records} records, d = {size.dimension}, δ = 1/n². "
         f"Features are Gaussian with covariance eigenvalues ∝ 1/j and trace {synthetic.SPREAD}, scaled down to norm 1 "
-        f"where they are longer; ‖w\\*‖ = {synthetic.TRUE_NORM:g}, weights are kept in the ball of radius D₀ = "
-        f"{synthetic.DISTANCE:g}, and a label is +1 with probability sigmoid(⟨x, w\\*⟩). Different silos have their "
-        f"own feature mean of norm {synthetic.MEAN_NORM} and their own shift of w\\* of norm {synthetic.SHIFT_NORM:g}. "
-        f"The planner is told D₀ and the clip L = {methods.CLIP:g}, which cuts nothing; it may take {size.rounds} "
-        "rounds (minibatch SGD takes them all) and sees no record. "
-        f"Numbers are means ± standard errors over {runs} runs: {results.seeds} draws of the noise on each of "
-        f"{results.datasets} data sets. Population risk is measured on {size.fresh:,} fresh feature vectors with the "
-        "exact probabilities of their labels, empirical risk on the training records, each minus the least possible on "
+        f"where they are longer; ‖w\\*‖ = {synthetic.TRUE_NORM:g}, weights are kept in the ball of radius D₀ "
+        f"= {synthetic.DISTANCE:g}, and a label is +1 with probability sigmoid(⟨x, w\\*⟩). Different silos have their "
+        f"own feature mean of norm {synthetic.MEAN_NORM} and their own shift of w\\* of "
+        f"norm {synthetic.SHIFT_NORM:g}. The planner is given D₀ and the clipping norm L = {methods.CLIP:g}, which "
+        f"clips nothing; it may take {size.rounds} rounds (minibatch SGD takes them all) and sees no record. Numbers "
+        f"are means ± standard errors over {runs} runs: {results.seeds} draws of the noise on each "
+        f"of {results.datasets} data sets. Population risk is measured on {size.fresh:,} fresh feature vectors with "
+        "the exact probabilities of their labels, empirical risk on the training records, each minus the minimum on "
         "the same records (Newton's method).",
         f"![Excess risk against ε]({FIGURES[0]}.svg)",
     ]
@@ -136,18 +136,18 @@ def _bound_notes(results: AlgorithmResults) -> list[str]:
     ours, formula = "localized, bound's λ", "localized, formula's λ"
     plain, correlated = "one-pass minibatch", "one-pass minibatch, correlated noise"
     notes = [
-        f"No bound was violated. The closest is that of the {tight[2]} risk of {tight[1].method} on "
-        f"{tight[1].problem} at ε = {tight[1].epsilon:g}, {tight[0]:.1f} times what was measured.",
-        "The paper's lower bound for untrusted servers is proved for 54 silos or more; with fewer, the one for a "
-        "trusted server is shown, which holds here too. It has constants and logarithms 1 and is about the worst "
+        f"No bound was violated. The tightest is that of the {tight[2]} risk of {tight[1].method} "
+        f"on {tight[1].problem} at ε = {tight[1].epsilon:g}, {tight[0]:.1f} times the measured risk.",
+        "The paper's lower bound for untrusted servers is proved for 54 silos or more; with fewer, the page shows the "
+        "one for a trusted server, which holds here too. It sets constants and logarithms to 1 and concerns the worst "
         "problem with these constants; these problems are not the worst, so runs may lie below it.",
         "Multi-stage runs minimise the loss plus (ridge/2)·‖w‖²; risks are those of the loss without it, and the "
-        "bound includes (ridge/2)·D₀². Of a ladder of ridges the one with the least bound is taken.",
-        "A survey's finding is not known beforehand, and noise that is correlated over rounds is outside of the proof: "
+        "bound includes (ridge/2)·D₀². From a grid of ridges, the one with the smallest bound is taken.",
+        "A survey's result is not known beforehand, and noise that is correlated across rounds is outside the proof: "
         "those two rows have no bound.",
-        "Localization's bound is far from what it does, so the λ with the least bound is a poor choice: "
-        f"its population risk is {_ratios(by, ours, formula)} times that with λ = (L/D₀)·√(1/(Nn) + 4z²d/(n²M)).",
-        f"The limit of {results.size.rounds} rounds is felt by localization most: with the formula's λ it would take "
+        "Localization's bound is far from its actual risk, so the λ with the smallest bound is a poor choice: its "
+        f"population risk is {_ratios(by, ours, formula)} times that with λ = (L/D₀)·√(1/(Nn) + 4z²d/(n²M)).",
+        f"The limit of {results.size.rounds} rounds restricts localization most: with the formula's λ it would take "
         f"{', '.join(f'{methods.localized_rounds(results.size, epsilon):,}' for epsilon in sorted(results.bounds))}.",
         f"Correlated noise (θ = {methods.CORRELATION}) multiplies the population risk of one-pass minibatch SGD by "
         f"{_ratios(by, correlated, plain)}.",
@@ -173,8 +173,8 @@ def _conditioning_section(floors: Sequence[Floor]) -> list[str]:
         f"Quadratics in {conditioning.DIMENSION} dimensions with β = D₀ = 1 and eigenvalues evenly spaced in "
         "logarithms; w₀ − w\\* has equal coordinates. All rounds share one budget, so a run planned for R rounds has "
         "noise of variance cR in each. Expectations over the noise are computed exactly from the server's own steps; "
-        "nothing is sampled. The floor is an algorithm's least expected excess over all R, and rounds are the least R "
-        f"that come within 10 % of it (numbers of rounds tried are {100 * (conditioning.FINENESS - 1):.0f} % apart). "
+        "nothing is sampled. The floor is an algorithm's smallest expected excess over all R, and rounds are the "
+        f"smallest R within 10 % of it (numbers of rounds tried are {100 * (conditioning.FINENESS - 1):.0f} % apart). "
         "Since floors differ, the last columns give the rounds to within 10 % of the highest floor of that problem, "
         "which all algorithms reach.",
         f"![Rounds to the noise floor]({FIGURES[1]}.svg)",
@@ -187,18 +187,18 @@ def _conditioning_section(floors: Sequence[Floor]) -> list[str]:
 def _floor_text(family: str) -> str:
     if family == STRONG:
         return (
-            f"Eigenvalues from μ = 1/κ to 1; c = {conditioning.NOISE:g}·μ²D₀², so that noise moves the solution by the "
-            "same share of D₀ whatever κ is. Minibatch SGD has the step and weights of P8 (Stich), acceleration is the "
-            "single run with pace β, which needs to know neither noise nor gap, and stages are the paper's, corrected. "
-            "Preconditioned descent is told the eigenvectors, and the eigenvalues to a factor of "
-            f"{conditioning.MISJUDGED:g} (some too large, some too small), and pays for neither; it is cut, and gets "
-            "its noise, along axes that these numbers whiten, and takes the step with the least expected excess of "
+            f"Eigenvalues from μ = 1/κ to 1; c = {conditioning.NOISE:g}·μ²D₀², so that noise moves the solution by "
+            "the same share of D₀ whatever κ is. Minibatch SGD has the step and weights of P8 (Stich), acceleration "
+            "is the single run with pace β, which needs to know neither noise nor gap, and stages are the paper's, "
+            "corrected. Preconditioned descent is given the eigenvectors, and the eigenvalues up to a factor "
+            f"of {conditioning.MISJUDGED:g} (some too large, some too small), and pays for neither; it clips and adds "
+            "noise along axes that these numbers whiten, and takes the step with the smallest expected excess among "
             "those that a survey compares."
         )
     return (
-        f"Eigenvalues from {conditioning.FLATTEST:g} to 1, μ = 0 in the schedules; D₀√c is the order of the error that "
-        "noise causes. The planner's step for minibatch SGD counts the gradients' own length, L = βD₀, in their second "
-        "moment; the step of the smooth case, at most 1/(2β), counts their variance only."
+        f"Eigenvalues from {conditioning.FLATTEST:g} to 1, μ = 0 in the schedules; D₀√c is the order of the error "
+        "that noise causes. The planner's step for minibatch SGD includes the gradients' own norm, L = βD₀, in their "
+        "second moment; the step of the smooth case, at most 1/(2β), includes only their variance."
     )
 
 
@@ -238,18 +238,18 @@ def _conditioning_notes(floors: Sequence[Floor], slopes: Mapping[tuple[str, str]
         f"κ^{slopes[STRONG, ACCELERATED]:.2f} for acceleration (theory: 1/2). At κ = {ratio:g} acceleration takes "
         f"{sgd.rounds / single.rounds:.1f} times fewer rounds.",
         f"That has a price: at κ = {ratio:g} the floor of acceleration is {single.excess / sgd.excess:.2f} times that "
-        f"of minibatch SGD, and that of stages {stages.excess / sgd.excess:.2f} times. To the highest of these "
-        f"floors minibatch SGD takes {sgd.rounds_to_highest / single.rounds_to_highest:.1f} times the rounds of "
+        f"of minibatch SGD, and that of stages {stages.excess / sgd.excess:.2f} times. To reach the highest of these "
+        f"floors, minibatch SGD takes {sgd.rounds_to_highest / single.rounds_to_highest:.1f} times the rounds of "
         "acceleration.",
-        f"Stages come in whole numbers, which makes their rounds jump (slope {slopes[STRONG, STAGES]:.2f}).",
+        f"The number of stages is an integer, which makes their rounds jump (slope {slopes[STRONG, STAGES]:.2f}).",
         f"Preconditioned descent takes {whitened.rounds:,} rounds at κ = {ratio:g}. They grow as "
-        f"κ^{slopes[STRONG, PRECONDITIONED]:.2f}: by a logarithm, since every round takes the same share of what is "
-        f"left and the floor falls with κ. That floor is {whitened.excess / sgd.excess:.2g} times that of minibatch "
-        "SGD: noise no longer drowns what varies little.",
+        f"κ^{slopes[STRONG, PRECONDITIONED]:.2f}, that is, logarithmically: every round removes the same share of "
+        f"what is left, and the floor falls with κ. That floor is {whitened.excess / sgd.excess:.2g} times that of "
+        "minibatch SGD: noise no longer drowns directions that vary little.",
         f"Without strong convexity the rounds grow with slope {slopes[CONVEX, MINIBATCH]:.2f} for the planner's "
-        f"minibatch SGD, {slopes[CONVEX, conditioning.MINIBATCH_BY_VARIANCE]:.2f} if its step counts variance only, "
-        f"and {slopes[CONVEX, ACCELERATED]:.2f} for acceleration: {convex_sgd.rounds:,} against {convex.rounds:,} "
-        f"rounds at {ratio:g}.",
+        f"minibatch SGD, {slopes[CONVEX, conditioning.MINIBATCH_BY_VARIANCE]:.2f} if its step includes only the "
+        f"variance, and {slopes[CONVEX, ACCELERATED]:.2f} for acceleration: {convex_sgd.rounds:,} "
+        f"against {convex.rounds:,} rounds at {ratio:g}.",
         "The bounds of acceleration and stages were checked at every number of rounds: none was violated.",
     ]
     return bullets(notes)
@@ -268,13 +268,13 @@ def _mnist_section(results: AlgorithmResults) -> list[str]:
     return [
         "## Rounds on MNIST",
         f"Odd against even digits, {communication.PANEL}, ε = {communication.EPSILON:g}: the MNIST page's problem. "
-        "For each number of rounds the noise is calibrated anew, step (or pace) and clip, for minibatch SGD also the "
-        f"momentum, are chosen by training loss over {communication.REPEATS} repetitions, and the choice is run again "
-        f"with fresh noise; as on that page, the choice is not counted in ε. Mean test error ± standard error over "
-        f"{results.trials} trials.",
+        "For each number of rounds the noise is recalibrated; step (or pace), clipping norm and, for minibatch SGD, "
+        f"momentum are chosen by training loss over {communication.REPEATS} repetitions, and the choice is run again "
+        "with fresh noise. As on that page, ε does not count the choice. Mean test error ± standard error "
+        f"over {results.trials} trials.",
         f"![Test error against rounds]({FIGURES[2]}.svg)",
         table(["rounds", *communication.ALGORITHMS], lines),
-        f"Within {100 * CLOSE:.1f} points of their best error are minibatch SGD from {needed[MINIBATCH]} rounds on and "
+        f"Minibatch SGD comes within {100 * CLOSE:.1f} points of its best error from {needed[MINIBATCH]} rounds on, "
         f"acceleration from {needed[ACCELERATED]}: principal components, scaled as they are here, make a "
         "well-conditioned problem, on which acceleration has little to gain.",
     ]
@@ -284,8 +284,8 @@ def _tuning_section(tuning: Mapping[str, Sequence[Tuning]]) -> list[str]:
     parts = [
         "## The planner against tuning",
         "From the cells.csv of the experiments' own pages: mean test error of the planner's defaults, for which "
-        "nothing was tuned, minus that of minibatch SGD tuned by training loss (tuning not counted in ε). "
-        "The planner's constants were chosen once, with these data sets in view.",
+        "nothing was tuned, minus that of minibatch SGD tuned by training loss (ε does not count tuning). The "
+        "planner's constants were chosen once, with these data sets in view.",
     ]
     for name, panel in TUNED.items():
         own = tuning[name]

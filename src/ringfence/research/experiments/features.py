@@ -98,11 +98,11 @@ def wanted(*, quick: bool) -> list[Cell]:
 def _words(size: Size) -> str:
     return (
         f"{size.private:,} of MNIST's 60,000 training images are in {SILOS} silos, {size.public:,} others are public, "
-        f"and {size.tested:,} of the official test images test. Each image becomes {size.transform.length:,} numbers "
-        f"by a scattering transform (`{size.transform.name}`: {size.transform.channels} channels, which in "
-        f"{size.transform.groups} groups have mean 0 and variance 1 in every image), and those become the "
-        f"{size.components} leading principal components of the public images, divided by the power {POWER:g} of their "
-        "public deviation and cut to the median public norm."
+        f"and {size.tested:,} of the official test images serve as the test set. A scattering transform "
+        f"(`{size.transform.name}`: {size.transform.channels} channels, normalised in {size.transform.groups} groups "
+        f"to mean 0 and variance 1 in every image) turns each image into {size.transform.length:,} numbers, which are "
+        f"projected on the {size.components} leading principal components of the public images, divided by the "
+        f"power {POWER:g} of their public standard deviation and clipped to the median public norm."
     )
 
 

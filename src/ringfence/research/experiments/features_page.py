@@ -75,29 +75,30 @@ def _draw(rows: Sequence[Row], stem: Path) -> None:
 
 def _page(rows: Sequence[Row], size: str, line: str) -> str:
     head = (
-        "# Ten digits from public features\n\nWhat `ringfence train` reaches on images, if each becomes public numbers "
-        f"first, in a [`vector`](../../features.md) column. {size}\n\nEvery epsilon is for each record (image), under "
-        "replacing one, with delta = 1e-5, of everything that its silo sends in this one plan, which is fixed "
-        "beforehand. Where nobody is trusted it holds against anyone who sees that; with a shuffler against the server "
-        "and one other silo, as long as the shuffler does not work with them."
+        "# Ten digits from public features\n\nWhat `ringfence train` reaches on images that are first turned into "
+        f"public features, in a [`vector`](../../features.md) column. {size}\n\nEvery epsilon is for each record "
+        "(image), under replacing one, with delta = 1e-5, for everything that its silo sends in this one plan, which "
+        "is fixed beforehand. Where nobody is trusted it holds against anyone who sees that; with a shuffler against "
+        "the server and one other silo, as long as the shuffler does not collude with them."
     )
-    figure = "![Test errors by epsilon, trust and panel; dotted: what was to be reached](features.png)"
+    figure = "![Test errors by epsilon, trust and panel; dotted: the goals](features.png)"
     sections = [f"## Silos: {panel}\n\n{_table(rows, panel)}" for panel in _panels(rows)]
     notes = [
-        "The plan is the planner's default (its rounds are in the table), and what it leaves to the server is decided "
-        "from noisy answers alone: nothing is chosen by looking at private images. Goals were set beforehand.",
-        "The public images are used without their digits, for the principal components and their sizes alone.",
-        "The features were settled with test errors in view: of whole images, orders, channels and groups of channels "
-        "to be normalised, the last, as in Tramèr and Boneh's work, were best; and of 100 to 300 components, 200, the "
-        "least of the range that was set beforehand, were taken.",
+        "The plan is the planner's default (the table shows its rounds), and the server decides what the plan leaves "
+        "open from noisy answers alone: nothing is chosen by looking at private images. Goals were set beforehand.",
+        "The public images are used without their labels, only for the principal components and their sizes.",
+        "The features were chosen with test errors in view. Among normalising whole images, orders, channels and "
+        "groups of channels, the last, as in Tramèr and Boneh's work, was best; of 100 to 300 components, 200 were "
+        "used, the smallest number in the range that was set beforehand.",
         'Their "Differentially Private Learning Needs Better Features (or Much More Data)" (2021) is the reference: '
         f"central DP with a trusted server, under adding or removing an image, tuned, {CENTRAL:.1%} at epsilon 3.",
         "Runs are simulated with the silos' own arithmetic and seeded noise. The row through real gates is one run "
-        "with ledgers and the operating system's noise, so a second one differs as runs do.",
+        "with ledgers and the operating system's noise, so a second one would differ, as runs do.",
         "Where a goal is missed: the default plan spends a fifth of its budget on a survey of how features vary "
-        "together, and of features that are nearly whitened already there is little to find; and its rounds and steps "
-        "are meant for tables whose classes overlap more than digits do.",
-        "In skewed silos, silo i has half of digit i's images and half of the next digit's; sizes differ as digits do.",
+        "together, which finds little in features that are nearly whitened already; and its rounds and steps are "
+        "meant for tables whose classes overlap more than digits do.",
+        "In skewed silos, silo i has half of digit i's images and half of the next digit's; silo sizes differ because "
+        "digits' frequencies do.",
         "± is the standard error over runs, which differ in their noise.",
     ]
     return "\n\n".join([head, made_by(line), figure, *sections, f"## Notes\n\n{bullets(notes)}"]) + "\n"

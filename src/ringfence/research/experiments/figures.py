@@ -176,12 +176,12 @@ def write_cells(rows: Rows, out: Path) -> Path:
 def _ordered(rows: Rows) -> list[Mapping[str, Value]]:
     """Check the rows and sort them: a sweep's rows stand in the order in which its workers finished."""
     if not rows:
-        raise FigureError("There are no rows to report: run the experiment first.")
+        raise FigureError("There are no rows to report. Run the experiment first.")
     for row in rows:
         if missing := set(COLUMNS) - row.keys():
-            raise FigureError(f"A row has no {', '.join(sorted(missing))}: read the rows of one of the experiments.")
+            raise FigureError(f"A row has no {', '.join(sorted(missing))}. Read the rows of one of the experiments.")
         if row["curve"] not in _ORDER:
-            raise FigureError(f"There is no curve '{row['curve']}': name it one of {', '.join(_ORDER)}.")
+            raise FigureError(f"There is no curve '{row['curve']}'. Use one of {', '.join(_ORDER)}.")
     return sorted(
         rows,
         key=lambda row: (*_position(str(row["panel"]), str(row["curve"]), float(row["epsilon"])), int(row["trial"])),
@@ -303,12 +303,11 @@ def _reading_aid(points: Sequence[Summary]) -> str:
     trials = sorted({point["trials"] for point in points})
     count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     return (
-        f"Numbers are mean test errors over {count} trials; brackets hold the 5 % and 95 % percentiles of the trials. "
-        "Deviation is Ringfence (tuned) minus target: below 0 is better than the target. "
-        "Figures show each curve at its true ε, tables by the ε that was asked for. Epsilon is that of one training "
-        "run, for each record, against anyone who sees everything that its silo sends in it; exactly composed under "
-        "replacing one record, and true for every private curve. "
-        "Every trial is in [cells.csv](cells.csv)."
+        f"Numbers are mean test errors over {count} trials; brackets show the 5 % and 95 % percentiles of the trials. "
+        "Deviation is Ringfence (tuned) minus target: below 0 is better than the target. Figures show each curve at "
+        "its true ε, tables by the requested ε. Epsilon is that of one training run, for each record, against anyone "
+        "who sees everything that its silo sends in it; exactly composed under replacing one record, and true for "
+        "every private curve. Every trial is in [cells.csv](cells.csv)."
     )
 
 

@@ -105,8 +105,8 @@ INSURANCE = Experiment(
     name="insurance",
     title="Medical charges",
     setting=(
-        "1,338 records sorted by charges and cut into N silos, a fifth of each held out; linear regression; "
-        f"{ROUNDS} rounds; M silos are asked in a round; delta = 1/n². The error is the root mean squared "
+        "1,338 records sorted by charges and split into N silos, a fifth of each held out; linear "
+        f"regression; {ROUNDS} rounds; M silos are asked in a round; delta = 1/n². The error is the root mean squared "
         "error relative to guessing the training mean."
     ),
     error_label="relative RMSE",
@@ -118,8 +118,9 @@ INSURANCE = Experiment(
     paper_steps=tuple(np.exp(np.linspace(-8.0, 1.0, 10))),
     local_candidates=_local,
     notes=(
-        "Centres and scales are rough public knowledge of American adults and their medical spending, written into "
+        "Centres and scales are rough public knowledge about American adults and their medical spending, written into "
         "the schema; region is left out. They were chosen once, with these records' test errors in view.",
-        "The paper's recipe standardises age and bmi with the data's own mean and deviation, which is not private.",
+        "The paper's recipe standardises age and bmi with the data's own mean and standard deviation, which is not "
+        "private.",
     ),
 )

@@ -80,7 +80,7 @@ def coefficient_rows(
 def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     """Write the part of the page."""
     runs = QUICK_RUNS if quick else RUNS
-    header = ["design", "loss", "covered", "least and most, of one coefficient", "inflation", "cannot be told"]
+    header = ["design", "loss", "covered", "lowest and highest, for one coefficient", "inflation", "not reported"]
     rows = [
         [
             f"{row['design']}{', by silo' if row['by_silo'] else ''}",
@@ -94,10 +94,10 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
     ]
     return (
         f"{SILOS} silos of {RECORDS:,} records, {len(FEATURES)} features and a constant, epsilon {EPSILON:g} and the "
-        f"default delta for all of it; {runs} runs of each design. *Covered* is how often 95 % intervals held the "
-        "coefficient, over all of them and of the two that have least and most; *inflation* the median ratio of the "
-        "standard error to the one without privacy, where it is largest. How far things are cut was chosen by looking "
-        f"at these designs, with other seeds.\n\n{table(header, rows, texts=2)}"
+        f"default delta for everything; {runs} runs of each design. *Covered* is how often 95 % intervals contained "
+        "the coefficient, over all coefficients and for the two with the lowest and highest coverage; *inflation* is "
+        "the median ratio of the standard error to the one without privacy, where it is largest. The clipping "
+        f"thresholds were chosen by looking at these designs, with other seeds.\n\n{table(header, rows, texts=2)}"
     )
 
 

@@ -249,7 +249,7 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
                 missed += [f"{design}: {name} errs by {reached:.2g}"] * (reached > GOALS[name])
                 missed += [f"{design}: {name} is covered in {found.covered:.1%}"] * (abs(found.covered - 0.95) > 0.0201)
         watch(number + 1, len(wanted))
-    head = ["design", "records", "figure", "truth", "error", "relative", "covered", "width", "cannot be told"]
+    head = ["design", "records", "figure", "truth", "error", "relative", "covered", "width", "not reported"]
     runs_and_goals = _WORDS.format(runs=3 if quick else RUNS)
     return "\n\n".join([runs_and_goals, bullets(missed or ["none"]), table(head, lines, texts=3)])
 
@@ -261,23 +261,22 @@ RARE_AUC = 1 / (50 * calibrate.gaussian_shift(EPSILON, DELTA)) / math.sqrt(SILOS
 """What noise alone leaves of an AUC of 50 positives in each silo, if nothing else is asked."""
 
 _WORDS = (
-    f"{SILOS} silos evaluate a model on held-out records, so many in each, at ε = {EPSILON:g}, δ = {DELTA:g} for each "
-    f"record and the whole evaluation, which is {ROUNDS} rounds. Records and noise are drawn anew in each of {{runs}} "
-    "runs. *Error* is the root mean square distance of a private figure from that of the same records; *covered* says "
-    f"how often the 95 % interval held the figure of the population ({POPULATION} records), *width* how wide it was on "
-    'average. Runs in which a figure "cannot be told" are left out of these. Losses, and errors where the figure says '
-    "so, are cut where the last round cut them. How the budget is shared out and where things are cut was chosen by "
-    "looking at these designs, with up to 1,000 records; 3,000 came after.\n\n"
-    "Of few positives an AUC tells little at this budget, however it is asked: of 5 %, a silo has 50, and replacing "
-    "one moves their mean rank by up to 1/50. Noise that hides this, with all of the budget spent on that one number, "
-    f"leaves an error of {RARE_AUC:.3f} in the mean of {SILOS} silos.\n\n"
-    "An RMSE, MAE or R² of errors that are not cut depends on how large the few beyond the cut are, which noise must "
-    "hide. Their intervals allow for any tail in which errors x times the cut are at most 1/x³ as frequent as those "
-    "beyond the cut, so they cover more than 95 % of what has lighter tails; the RMSE of cut errors takes nothing for "
-    "granted. An average precision's interval comes from bands that hold at all thresholds at once, and an expected "
-    "calibration error's adds up the errors of all bins: both cover more than 95 % too. So do intervals near a bound: "
-    "where noise puts a value beyond it (an AUC above 1), the interval moves to the bound with it.\n\n"
-    "With 1,000 records in each silo an accuracy should be within 0.006, an AUC "
-    "within 0.015 and an RMSE within 3 %, and each be covered in 93 to 97 % of the runs (the standard error of such a "
-    "share is 1.5 %). Missed:"
+    f"{SILOS} silos evaluate a model on held-out records, with the stated number in each, at ε = {EPSILON:g}, δ = "
+    f"{DELTA:g} for each record and the whole evaluation, which takes {ROUNDS} rounds. Records and noise are fresh in "
+    "each of {runs} runs. *Error* is the root mean square distance of a private figure from that of the same records; "
+    f"*covered* is how often the 95 % interval contained the figure of the population ({POPULATION} records), *width* "
+    "its average width. Runs in which a figure is not reported are left out of these. Losses, and errors where the "
+    "figure says so, are clipped where the last round clipped them. How the budget is divided and where values are "
+    "clipped was chosen by looking at these designs, with up to 1,000 records; 3,000 came after.\n\nWith few "
+    "positives an AUC says little at this budget, however it is asked: with 5 %, a silo has 50, and replacing one "
+    "moves their mean rank by up to 1/50. Noise that hides this, with all of the budget spent on that one number, "
+    f"leaves an error of {RARE_AUC:.3f} in the mean of {SILOS} silos.\n\nAn RMSE, MAE or R² of errors that are not "
+    "clipped depends on how large the few beyond the threshold are, which noise must hide. Their intervals allow for "
+    "any tail in which errors x times the threshold are at most 1/x³ as frequent as those beyond the threshold, so "
+    "for lighter tails they cover more than 95 %; the RMSE of cut errors assumes nothing. An average precision's "
+    "interval comes from bands that hold at all thresholds at once, and an expected calibration error's adds up the "
+    "errors of all bins: both cover more than 95 % too. So do intervals near a bound: if noise puts a value beyond it "
+    "(an AUC above 1), the interval moves to the bound with it.\n\nWith 1,000 records in each silo an accuracy should "
+    "be within 0.006, an AUC within 0.015 and an RMSE within 3 %, and each should be covered in 93 to 97 % of the "
+    "runs (the standard error of such a share is 1.5 %). Missed:"
 )

@@ -100,10 +100,10 @@ def section(quick: bool, watch: Callable[[int, int], None]) -> str:
         for row in statistics_rows(runs, watch=watch)
     ]  # fmt: skip
     return (
-        f"{SILOS} silos of {RECORDS} records, epsilon {EPSILON:g}, delta {DELTA:g}, {len(NUMBERS)} columns of numbers "
-        f"and {len(CATEGORIES)} of categories in one question; {runs} runs. Errors of shares are in percent of the "
-        "records, those of means, deviations and medians in percent of the public range, beside the exact number of "
-        f"the same records. Intervals are of 95 %.\n\n{table(header, rows, texts=2)}"
+        f"{SILOS} silos of {RECORDS} records, epsilon {EPSILON:g}, delta {DELTA:g}, {len(NUMBERS)} numeric and "
+        f"{len(CATEGORIES)} categorical columns in one question; {runs} runs. Errors are distances from the exact "
+        "figure of the same records: those of shares in percent of the records, those of means, deviations and "
+        f"medians in percent of the public range. Intervals are 95 %.\n\n{table(header, rows, texts=2)}"
     )
 
 

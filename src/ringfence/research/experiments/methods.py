@@ -196,7 +196,7 @@ def _multistage(size: Size, epsilon: float) -> BoundedPlan:
             continue
         planned.append((_bound(proposal) + ridge / 2 * DISTANCE**2, ridge, proposal.plan))
     if not planned:
-        raise PlanError("No ridge lets a stage halve the error here: give more records, or more epsilon.")
+        raise PlanError("No ridge lets a stage halve the error here. Use more records or a larger epsilon.")
     total, ridge, plan = min(planned, key=lambda found: found[0])
     return BoundedPlan(plan, empirical=total, remark=f"ridge {ridge:.2g}")
 

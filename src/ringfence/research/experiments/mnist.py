@@ -102,7 +102,7 @@ MNIST = Experiment(
         f"Coordinates are divided by the power {WHITENING} of their standard deviation in the public 10,000 images, "
         "and every image is scaled to norm 1: both are public or look at one record at a time. The power was chosen "
         "once, with the test errors of ten of these trials in view.",
-        "With M < 25 every silo's noise still pays for all 35 rounds, since availability is not known in advance; only "
-        "in the planner's own plans silos take turns, and pay for theirs.",
+        "With M < 25 every silo's noise still pays for all 35 rounds, since availability is not known in advance; "
+        "only in the planner's own plans do silos take turns and pay only for theirs.",
     ),
 )

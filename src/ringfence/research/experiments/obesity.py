@@ -103,13 +103,14 @@ OBESITY = Experiment(
     paper_steps=tuple(7 * np.exp(np.linspace(-7.0, -1.0, 8))),
     local_candidates=_local,
     notes=(
-        "Obesity levels are defined by the body mass index, which is public knowledge, so weight and height are "
-        "the large columns of the schema and all others are kept to an eighth. How small to keep the others was "
+        "Obesity levels are defined by the body mass index, which is public knowledge, so weight and height are the "
+        "large columns of the schema and all others are scaled down to an eighth. How far to scale the others was "
         "chosen once, among about fifteen scalings and with these records' test errors in view: it costs no epsilon, "
         "but on a new data set expect to choose it blindly.",
-        "For the same reason a rule made of the published thresholds alone, without any data, is a strong competitor "
-        "here: these numbers show what a private linear model learns, not the best way to tell obesity levels apart.",
-        "The paper's recipe standardises five columns with the data's own mean and deviation, which is not private; "
-        "its released script also adds gradients up instead of averaging them, which is not reproduced here.",
+        "For the same reason, a rule that uses only the published thresholds, without any data, is a strong "
+        "competitor here: these numbers show what a private linear model learns, not the best way to tell obesity "
+        "levels apart.",
+        "The paper's recipe standardises five columns with the data's own mean and standard deviation, which is not "
+        "private; its released script also adds up gradients instead of averaging them, which is not reproduced here.",
     ),
 )

@@ -130,8 +130,8 @@ def _split(
 DATA = {
     "school": DataSet(
         "Exam scores of 139 London schools",
-        "Every school is a silo: 15,362 pupils, from 22 to 251 in a school, 27 coded attributes; squared loss. Bounds "
-        "of the schema are 0 and 1 of flags, 0 and 100 of the two percentages. delta = 1e-3.",
+        "Every school is a silo: 15,362 pupils, from 22 to 251 in a school, 27 coded attributes; squared loss. The "
+        "schema's bounds are 0 and 1 for flags, 0 and 100 for the two percentages. delta = 1e-3.",
         "mean squared error, scores from 0 to 1",
         build_school,
         5,
@@ -148,8 +148,8 @@ DATA = {
     ),
     "obesity": DataSet(
         "Obesity levels",
-        "Seven silos among which each of seven levels is divided by Dirichlet's law with parameter 1; softmax "
-        "regression. delta = 1/n², at most 1e-5.",
+        "Seven silos among which each of seven levels is divided by a Dirichlet distribution with parameter 1; "
+        "softmax regression. delta = 1/n², at most 1e-5.",
         "test error",
         build_obesity,
         3,
@@ -288,18 +288,18 @@ def _draw(rows: Sequence[Row], stem: Path) -> None:
 def _page(rows: Sequence[Row], line: str) -> str:
     sections = [_section(rows, name) for name in DATA if any(row["data"] == name for row in rows)]
     head = (
-        "# Each silo's own model\n\nA silo may fit the federation's private model on to its own records, for itself: "
-        "what never leaves needs no noise. This page measures what that is worth, and what taking part is worth, "
-        "beside the silo's records alone. Every epsilon is for each record, under replacing one, against anyone who "
-        "sees everything that its silo sends in this one plan, which is fixed beforehand; *charged* is the most that a "
-        "silo's ledger shows. Models of silos are not private, and stay with them."
+        "# Each silo's own model\n\nA silo may fit the federation's private model to its own records, for its own "
+        "use: what never leaves needs no noise. This page measures what that is worth, and what taking part is worth, "
+        "compared with the silo's records alone. Every epsilon is for each record, under replacing one, against "
+        "anyone who sees everything that its silo sends in this one plan, which is fixed beforehand; *charged* is the "
+        "largest epsilon in any silo's ledger. Silos' own models are not private, and stay with them."
     )
     notes = [
         "The federation's model is the planner's default, with nothing tuned: `ringfence train` would make the same. "
-        "Its noise comes from the operating system through real gates, so a second run differs as trials do.",
-        "How hard a silo's own model is pulled is chosen by five-fold cross-validation among its training records, as "
-        "`ringfence silo personalise` does; so is the ridge of its records alone, and of the pooled records.",
-        "Five folds, and the plain least, were chosen with eight of the schools' splits in view, beside ten folds and "
+        "Its noise comes from the operating system through real gates, so a second run would differ, as trials do.",
+        "Five-fold cross-validation among a silo's training records chooses how strongly its own model is pulled, as "
+        "in `ringfence silo personalise`; likewise the ridge of its records alone, and of the pooled records.",
+        "Five folds, and the plain minimum, were chosen with eight of the schools' splits in view, over ten folds and "
         "rules that prefer a stronger pull; these differed by less than 0.0004.",
         "± is the standard error over trials, whose splits differ.",
     ]

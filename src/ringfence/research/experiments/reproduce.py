@@ -66,11 +66,11 @@ def reproduce(
 
 COMMON_NOTES = (
     "All tuned curves choose their settings by training loss on the private records, averaged over three repetitions "
-    "(one for Local SGD), and are then run again with fresh noise, which is what is shown. As in the paper, that "
-    "choice is not counted in epsilon: a consortium that tunes on its records must pay for every run.",
-    "The planner's curve tunes nothing and touches no record before training. Its constants were chosen once, with the "
+    "(one for Local SGD), and are then run again with fresh noise; those runs are shown. As in the paper, epsilon "
+    "does not count that choice: a consortium that tunes on its records must pay for every run.",
+    "The planner's curve tunes nothing and reads no record before training. Its constants were chosen once, with the "
     "three data sets of these pages in view.",
-    "Local SGD's noise pays for all its local steps. The paper's closed form for it does not.",
+    "Local SGD's noise pays for all its local steps. The paper's closed form does not.",
 )
 
 

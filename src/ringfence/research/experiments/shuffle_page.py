@@ -133,10 +133,10 @@ def text(results: ShuffleResults, command: str) -> str:
     parts = [
         "# What a shuffler buys",
         "The same algorithm at the same (ε, δ), trusting nobody (ISRL-DP), a shuffler (shuffle-DP, by shuffled vector "
-        "sums), or the server (central DP). Each is for one record over one run: without trust against anyone who sees "
-        "what its silo sends, with a shuffler against the server and one other silo together, as long as the shuffler "
-        "does not work with them, with a trusted server against whoever gets the model. "
-        "How it works and who learns what: [shuffle](../../shuffle.md).",
+        "sums), or the server (central DP). Each guarantee is for one record over one run: without trust against "
+        "anyone who sees what its silo sends, with a shuffler against the server and one other silo together, as long "
+        "as the shuffler does not collude with them, with a trusted server against anyone who gets the model. For how "
+        "it works and who learns what, see [shuffle](../../shuffle.md).",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
         *_excess_section(results),
@@ -154,19 +154,19 @@ def _excess_section(results: ShuffleResults) -> list[str]:
         f"{size.silos} silos of n = {size.records} records, d = {size.dimension}, δ = 1/n², with identical silos and "
         "with different ones. MNIST, as on [its page](../mnist/index.md): odd against even digits, 25 silos of "
         f"{mnist.RECORDS} images with one even and one odd digit each, d = {mnist.COMPONENTS + 1}, δ = 1/n².",
-        "Rounds and steps are the planner's choice for each level of trust, by the same rule: the least loss bound, "
-        f"in at most {size.rounds} rounds (MNIST: {mnist.ROUNDS}). No record was looked at, and nothing is tuned. "
-        "Central DP is a plan of one silo with all records and the Gaussian mechanism. Minibatch SGD takes "
-        f"{trust.MINIBATCH_ROUNDS} rounds, or as many as there may be.",
-        f"Numbers are means ± standard errors over {results.runs} runs: noise of its own in each, on "
-        f"{_count(results.datasets, 'data set')}. On synthetic data it is the excess *population* risk, on MNIST the "
-        "excess *training* loss over the least possible, and the test error.",
+        "The planner chooses rounds and steps for each level of trust, by the same rule: the smallest loss bound, in "
+        f"at most {size.rounds} rounds (MNIST: {mnist.ROUNDS}). It reads no record, and nothing is tuned. Central DP "
+        "is a plan of one silo with all records and the Gaussian mechanism. Minibatch SGD "
+        f"takes {trust.MINIBATCH_ROUNDS} rounds, or as many as are allowed.",
+        f"Numbers are means ± standard errors over {results.runs} runs, each with its own noise, "
+        f"on {_count(results.datasets, 'data set')}. For synthetic data they are excess *population* risks, for MNIST "
+        "the excess *training* loss over the minimum, and the test error.",
         f"![Excess risk against ε]({FIGURE}.svg)",
-        "Thin lines are the paper's rates with all constants 1: orders of magnitude, for the worst problem with "
-        f"L = {CLIP:g}, β = {SMOOTHNESS:g}, D = {2 * DISTANCE:g}. These problems are not the worst. Theorem 5.2 has "
-        f"ln(d/δ) = {math.log(size.dimension / size.delta):.1f} where Theorem 3.1 has √(N·ln(1/δ)) = "
-        f"{math.sqrt(size.silos * math.log(1 / size.delta)):.1f}, so for few silos it promises no gain; what is "
-        "measured is the gain of exact constants.",
+        "Thin lines are the paper's rates with all constants set to 1: orders of magnitude, for the worst problem "
+        f"with L = {CLIP:g}, β = {SMOOTHNESS:g}, D = {2 * DISTANCE:g}. These problems are not the worst. Theorem 5.2 "
+        f"has ln(d/δ) = {math.log(size.dimension / size.delta):.1f} where Theorem 3.1 has √(N·ln(1/δ)) "
+        f"= {math.sqrt(size.silos * math.log(1 / size.delta)):.1f}, so for few silos it promises no gain; the gain "
+        "measured here comes from exact constants.",
     ]
     for name in results.problems:
         parts += [f"### {name[0].upper()}{name[1:]}", _risk_table(results, name)]
@@ -177,9 +177,9 @@ def _excess_section(results: ShuffleResults) -> list[str]:
         "### Shuffle-DP in units of central DP",
         _ratio_table(results),
         _verdict(results),
-        "A ratio also holds the planner's choice of rounds, which it makes for each level of trust (R in the tables). "
-        "The noise by itself is compared below. On MNIST most of the excess is no noise, as it falls neither with ε "
-        "nor with trust, so ratios close to 1 say little there.",
+        "A ratio also reflects the planner's choice of rounds, which differs by level of trust (R in the tables). The "
+        "noise by itself is compared below. On MNIST most of the excess is not due to noise, since it falls neither "
+        "with ε nor with trust, so ratios close to 1 say little there.",
     ]
 
 
@@ -241,8 +241,8 @@ def _verdict(results: ShuffleResults) -> str:
     least = min(noise.records for own in results.noises.values() for noise in own)
     verdict = f"missed by {'; '.join(missed)}" if missed else "met everywhere"
     return (
-        f"Goal, at most {GOAL:g} where N·K, the records of a round, is 1,000 or more (here it is {least:,} or more on "
-        f"the synthetic problems): {verdict}."
+        f"The goal, at most {GOAL:g} where N·K, the number of records in a round, is 1,000 or more (here it "
+        f"is {least:,} or more on the synthetic problems), is {verdict}."
     )
 
 
@@ -250,11 +250,10 @@ def _noise_section(results: ShuffleResults) -> list[str]:
     parts = [
         "## Noise and bits",
         "For the shuffled plans of the synthetic problems: the standard deviation of the noise in a round's mean "
-        "gradient, in units of what central DP would need for the same rounds; and bits that a record takes in the "
-        "protocol of the paper, d(g + b), with g levels and b coins. ε alone is what is left of a silo's guarantee if "
-        "shuffler and server work together. "
-        "“Messages” is the other way to use a shuffler, one Gaussian message per record (Shuffled Noisy MB-SGD), with "
-        "amplification accounted for numerically.",
+        "gradient, in units of what central DP would need for the same rounds; and the number of bits that a record "
+        "takes in the paper's protocol, d(g + b), with g levels and b coins. *ε alone* is what remains of a silo's "
+        "guarantee if shuffler and server collude. “Messages” is the other way to use a shuffler, one Gaussian "
+        "message per record (Shuffled Noisy MB-SGD), with amplification accounted for numerically.",
     ]
     for algorithm, noises in results.noises.items():
         lines = [
@@ -276,7 +275,7 @@ def _noise_section(results: ShuffleResults) -> list[str]:
         parts += [f"### {algorithm.capitalize()}", table(head, lines)]
     return [
         *parts,
-        f"With one message per silo, {results.size.silos} in all, nothing is amplified, and the accounting refuses:",
+        f"With one message per silo, {results.size.silos} in total, nothing is amplified, and the accounting refuses:",
         f"> {trust.refusal(results.size, results.epsilons[0])}",
     ]
 
@@ -298,10 +297,10 @@ def _cost_section(results: ShuffleResults) -> list[str]:
     return [
         "## Time and bytes",
         f"The synthetic problem's {size.silos} silos, full batches, through real gates, ledgers, seals and a shuffler "
-        f"in one process, one after the other; the mean over {_count(cost.rounds - 1, 'round')}. On machines of their "
-        "own the silos' part runs side by side. Bytes with a shuffler are those of the sealed envelope: every silo's "
-        f"counts, cut into {cost.shares} shares, each sealed to the server, all sealed to the shuffler. Without one "
-        "they are the numbers' own.",
+        f"in one process, one after the other; the mean over {_count(cost.rounds - 1, 'round')}. On separate machines "
+        "the silos' part runs in parallel. Bytes with a shuffler are those of the sealed envelope: every silo's "
+        f"counts, split into {cost.shares} shares, each sealed to the server, all sealed to the shuffler. Bytes "
+        "without a shuffler are those of the numbers themselves.",
         table(head, lines),
     ]
 

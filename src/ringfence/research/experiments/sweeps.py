@@ -88,9 +88,9 @@ def summarise(rows: Iterable[Mapping[str, Value]], *, by: Sequence[str], value: 
     groups: dict[tuple[Value, ...], array[float]] = {}
     for row in rows:
         if missing := {*by, value} - row.keys():
-            raise SweepError(f"The sweep has no column {quoted(missing)}: choose among {quoted(row)}.")
+            raise SweepError(f"The sweep has no column {quoted(missing)}. Choose among {quoted(row)}.")
         if isinstance(number := row[value], str):
-            raise SweepError(f"The column '{value}' holds text, which has no mean: choose a column of numbers.")
+            raise SweepError(f"The column '{value}' holds text, which has no mean. Choose a numeric column.")
         groups.setdefault(tuple(row[name] for name in by), array("d")).append(number)
     keys = sorted(groups, key=lambda key: [(isinstance(part, str), part) for part in key])
     return [dict(zip(by, key, strict=True)) | _statistics(groups[key]) for key in keys]

@@ -143,6 +143,6 @@ def _sample(features: FloatArray, probabilities: FloatArray) -> Sample:
         weights -= np.linalg.solve(curvature, gradient)
     if not (np.linalg.norm(gradient) < 1e-8 and np.linalg.norm(weights) < DISTANCE):
         raise TrainingError(
-            "The optimum of a synthetic problem was not found inside its ball: make the problem larger, or w* smaller."
+            "The optimum of a synthetic problem was not found inside its ball. Make the problem larger, or w* smaller."
         )
     return Sample(features, probabilities, float(_losses(features, probabilities, weights[:, None])[0]))

@@ -68,7 +68,7 @@ def clones_delta(epsilon0: float, messages: int, epsilon: float) -> float:
     _require_epsilon("epsilon", epsilon)
     if require_count("messages", messages) > _MOST_MESSAGES:
         raise AccountingError(
-            f"At most {_MOST_MESSAGES} messages are accounted for, but there are {messages}; use fewer."
+            f"At most {_MOST_MESSAGES} messages can be accounted for, but there are {messages}. Use fewer."
         )
     return _clones_delta(float(epsilon0), messages, float(epsilon))
 
@@ -192,7 +192,7 @@ def shuffled_gaussian_noise(*, messages: int, rounds: int, epsilon: float, delta
     needed = (
         f"About {enough} messages a round would be needed"
         if enough <= _MOST_MESSAGES
-        else f"Not even {_MOST_MESSAGES} would do"
+        else f"Not even {_MOST_MESSAGES} would be enough"
     )
     raise AccountingError(
         f"Shuffling {m} messages in each of {R} rounds proves no more at epsilon {epsilon:g} than their own noise does "

@@ -98,7 +98,7 @@ def _loss_bounds(problem: Problem, rounds: int | None) -> tuple[Row, ...]:
     tried = _tried(MOST_ROUNDS) if rounds is None else [rounds]
     short = [R for R in tried if problem.records >= R] or tried
     rows = [
-        Row("staying at the start", "population", population.initial_gap(problem), rounds=0),
+        Row("no training", "population", population.initial_gap(problem), rounds=0),
         _best("minibatch SGD", "population", problem, tried, _minibatch),
         _best("minibatch SGD", "empirical", problem, tried, _minibatch_empirical),
         _best("accelerated", "empirical", problem, tried, _accelerated),

@@ -72,7 +72,7 @@ def one_pass_with_batch(problem: Problem, *, batch: int) -> float:
     """
     _require_epsilon(problem, 8 * math.log(1 / problem.delta), "8 ln(1/δ)")
     if not 1 <= batch <= problem.records:
-        raise PlanError(f"A batch has from 1 to {problem.records} of the silo's records, not {batch}.")
+        raise PlanError(f"A batch must have from 1 to {problem.records} of the silo's records, not {batch}.")
     n, K, M = problem.records, batch, problem.M
     noise = problem.lipschitz**2 * _private(problem) * (n / K) ** 2 / M  # dσ²/M for σ² = L²ℓ/(ε²K²)
     away = problem.absent * problem.upsilon_squared / M
@@ -92,8 +92,8 @@ def empirical(problem: Problem, *, rounds: int | None = None) -> float:
         return rate
     if rounds is None:
         raise PlanError(
-            "Silos that stay away add an error that falls with the rounds, so this bound needs their number: give the "
-            "rounds, or let all silos take part."
+            "Silos that do not answer add an error that falls with the rounds, so this bound needs the number of "
+            "rounds: give the rounds, or let all silos take part."
         )
     return rate + (away / (problem.strong_convexity * rounds) if problem.strong_convexity > 0 else
                    problem.diameter * math.sqrt(away / rounds))  # fmt: skip
@@ -186,8 +186,8 @@ def strong_stability(problem: Problem) -> float:
     mu, M = problem.strong_convexity, problem.M
     if mu == 0 or min(M, problem.records) <= 1:
         raise PlanError(
-            "This stability bound needs a strongly convex loss, and more than one silo and record; for convex losses "
-            "it is population.minibatch_stability."
+            "This stability bound needs a strongly convex loss, and more than one silo and record. For convex losses, "
+            "use population.minibatch_stability."
         )
     return 4 * problem.lipschitz**2 / (mu * (problem.records * M - 1))
 
@@ -201,7 +201,9 @@ def contraction(*, step: float, smoothness: float, strong_convexity: float) -> f
     """1 − ηβμ/(β+μ), by which a gradient step shrinks distances, for η ≤ 2/(β+μ); at most 1 − ημ/2."""
     limit = 2 / (smoothness + strong_convexity)
     if not 0 < step <= limit:
-        raise PlanError(f"A gradient step contracts if above 0 and at most 2/(β+μ) = {limit:.4g}, not {step:.4g}.")
+        raise PlanError(
+            f"A gradient step contracts if it is above 0 and at most 2/(β+μ) = {limit:.4g}, but it is {step:.4g}."
+        )
     return 1 - step * smoothness * strong_convexity / (smoothness + strong_convexity)
 
 
@@ -287,10 +289,10 @@ def _least_shuffled_rounds(problem: Problem) -> int:
 def _require_epsilon(problem: Problem, limit: float, formula: str) -> None:
     if problem.epsilon > limit:
         raise PlanError(
-            f"This theorem holds for epsilon up to {formula} = {limit:.4g}, not {problem.epsilon:g}: lower it."
+            f"This theorem holds for epsilon up to {formula} = {limit:.4g}, not {problem.epsilon:g}. Lower it."
         )
 
 
 def _require_convex(problem: Problem) -> None:
     if problem.strong_convexity > 0:
-        raise PlanError("The paper states this rate for convex losses only: leave the strong convexity out.")
+        raise PlanError("The paper states this rate for convex losses only. Leave out the strong convexity.")

@@ -66,7 +66,7 @@ def per_round(epsilon: float, delta: float, rounds: int) -> EpsilonDelta:
     R, limit = require_count("rounds", rounds), 2 * math.log(2 / delta)
     if epsilon > limit:
         raise AccountingError(
-            f"The split holds for epsilon up to 2 ln(2/δ) = {limit:.4g}; {epsilon:g} is more: lower it."
+            f"The split holds for epsilon up to 2 ln(2/δ) = {limit:.4g}, but epsilon is {epsilon:g}. Lower it."
         )
     return EpsilonDelta(epsilon / (2 * math.sqrt(2 * R * math.log(2 / delta))), delta / (2 * R))
 
@@ -77,7 +77,7 @@ def subsampled(epsilon: float, delta: float, rate: float) -> EpsilonDelta:
     This is the mixture lemma; the paper's 2qε for ε ≤ 1 is larger.
     """
     if not 0 < rate <= 1:
-        raise AccountingError(f"A sampling rate lies above 0 and is at most 1, but is {rate!r}.")
+        raise AccountingError(f"A sampling rate must be above 0 and at most 1, but is {rate!r}.")
     return EpsilonDelta(math.log1p(rate * math.expm1(epsilon)), rate * delta)
 
 
@@ -100,7 +100,7 @@ def shuffled_round(epsilon: float, delta: float, *, records: int, silos: int, sl
         needed = math.ceil(crowd * _exp(n * epsilon)) if n * epsilon < 50 else math.inf
         raise AccountingError(
             f"Shuffling is proved to help only if epsilon is at most ln(N/(16 ln(2/δ')))/n = {limit:.4g}, but it is "
-            f"{epsilon:g}: lower epsilon, or find {needed} silos."
+            f"{epsilon:g}. Lower epsilon, or find {needed} silos."
         )
     weight = _exp(n * epsilon)
     crowding = 8 * math.sqrt(weight * math.log(4 / slack) / N) + 8 * weight / N
@@ -119,7 +119,7 @@ def shuffled_run(
     """
     slacks = [silos * records * delta for delta in round_deltas]
     if any(slack >= 1 for slack in slacks) or math.fsum(slacks) >= 1:
-        raise AccountingError("The rounds' deltas must add up to less than 1/(nN): lower them.")
+        raise AccountingError("The rounds' deltas must add up to less than 1/(nN). Lower them.")
     rounds = [
         shuffled_round(epsilon, delta, records=records, silos=silos, slack=slack)
         for epsilon, delta, slack in zip(round_epsilons, round_deltas, slacks, strict=True)
@@ -140,14 +140,16 @@ def shuffled_order(
 ) -> float:
     """C²ε ln(1/(nNδ_min))/√N, the paper's order of the shuffled epsilon (constant 1); needs ε ≤ √N."""
     if epsilon > math.sqrt(silos):
-        raise AccountingError(f"The order holds for epsilon up to √N = {math.sqrt(silos):.4g}; lower epsilon.")
+        raise AccountingError(f"The order holds for epsilon up to √N = {math.sqrt(silos):.4g}. Lower epsilon.")
     return compositionality**2 * epsilon * math.log(1 / (records * silos * smallest_delta)) / math.sqrt(silos)
 
 
 def local_to_central(round_epsilons: Sequence[float], slack: float) -> float:
     """Return 2Σε_r² + √(2Σε_r² ln(1/δ')), advanced composition for rounds with ε_r ≤ 1, as the lower bound uses it."""
     if max(round_epsilons) > 1:
-        raise AccountingError("This form of composition needs rounds of epsilon at most 1: use advanced_composition.")
+        raise AccountingError(
+            "This form of composition needs rounds with an epsilon of at most 1. Use advanced_composition."
+        )
     squares = math.fsum(epsilon**2 for epsilon in round_epsilons)
     return 2 * squares + math.sqrt(2 * squares * math.log(1 / slack))
 
@@ -169,7 +171,7 @@ class Availability:
     def __post_init__(self) -> None:
         likely = {m: p for m, p in self.probabilities.items() if p > 0 or m < 1}
         if any(m < 1 for m in likely) or not likely:
-            raise PlanError("At least one silo answers in a round that counts: leave 0 out and scale the rest to 1.")
+            raise PlanError("At least one silo answers in a round that counts. Leave out 0 and rescale the rest to 1.")
         if not math.isclose(math.fsum(likely.values()), 1, rel_tol=1e-9):
             raise PlanError("The probabilities of how many silos answer must add up to 1.")
         object.__setattr__(self, "probabilities", MappingProxyType(likely))

@@ -82,25 +82,25 @@ def require(problem: Problem, *, rounds: int = 1, round_epsilon: float = 0.0, ro
     N, n = problem.silos, problem.records
     _require_delta(problem)
     if problem.M < N:
-        raise PlanError("The lower bound is proved for rounds in which all silos answer: leave the availability out.")
+        raise PlanError("The lower bound is proved for rounds in which all silos answer. Leave out the availability.")
     if N == 1:
         return
     if problem.epsilon > math.sqrt(N):
         raise PlanError(
-            f"The lower bound is proved for epsilon up to √N = {math.sqrt(N):.4g}, not {problem.epsilon:g}: lower it."
+            f"The lower bound is proved for epsilon up to √N = {math.sqrt(N):.4g}, not {problem.epsilon:g}. Lower it."
         )
     largest = 1 / (14 * n * N * rounds)
     delta = largest if round_delta is None else round_delta
     if round_epsilon > 1 / n or not 0 < delta <= largest:
         raise PlanError(
             f"The lower bound is proved for rounds of epsilon at most 1/n = {1 / n:.4g} and delta at most 1/(14nNR) = "
-            f"{largest:.4g}: lower them."
+            f"{largest:.4g}. Lower them."
         )
     needed = math.ceil(16 * math.exp(n * round_epsilon) * math.log(2 / (n * N * delta)))
     if needed > N:
         raise PlanError(
-            f"The lower bound is proved by shuffling, which takes at least {needed} silos here, and there are {N}: "
-            "with so few, only the bound with a trusted server is proved."
+            f"The lower bound is proved by shuffling, which takes at least {needed} silos here, but there are {N}. "
+            "With so few, only the bound with a trusted server is proved."
         )
 
 
@@ -114,5 +114,5 @@ def _require_delta(problem: Problem) -> None:
     crowd = problem.silos * problem.records
     if problem.delta * crowd >= 1:
         raise PlanError(
-            f"Lower bounds are proved for delta well below 1/(nN) = {1 / crowd:.4g}, not {problem.delta:g}: lower it."
+            f"Lower bounds are proved for delta well below 1/(nN) = {1 / crowd:.4g}, not {problem.delta:g}. Lower it."
         )

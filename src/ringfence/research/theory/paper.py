@@ -70,7 +70,7 @@ def theorem_noise(
     if least_batch > K:
         raise PlanError(
             f"The paper's theorem needs a batch of at least εn/(4√(2R ln(2/δ))) = {least_batch:.4g}, but the batch is "
-            f"{K}: raise the batch or the rounds, or calibrate the noise instead."
+            f"{K}. Raise the batch or the rounds, or calibrate the noise instead."
         )
     sigma = 16 * L * math.sqrt(R * math.log(2.5 * R / delta) * math.log(2 / delta)) / (n * epsilon)
     return _with_true_epsilon("theorem", sigma, epsilon, delta, sampling, n, K, R, L, dimension)
@@ -142,7 +142,7 @@ def closed_form(
     }
     if name in forms:
         return forms[name](records=records, rounds=rounds, clip=clip, epsilon=epsilon, delta=delta)
-    raise PlanError(f"Unknown noise {name!r}: choose exact, theorem, practical, one-pass or local-sgd.")
+    raise PlanError(f"Unknown noise {name!r}. Choose exact, theorem, practical, one-pass or local-sgd.")
 
 
 def _checked(
@@ -157,7 +157,7 @@ def _checked(
 def _require_epsilon_at_most(limit: float, formula: str, epsilon: float) -> None:
     if epsilon > limit:
         raise PlanError(
-            f"The paper's formula holds for epsilon up to {formula} = {limit:.4g}, but epsilon is {epsilon:g}: lower "
+            f"The paper's formula holds for epsilon up to {formula} = {limit:.4g}, but epsilon is {epsilon:g}. Lower "
             "epsilon, or calibrate the noise instead."
         )
 

@@ -27,7 +27,7 @@ def variance(problem: Problem, batch: int, sigma: float, *, empirical: bool) -> 
     """
     n, K, M = problem.records, batch, problem.M
     if not 1 <= K <= n:
-        raise PlanError(f"A batch has from 1 to {n} of the silo's records, not {K}.")
+        raise PlanError(f"A batch must have from 1 to {n} of the silo's records, not {K}.")
     unseen = ((n - K) / (n - 1) if n > 1 else 0.0) if empirical else 1.0
     silos = problem.absent * problem.upsilon_squared / M
     return unseen * problem.phi_squared / (M * K) + silos + problem.dimension * sigma**2 / M

@@ -24,7 +24,7 @@ def theorem_batch(problem: Problem, *, rounds: int) -> int:
     K = problem.epsilon * problem.records / (4 * math.sqrt(2 * rounds * math.log(2 / problem.delta)))
     if problem.records < K:
         raise PlanError(
-            f"The theorem's noise needs a batch of {math.ceil(K)}, but a silo has {problem.records} records: ask for "
+            f"The theorem's noise needs a batch of {math.ceil(K)}, but a silo has {problem.records} records. Ask for "
             "more rounds or a smaller epsilon, or calibrate the noise instead."
         )
     return _whole(K)
@@ -56,7 +56,7 @@ def minibatch_rounds(problem: Problem) -> int:
 def minibatch_growth(*, strong_convexity: float, step: float) -> float:
     """P8, how much more each round weighs than the one before in the strongly convex average: 1/(1 − μη)."""
     if not 0 <= strong_convexity * step < 1:
-        raise PlanError(f"The averaging weights need a step below 1/μ, not {step:.4g}: lower it.")
+        raise PlanError(f"The averaging weights need a step below 1/μ, not {step:.4g}. Lower it.")
     return 1 / (1 - strong_convexity * step)
 
 
@@ -126,7 +126,7 @@ def _one_pass(problem: Problem, noise: float, printed: bool) -> OnePassSchedule:
     R = _stages(problem.condition, initial_gap(problem) / aim, printed)
     if n < R:
         raise PlanError(
-            f"The multi-stage schedule needs {R} rounds, each with fresh records, but a silo has {n}: use the "
+            f"The multi-stage schedule needs {R} rounds, each with fresh records, but a silo has {n}. Use the "
             "single-run schedule, which works with any number of rounds."
         )
     return OnePassSchedule(n // R, R, aim > initial_gap(problem))
@@ -143,7 +143,7 @@ def erm_rounds(problem: Problem, *, batch: int | None = None, printed: bool = Fa
     n, M, L, mu = problem.records, problem.M, problem.lipschitz, problem.strong_convexity
     K = n if batch is None else require_count("batch", batch)
     if n < K:
-        raise PlanError(f"The batch of {K} is larger than the {n} records of a silo; lower it.")
+        raise PlanError(f"The batch of {K} is larger than the {n} records of a silo. Lower it.")
     private = (problem.epsilon * n) ** 2 / (problem.dimension * math.log(1 / problem.delta))
     x = math.sqrt(M * private)
     if mu > 0:
@@ -208,18 +208,18 @@ def require_shuffle(problem: Problem, *, rounds: int) -> None:
     """Refuse what Theorem 5.1 does not cover."""
     limit, least = math.log(2 / problem.delta), shuffled_least_silos(problem, rounds=rounds)
     if problem.epsilon > limit:
-        raise PlanError(f"Theorem 5.1 holds for epsilon up to ln(2/δ) = {limit:.4g}: lower epsilon.")
+        raise PlanError(f"Theorem 5.1 holds for epsilon up to ln(2/δ) = {limit:.4g}. Lower epsilon.")
     if least > problem.M:
         raise PlanError(
             f"Theorem 5.1 needs at least 16 ln(18RM²/(Nδ)) = {least} silos in each of {rounds} rounds, but there are "
-            f"{problem.M:g}: use secure aggregation or the vector-sum protocol, which work with few silos."
+            f"{problem.M:g}. Use secure aggregation or the vector-sum protocol, which work with few silos."
         )
 
 
 def require_shuffle_vectors(problem: Problem) -> None:
     """Refuse what Theorem 5.2 does not cover."""
     if problem.epsilon > 15 or problem.delta >= 0.5:
-        raise PlanError("Theorem 5.2 holds for epsilon up to 15 and delta below 1/2: lower them.")
+        raise PlanError("Theorem 5.2 holds for epsilon up to 15 and delta below 1/2. Lower them.")
 
 
 def _shuffle_logs(problem: Problem, R: int) -> float:
@@ -243,7 +243,7 @@ class Unbalanced:
             raise PlanError(f"{self.availability.most} silos answer a round, but only {len(self.records)} exist.")
         for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
             if epsilon > 2 * math.log(2 / delta):
-                raise PlanError(f"The theorem holds for epsilon up to 2 ln(2/δ); {epsilon:g} is more: lower epsilon.")
+                raise PlanError(f"The theorem holds for epsilon up to 2 ln(2/δ), but epsilon is {epsilon:g}. Lower it.")
 
     def privacy(self, rounds: int) -> float:
         """min{Ξ/M', ξ_max/M}, the noise in the unbalanced theorem; ξ_i = ln(2.5R/δ_i) ln(2/δ_i)/(n_iε_i)².
@@ -282,7 +282,7 @@ def unbalanced_batches(silos: Unbalanced, *, rounds: int) -> tuple[int, ...]:
         for epsilon, delta in zip(silos.epsilons, silos.deltas, strict=True)
     )
     if share > 1:
-        raise PlanError("The theorem's noise needs larger batches than the silos have records: ask for more rounds.")
+        raise PlanError("The theorem's noise needs batches larger than the silos' records. Ask for more rounds.")
     return tuple(_whole(share * n) for n in silos.records)
 
 
@@ -315,7 +315,7 @@ def unbalanced_rounds(silos: Unbalanced, problem: Problem) -> int:
 def weighted(problem: Problem, weights: Sequence[float]) -> Problem:
     """Return the problem in which silo i counts with weight p_i: L, β grow by N max p_i, and μ shrinks by N min p_i."""
     if len(weights) != problem.silos or min(weights) < 0 or not math.isclose(math.fsum(weights), 1, rel_tol=1e-9):
-        raise PlanError(f"Give each of the {problem.silos} silos a weight of at least 0; they add up to 1.")
+        raise PlanError(f"Give each of the {problem.silos} silos a weight of at least 0; the weights must add up to 1.")
     most, least = problem.silos * max(weights), problem.silos * min(weights)
     return replace(
         problem,

@@ -28,7 +28,7 @@ def answer_question(
         return _shuffled(records, rounds, sampling, clip, delta, epsilon)
     batch = batch_of(sampling, records, batch)
     if epsilon is None:
-        raise AccountingError("A closed form of the paper turns --epsilon into noise; with --sigma leave --noise out.")
+        raise AccountingError("A closed form of the paper turns --epsilon into noise. With --sigma, leave out --noise.")
     formula = paper.closed_form(
         noise, sampling, records=records, batch=batch, rounds=rounds, clip=clip, epsilon=epsilon, delta=delta
     )

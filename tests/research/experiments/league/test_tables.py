@@ -26,10 +26,10 @@ def test_the_tables_lie_below_the_data_folder_or_in_it(tmp_path: Path, monkeypat
 
 
 def test_without_tables_it_is_said_what_a_table_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DatasetError, match=r"a table is a folder with target\.txt"):
+    with pytest.raises(DatasetError, match=r"A table is a folder with target\.txt"):
         league_folder(tmp_path)
     monkeypatch.delenv("RINGFENCE_DATA", raising=False)
-    with pytest.raises(DatasetError, match="by --data or RINGFENCE_DATA"):
+    with pytest.raises(DatasetError, match="with --data or RINGFENCE_DATA"):
         league_folder(None)
 
 

@@ -34,11 +34,11 @@ def text(results: LeagueResults, command: str) -> str:
     parts = [
         "# The league: untuned on public tables",
         f"{len(results.references)} public tables, divided into silos, with schemas from code books and physical "
-        "limits. `ringfence train` with nothing but an epsilon, beside what others do with the same records. Every "
-        "epsilon is for *replacing one record*, over one run: without trust against anyone who sees what its silo "
-        "sends, with a shuffler against the server and one other silo together, with a curator against whoever gets "
-        "the model. δ is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a curator "
-        "the largest of these.",
+        "limits. `ringfence train` given only an epsilon, next to other methods on the same records. Every epsilon is "
+        "for *replacing one record*, over one run: without trust against anyone who sees what its silo sends, with a "
+        "shuffler against the server and one other silo together, with a curator against anyone who gets the model. δ "
+        "is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a curator the largest of "
+        "these.",
         made_by(command),
         "Every cell is in [cells.csv](cells.csv).",
         *_compact(results),
@@ -66,10 +66,10 @@ def _compact(results: LeagueResults) -> list[str]:
         )
     return [
         f"## Errors at ε = {epsilon:g}",
-        "Share of wrong labels; of a number, the RMSE in units of guessing the training mean. Targets are clamped "
-        "to the schema's bounds. *Pooled central DP* is AdaSSP for numbers and objective perturbation for labels, "
-        "by a curator who has all records in one place; *Ringfence, pooled* is Ringfence's own method for one silo "
-        "with all records.",
+        "Share of wrong labels; for a number, the RMSE in units of guessing the training mean. Targets are clamped to "
+        "the schema's bounds. *Pooled central DP* is AdaSSP for numbers and objective perturbation for labels, by a "
+        "curator who has all records in one place; *Ringfence, pooled* is Ringfence's own method for one silo with "
+        "all records.",
         table(head, lines),
     ]
 
@@ -107,7 +107,7 @@ def _tables(results: LeagueResults) -> list[str]:
         rounds.append([own.table, *shown])
     parts += [
         "### Rounds",
-        "At each ε, with the survey's.",
+        "At each ε, including the survey's.",
         table(["table", _heading(OURS), _heading(OURS_SHUFFLED)], rounds),
     ]
     return parts
@@ -116,31 +116,31 @@ def _tables(results: LeagueResults) -> list[str]:
 def _methods(results: LeagueResults) -> list[str]:
     tried = len(descent.ROUNDS) * len(descent.STEPS) * len(descent.CLIPS) * len(descent.MOMENTA)
     notes = [
-        "**Not private**: least squares of all records; logistic and softmax regression with a ridge of "
-        f"{RIDGE:g}/n, without which classes that can be separated have no best model. **Guessing**: the most "
-        "frequent class, or the mean, of all training records.",
-        "**Ringfence** is what `ringfence train` plans if nothing but epsilon is given, simulated; see below. "
-        "Constants of its rule were compared on tables of this league while it was made.",
-        "**Clipped descent**: full batches and exact noise, momentum or none, the mean of the last quarter of the "
-        f"rounds; {tried} combinations of rounds, step and clip, the best by mean test error over "
+        f"**Not private**: least squares on all records; logistic and softmax regression with a ridge of {RIDGE:g}/n, "
+        "without which separable classes have no best model. **Guessing**: the most frequent class, or the mean, of "
+        "all training records.",
+        "**Ringfence** is what `ringfence train` plans given only an epsilon, simulated; see below. Constants of its "
+        "rule were compared on tables of this league while it was developed.",
+        "**Clipped descent**: full batches and exact noise, with or without momentum, the mean of the last quarter of "
+        f"the rounds; {tried} combinations of rounds, step and clipping norm, the best by mean test error over "
         f"{len(descent.TUNING_SEEDS)} runs, then run with fresh noise.",
         f"**Opacus**: {opacus.ROUNDS} rounds of {opacus.EPOCHS * opacus.BATCHES} steps of DP-SGD in every silo, on "
         f"Poisson batches of 1/{opacus.BATCHES} of its records, averaged by records after each round; the best of "
-        f"{len(opacus.RATES) * len(opacus.CLIPS)} settings. Opacus accounts for a record that is added or removed, "
-        "and that epsilon is smaller for the same noise: here the noise is Ringfence's accountant's, for a replaced "
-        "record over all steps.",
+        f"{len(opacus.RATES) * len(opacus.CLIPS)} settings. Opacus accounts for adding or removing a record, and that "
+        "epsilon is smaller for the same noise: here Ringfence's accountant sets the noise, for a replaced record "
+        "over all steps.",
         "**Noisy sufficient statistics**: every silo sends Σxxᵀ and Σxy once, with Gaussian noise; least squares "
         "with the edge of the noise's spectrum as ridge, for labels too.",
-        "**Private models, averaged**: what the curator does below, by every silo for itself; weights averaged by "
+        "**Private models, averaged**: every silo does by itself what the curator does below; weights are averaged by "
         "records.",
-        f"**LocalDpMod**: {flower.ROUNDS} rounds. It clips a client's whole update, which a record may move "
-        "anywhere, so its noise is exact for twice the clip in every round; the best of "
+        f"**LocalDpMod**: {flower.ROUNDS} rounds. It clips a client's whole update, which a single record may move "
+        "anywhere, so its noise is exact for twice the clipping norm in every round; the best of "
         f"{len(flower.CLIPS) * len(flower.LOCAL_STEPS)} settings.",
-        "**AdaSSP** (Wang 2018), written from its description, which is for added or removed records: here with the "
-        "sensitivities of a replaced one and exact Gaussian composition. **Objective perturbation** with Gaussian "
-        "noise (Kifer, Smith and Thakurta 2012), written from its description, which is for a replaced record; "
-        "several classes are one against the rest, with an equal part of ε and δ each. (diffprivlib 0.6.6, which "
-        "has objective perturbation with δ = 0, cannot be imported beside scikit-learn 1.9.)",
+        "**AdaSSP** (Wang 2018), implemented from its description, which is for added or removed records: here with "
+        "the sensitivities of a replaced one and exact Gaussian composition. **Objective perturbation** with Gaussian "
+        "noise (Kifer, Smith and Thakurta 2012), implemented from its description, which is for a replaced record; "
+        "several classes are one against the rest, with an equal part of ε and δ each. (diffprivlib 0.6.6, which has "
+        "objective perturbation with δ = 0, cannot be imported together with scikit-learn 1.9.)",
     ]
     return ["## What was compared", bullets(notes)]
 
@@ -164,9 +164,9 @@ def _agreements(results: LeagueResults) -> list[str]:
     corrected = min(1.0, least * len(results.agreements))
     return [
         "## Simulated, and through real gates",
-        "Ringfence's cells are simulated: the silos' own sums, the server's own conclusions, seeded noise. These "
-        "were repeated as `ringfence train` runs them, through real gates with ledgers of their own, and with a "
-        "real shuffler. *Chance* is the probability, by Welch's test, that runs of one distribution part as far.",
+        "Ringfence's cells are simulated: the silos' own sums, the server's own conclusions, seeded noise. These were "
+        "repeated as `ringfence train` runs them, through real gates with their own ledgers, and with a real "
+        "shuffler. *Chance* is the probability, by Welch's test, that runs of one distribution differ this much.",
         table(["table", "trusts", "ε", "simulated", "through gates", "runs", "chance"], lines, texts=2),
         f"The smallest of {len(lines)}, times {len(lines)}: {corrected:.2g}.",
     ]
@@ -183,8 +183,8 @@ def _left_out(results: LeagueResults) -> list[str]:
     lines.append(["**mean**", "", *(f"**{mean:.3f}**" for mean in means)])
     return [
         "## Leaving one table out",
-        "Constants were compared on tables. For each table, the rule with the least mean regret on all *other* "
-        "tables, and its regret on this one; in parentheses the least of any rule here.",
+        "Constants were compared on tables. For each table, the rule with the smallest mean regret on all *other* "
+        "tables, and its regret on this one; in parentheses the smallest of any rule here.",
         table(["table", "rule", *(f"ε = {epsilon:g}" for epsilon in results.epsilons)], lines, texts=2),
     ]
 

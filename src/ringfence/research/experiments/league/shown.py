@@ -29,10 +29,10 @@ def mean_regrets(results: LeagueResults, methods: Mapping[str, Method], untuned:
 def regret_in_words(results: LeagueResults) -> str:
     """Say what regret is, and what its means are over."""
     return (
-        "*Regret* is (error − error without privacy) / (error of guessing − error without privacy): 0 is what no "
-        f"privacy would give, 1 is guessing. Means over all tables, each over {results.trials} runs with noise of "
-        "their own, ± the standard error that noise leaves. Settings chosen on the test set flatter a method: "
-        "nobody can choose so."
+        "*Regret* is (error − error without privacy) / (error of guessing − error without privacy): 0 is as good as "
+        f"without privacy, 1 as bad as guessing. Means over all tables, each over {results.trials} runs with their "
+        "own noise, ± the standard error due to noise. Settings chosen on the test set flatter a method: in practice "
+        "nobody can choose that way."
     )
 
 

@@ -95,14 +95,14 @@ def league_folder(data_dir: Path | None) -> Path:
     named = data_dir or (Path(os.environ[DATA_VARIABLE]) if DATA_VARIABLE in os.environ else None)
     if named is None:
         raise DatasetError(
-            f"The league's tables are not downloaded: name the folder that holds '{FOLDER}' by --data or "
+            f"The league's tables cannot be downloaded. Pass the folder that contains '{FOLDER}' with --data or "
             f"{DATA_VARIABLE}."
         )
     for folder in (named / FOLDER, named):
         if any(folder.glob(f"*/{TARGET}")):
             return folder
     raise DatasetError(
-        f"There is no table in {named / FOLDER} or {named}: a table is a folder with {TARGET}, {SCHEMA}, one CSV file "
+        f"There is no table in {named / FOLDER} or {named}. A table is a folder with {TARGET}, {SCHEMA}, one CSV file "
         f"per silo, and their held-out records in {TEST}/."
     )
 

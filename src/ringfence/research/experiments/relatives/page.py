@@ -35,24 +35,25 @@ def text(results: LeagueResults, command: str) -> str:
     parts = [
         "# Published relatives of preconditioned descent",
         f"Private second-order methods on the {len(results.references)} tables of [the league](../league/index.md), "
-        "each written from its description, beside what `ringfence train` plans if nothing but epsilon is given. "
-        "Every epsilon is for *replacing one record*, over one run, by one accountant for all: exact Gaussian "
-        "composition against anyone who sees what a silo sends, or, where a curator is trusted, who sees what the "
-        "curator releases. δ is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a "
-        "curator the largest of these.",
-        "Methods that were published for a curator are raced twice: with a curator who has all records, and with every "
-        "silo adding noise of its own. All of it is simulated, ours too.",
+        "each implemented from its description, next to what `ringfence train` plans given only an epsilon. Every "
+        "epsilon is for *replacing one record*, over one run, by one accountant for all: exact Gaussian composition "
+        "against anyone who sees what a silo sends, or, where a curator is trusted, who sees what the curator "
+        "releases. δ is the planner's default, 1/n² and at most 10⁻⁵ for a silo of n records, and for a curator the "
+        "largest of these.",
+        "Methods that were published for a curator run twice: with a curator who has all records, and with every silo "
+        "adding its own noise. Everything is simulated, including Ringfence.",
         made_by(command),
-        "Every cell is in [cells.csv](cells.csv), with the settings that it was run with.",
+        "Every cell is in [cells.csv](cells.csv), with its settings.",
         "## Mean regret",
         regret_in_words(results),
         mean_regrets(results, RELATIVES, settings_of),
-        f"![Mean regret against ε, by whom is trusted]({FIGURE}.svg)",
+        f"![Mean regret against ε, by who is trusted]({FIGURE}.svg)",
         f"Dashed: settings chosen on the test set; dotted: published ones. Regrets above {HIGHEST:g} are cut off.",
         *_won(results),
         *_tables(results),
         "## What was taken, what was supplied, and what each proves",
-        "Written from papers' abstracts, code and settings that their authors published, not from a copy of that code.",
+        "Implemented from papers' abstracts, and from code and settings that their authors published, without copying "
+        "that code.",
         bullets(DESCRIPTIONS),
         "## Settings",
         bullets(SETTINGS),
@@ -84,7 +85,7 @@ def _won(results: LeagueResults) -> list[str]:
                     shown = [f"{own_cell.error:.3f} ± {own_cell.spread:.3f}" for own_cell in (best, ours)]
                     lines.append([reference.table, trusted, f"{epsilon:g}", RELATIVES[name].name, settings, *shown])
     said = (
-        f"In {len(lines)} of {cells} cells (a table, an ε, and whom is trusted) the best relative errs less than "
+        f"In {len(lines)} of {cells} cells (a table, an ε, and who is trusted) the best relative errs less than "
         "Ringfence by more than two standard errors of the difference."
     )
     head = ["table", "trusts", "ε", "best relative", "settings", "its error", "Ringfence, untuned"]
