@@ -7,7 +7,6 @@ change any of them.
 """
 
 import itertools
-import math
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -19,16 +18,16 @@ from ringfence.errors import PlanError
 from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel, OwnNoise
-from ringfence.protocol.columns import Scaled
 from ringfence.protocol.custody import Line
 from ringfence.protocol.domain import Domain, WholeSpace
 from ringfence.protocol.guarantee import Guarantee, Observer, against, observers_of
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
+from ringfence.protocol.plan_checks import check_plan
 from ringfence.protocol.proximal import Proximal
 from ringfence.protocol.public import Document, Public, SiloName, canonical_json, format_of
 from ringfence.protocol.questions import PersonRule, Question, Unit
-from ringfence.protocol.sampling import Sampling, require_one_partition
+from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
 from ringfence.storage.files import read_file
@@ -204,94 +203,8 @@ class Plan(Document):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        self._check_training()
-        self._check_unit()
-        if self.held_out is not None and round(self.held_out, 2) != self.held_out:
-            raise ValueError("the held-out share must be given in whole percent")
-        names = [terms.name for terms in self.silos]
-        if len(set(names)) != len(names):
-            raise ValueError("two silos have the same name")
-        if not math.isclose(math.fsum(terms.weight for terms in self.silos), 1.0, rel_tol=1e-9):
-            raise ValueError("the silos' weights must add up to 1")
-        for terms in self.silos:
-            if len(terms.stages) != len(self.stages):
-                raise ValueError(
-                    f"silo '{terms.name}' must have terms for each of the plan's {len(self.stages)} stages"
-                )
-            if tuple(guarantee.against for guarantee in terms.guarantees) != self.observers:
-                raise ValueError(
-                    f"silo '{terms.name}' must have one guarantee against each of: {', '.join(self.observers)}"
-                )
-            if not all(0 < guarantee.epsilon < math.inf for guarantee in terms.guarantees):
-                raise ValueError(f"silo '{terms.name}' must be promised a positive, finite epsilon")
-        require_one_partition(stage.sampling for stage in self.stages)
-        for number, stage in enumerate(self.stages):
-            self._check_stage(number, stage)
-        if self.training is not None:
-            self.training.algorithm.check(self)
+        check_plan(self)
         return self
-
-    def _check_stage(self, number: int, stage: Stage) -> None:
-        stage.question.check(self)
-        if (stage.participation.silos or 0) > len(self.silos):
-            raise ValueError("a round cannot ask more silos than there are")
-        if stage.question.record_norm(self) is None and not stage.sampling.takes_all:
-            raise ValueError(f"the {stage.question.name} is asked of all records: its sampling must be full")
-        if stage.section is not None and self.held_out is None:
-            raise ValueError("a stage that asks a section of the records needs a plan that says which are held out")
-        for terms in self.silos:
-            batch, records = terms.stages[number].batch, self.records_in(stage, terms)
-            if not records:
-                raise ValueError(f"silo '{terms.name}' has too few records: its {stage.section} section would be empty")
-            stage.sampling.check(terms.name, records=records, batch=batch, rounds=stage.most_answers)
-        stage.channel.check(self, stage, number)
-
-    def _check_unit(self) -> None:
-        if (self.unit == "person") != (self.data.person is not None):
-            raise ValueError(
-                "a plan protects persons if, and only if, its schema says which column tells whose a row is: `person`"
-            )
-        if (self.unit == "person") != (self.person_rule is not None):
-            raise ValueError("a plan has a rule for a person's rows if, and only if, it protects persons")
-        if (self.person_rule == "rows") != (self.rows_per_person is not None):
-            raise ValueError("a plan says how many rows of a person count if, and only if, its rule is 'rows'")
-        if self.unit == "person" and self.sums != "exact":
-            raise ValueError("a plan that protects persons needs exact sums")
-
-    def _check_training(self) -> None:
-        if self.training is None and self.training_numbers:
-            raise ValueError("training: Field required, for a stage of the plan trains")
-        about_model = any(stage.question.about_model for stage in self.stages)
-        if self.model_loss is not None and (self.training is not None or not about_model):
-            raise ValueError("model_loss: only a plan that asks about a model and trains none says which loss it has")
-        if about_model or self.training is not None:
-            self._check_loss_fits_target()  # and that there is a target
-
-    def _check_loss_fits_target(self) -> None:
-        column = self.data.target_column
-        classes = len(column.classes)
-        kind = self.loss.target_kind
-        several = len(self.data.targets)
-        if (kind == "numbers") != (several > 1) or (kind == "numbers" and self.loss.outputs != several):
-            raise ValueError(
-                "several targets are learned together by the multi-squared loss, of as many targets, and one target by "
-                "any other: leave the loss out, or name one target"
-            )
-        fits = {"label": classes == 2, "class": classes == self.loss.categories > 2}.get(kind, classes == 0)
-        if not fits:
-            raise ValueError(
-                f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic and hinge need two "
-                "categories, softmax three or more, ordinal three or more in order, the others a numeric target"
-            )
-        if isinstance(column, Scaled) and (misfit := self.loss.misfit(column.unit, column.offset, column.low)):
-            raise ValueError(misfit)
-        if (kind == "time") != (self.data.event is not None):
-            raise ValueError(
-                "the survival loss, and no other, is of a time and an event: name the column of the `event` beside the "
-                "target, which is the time"
-            )
-        if self.loss.shares_slopes and not self.data.intercept:
-            raise ValueError(f"the {self.loss.name} loss learns constants: give the schema an intercept")
 
     @property
     def loss(self) -> Loss:

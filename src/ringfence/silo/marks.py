@@ -24,7 +24,8 @@ from scipy.special import bdtrc
 
 from ringfence.protocol.arrays import pieces
 from ringfence.silo.unpicklable import Unpicklable
-from ringfence.sources.cells import Cells, mixed
+from ringfence.sources.cells import Cells
+from ringfence.sources.words import mixed
 
 SKETCH = 256
 """How many rows are kept in a sketch."""
