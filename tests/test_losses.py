@@ -75,7 +75,7 @@ def test_its_residuals_are_its_derivative_and_its_constants_those_of_the_grid() 
         (broken, "raises TypeError"),
         (infinite, "is not finite"),
         (lambda score, target: (score - target) ** 2, "one `def`"),
-        (len, "needs a source"),
+        (len, "cannot be found"),
     ],
 )
 def test_what_is_not_convex_or_smooth_or_raises_is_refused_and_not_installed(function: Any, refusal: str) -> None:
@@ -161,7 +161,7 @@ def test_a_source_that_does_not_show_what_it_does_is_refused_in_a_plan() -> None
 @pytest.mark.parametrize("ranges", [{"largest_score": -3.0}, {"largest_score": 3.0, "largest_target": 1e9}])
 def test_a_loss_that_no_plan_can_have_is_refused_in_a_sentence(ranges: dict[str, float]) -> None:
     before = dict(INSTALLED)
-    with pytest.raises(PlanError, match=r"'log_cosh' cannot stand in a plan: .*largest"):
+    with pytest.raises(PlanError, match=r"'log_cosh' cannot be part of a plan: .*largest"):
         custom(log_cosh, **ranges)
     assert before == INSTALLED
 

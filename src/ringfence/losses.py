@@ -73,7 +73,7 @@ def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest
     try:
         source = dedent(inspect.getsource(function))
     except (OSError, TypeError):
-        raise PlanError("A custom loss needs a source: write it as a `def` in a file.") from None
+        raise PlanError("The source of this custom loss cannot be found: define it with `def` in a file.") from None
     return _checked(source, largest_score, largest_target)
 
 
@@ -86,7 +86,7 @@ def install(path: Path) -> str:
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise PlanError(f"The loss in {path} could not be read as a text.") from None
+        raise PlanError(f"The loss in {path} is not a readable text file.") from None
     _derived(source)
     return digest_of(source)
 
@@ -130,7 +130,7 @@ def _derived(source: str) -> str:
         import jax
         import jax.numpy as jnp
     except ImportError:
-        raise PlanError('A loss of one\'s own needs JAX: pip install "ringfence[simulation]".') from None
+        raise PlanError('A custom loss needs JAX: pip install "ringfence[simulation]".') from None
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -170,4 +170,4 @@ def _checked(source: str, largest_score: float, largest_target: float) -> Custom
         )
     except ValidationError as refused:
         INSTALLED.pop(digest)
-        raise PlanError(f"The custom loss '{title}' cannot stand in a plan: {explain(refused)}.") from None
+        raise PlanError(f"The custom loss '{title}' cannot be part of a plan: {explain(refused)}.") from None

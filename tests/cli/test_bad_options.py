@@ -63,7 +63,7 @@ WISHES = [
     (["--sampling", "fixed", "--batch", "10000"], "batch of 10000 is larger than the"),
     (["--sampling", "fixed", "--batch", "0"], "batch must be a whole number of at least 1"),
     (["--sampling", "one-pass", "--batch", "0"], "batch must be a whole number of at least 1"),
-    (["--batch", "50"], "Full sampling takes all in every round"),
+    (["--batch", "50"], "Full sampling uses every record in every round"),
     (["--sampling", "one-pass", "--rounds", "5000"], "One pass of 5000 rounds needs a record, or person, for each"),
     (["--sampling", "one-pass", "--rounds", "10", "--batch", "200"], "needs more than the"),
     (["--correlation", "0.5"], "correlated noise is for one-pass sampling"),

@@ -68,7 +68,7 @@ def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_
     folder = HERE / "v0_3_0" / "certificates"
     earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
     assert remembered.fork(earlier, later) == remembered.fork(later, earlier) == ""
-    assert "not of one ledger" in remembered.fork(earlier, folder / "composed.json")
+    assert "not of the same ledger" in remembered.fork(earlier, folder / "composed.json")
 
 
 @pytest.mark.parametrize(("run", "silo", "shown"), [("surveyed", "north", 3), ("shuffled", "west", 3)])

@@ -34,11 +34,11 @@ def answer_question(
     draw their noise, and who takes part, independently of each other, so their releases compose.
     """
     if unit not in get_args(Unit):
-        raise AccountingError("What is protected, --unit, is a record or a person.")
+        raise AccountingError("--unit must be 'record' or 'person'.")
     if unit == "person" and rows_per_person != 1:
         raise AccountingError(
-            "Where the unit is a person, epsilon covers all rows of a person in a silo, however many: leave "
-            "--rows-per-person out. What several rows cost where every row is a record by itself, --unit record says."
+            "With --unit person, epsilon already covers all of a person's rows in a silo: leave out "
+            "--rows-per-person. To see what several rows cost when each row is its own record, use --unit record."
         )
     batch = batch_of(sampling, records, batch)
     if sigma is None:
@@ -78,9 +78,9 @@ def batch_of(sampling: str, records: int, batch: int | None) -> int:
     if takes_all:
         if batch not in (None, records):
             raise AccountingError(
-                "Full sampling takes all in every round: leave the batch out, or choose another sampling."
+                "Full sampling uses every record in every round: leave out the batch, or choose another sampling rule."
             )
         return records
     if batch is None:
-        raise AccountingError(f"Sampling '{sampling}' needs --batch, how many take part in a round.")
+        raise AccountingError(f"Sampling '{sampling}' needs --batch, the number of records or persons in a round.")
     return batch

@@ -206,7 +206,9 @@ class BinomialRelease(_Release):
         require_probability("slack", self.slack)
         require_count("part", self.part, least=0)
         if self.own > self.trials:
-            raise AccountingError(f"A silo's own {self.own} coins cannot be more than the {self.trials} of all silos.")
+            raise AccountingError(
+                f"A silo cannot toss more coins ({self.own}) than all silos together ({self.trials})."
+            )
         if not isinstance(self.partition, str):
             raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
 
@@ -222,8 +224,8 @@ class BinomialRelease(_Release):
         """Return a reach that is ``size`` times as large; rows that may lie in several parts are not accounted for."""
         if require_count("size", size) > 1 and self.partition:
             raise AccountingError(
-                "What counts through a shuffler cost several rows together is proved only where all records take part "
-                "in every round, not for one pass or phases: keep one row for each person."
+                "The cost of several rows of one person through a shuffler is proved only if all records take part in "
+                "every round, not for one-pass or phased sampling. Keep one row per person."
             )
         return replace(self, reach=size * self.reach), 1
 
@@ -252,7 +254,7 @@ class SectionRelease(_Release):
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) and name for name in (self.division, self.section)):
-            raise AccountingError("A release of a section names the division of the records, and the section of it.")
+            raise AccountingError("A section's release must name both the division of the records and the section.")
         if not isinstance(self.release, Release):
             raise AccountingError(f"{self.release!r} is not a release that a section can have.")
 

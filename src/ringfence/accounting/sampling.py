@@ -53,7 +53,7 @@ def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Par
             both = 2 * shift(0.5)
             return PoissonRelease(batch / records, both) if records > batch else GaussianRelease(both)
         case _:  # never guess: a sampling that is counted as another could cost more than is charged
-            raise AccountingError(f"The cost of sampling '{rule.name}' is not known to this version.")
+            raise AccountingError(f"This version cannot account for sampling '{rule.name}'.")
 
 
 def per_round_event(

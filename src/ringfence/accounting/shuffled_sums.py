@@ -164,7 +164,9 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
     m, d, limit = require_count("vectors", vectors), require_count("dimension", dimension), require_count("bits", bits)
     require_positive("shift", shift)
     if require_positive("inflation", inflation) < 1:
-        raise AccountingError(f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by a level.")
+        raise AccountingError(
+            f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by at least one level."
+        )
     per_coordinate = limit // d
     candidates: list[CoinNoise] = []
     coins = 1
@@ -181,8 +183,8 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
         coarsest = CoinNoise(1, -(-least // m))
         raise AccountingError(
             f"{limit} bits per vector are too few: {m} vectors of {d} coordinates need at least "
-            f"{coarsest.bits_per_vector(d)} each at this budget; raise the limit of bits, add records, or allow a "
-            "larger epsilon."
+            f"{coarsest.bits_per_vector(d)} each at this budget; raise the bit limit, add records, or allow a larger "
+            "epsilon."
         )
     finest = min(_noise_to_signal(candidate) for candidate in candidates)
     good = [candidate for candidate in candidates if _noise_to_signal(candidate) <= 1.01 * finest]

@@ -215,8 +215,8 @@ def audit(
         played = play_local(question, total, sabotage)
     elif sabotage in MECHANISMS[mechanism].not_played:
         raise PlanError(
-            f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
-            "found in few runs. Choose another mechanism for it, or another sabotage."
+            f"Sabotage '{sabotage}' is not run against '{mechanism}': it changes nothing there, or too little to "
+            "detect in a few runs. Choose another mechanism for it, or another sabotage."
         )
     else:
         played = play(MECHANISMS[mechanism], question, total, sabotage)

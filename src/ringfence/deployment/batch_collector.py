@@ -35,7 +35,8 @@ def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float
     channels = [stage.channel for stage in plan.stages if isinstance(stage.channel, ShufflerChannel)]
     if {channel.server_key for channel in channels} != {sealing.public_key(key)}:
         raise DeploymentError(
-            f"The key {key_file} is not the one that the silos of this plan seal to: its messages could not be read."
+            f"{key_file} is not the key that this plan's silos seal to, so their messages could not be read: give the "
+            "server's key that the plan names."
         )
 
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:

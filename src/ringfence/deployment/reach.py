@@ -20,10 +20,10 @@ def require_out_of_reach(folder: Path, silo: str) -> None:
     reached = within_reach(folder, silo)
     if reached:
         raise DeploymentError(
-            f"A courier must not be able to read what the silo keeps to itself, and this user can: "
+            "A courier must not be able to read the silo's private files, but this user can: "
             f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
-            "(`docs/operations.md`, the courier as another user). If you insist, say so with `ringfence silo join "
-            "FOLDER KIT --same-user`: the silo's ledger and certificates will then say it too."
+            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
+            "--same-user`: the silo's ledger and certificates will then record it."
         )
 
 

@@ -261,7 +261,7 @@ def test_shares_that_do_not_hide_whose_counts_are_whose_are_refused(
     few = with_channel(plan, shares=shuffle_of(plan).shares - 1)
     with open_ledger(tmp_path, Budget(9.0, DELTA)) as ledger:
         gate = Gate(records, ledger, local.silos["clinic"])
-        with pytest.raises(ApprovalError, match="not proved to be hidden"):
+        with pytest.raises(ApprovalError, match="not proved to stay hidden"):
             gate.approve(few)
 
 

@@ -45,8 +45,8 @@ def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) ->
     )
     if distance > MIXED:
         raise AccountingError(
-            f"Cut into {channel.shares} shares, the counts of {honest} silos are not proved to be hidden from the "
-            "server, so the plan's guarantee would not hold: ask for a plan with more shares."
+            f"With {channel.shares} shares, the counts of {honest} silos are not proved to stay hidden from the "
+            "server, so the plan's guarantee would not hold. Ask for a plan with more shares."
         )
     others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(

@@ -69,12 +69,12 @@ class FlowerExchange:
             if done.returncode == 0:
                 break
             if time.monotonic() > deadline:
-                raise DeploymentError(f"Flower did not take the run: {(done.stdout + done.stderr).strip()[-500:]}")
+                raise DeploymentError(f"Flower rejected the run: {(done.stdout + done.stderr).strip()[-500:]}")
             time.sleep(1.0)
         while time.monotonic() < deadline:
             if self._link.accept():
                 return
-        raise DeploymentError("Flower took the run and did not begin it. Look at the log of its SuperLink.")
+        raise DeploymentError("Flower accepted the run but did not start it. See its SuperLink's log.")
 
 
 def settings() -> dict[str, str]:

@@ -77,7 +77,7 @@ class NvflareExchange:
 
         while True:
             if self._returned.is_set():
-                self._tell("A silo came back: starting a new job that takes it in.")
+                self._tell("A silo came back: starting a new job that includes it.")
                 self._link.hang_up()  # which ends the job
             self._link.exchange(request, missing, arrived, seconds, lambda: self._start(silos), came_back)
             if not (missing and self._returned.is_set()):
