@@ -74,7 +74,7 @@ def test_a_schema_of_one_target_has_the_bytes_that_it_had() -> None:
         ({"z": {"type": "categorical", "categories": ["p", "q"]}}, ["y", "z"], "'z' is none"),
         ({}, ["y", "y"], "'y' is named as a target and as something else"),
         ({"weight": "z"}, ["y", "z"], "'z' is named as a target and as something else"),
-        ({"offset": "a"}, ["y", "z"], "several targets have no offset"),
+        ({"offset": "a"}, ["y", "z"], "several targets cannot have an offset"),
         ({}, ["a", "y", "z"], "there is no feature column left"),
     ],
 )

@@ -66,10 +66,10 @@ WISHES = [
     (["--batch", "50"], "Full sampling uses every record in every round"),
     (["--sampling", "one-pass", "--rounds", "5000"], "One pass of 5000 rounds needs a record, or person, for each"),
     (["--sampling", "one-pass", "--rounds", "10", "--batch", "200"], "needs more than the"),
-    (["--correlation", "0.5"], "correlated noise is for one-pass sampling"),
+    (["--correlation", "0.5"], "correlated noise needs one-pass sampling"),
     (["--sampling", "one-pass", "--correlation", "1"], "correlation: Input should be less than 1"),
     (["--sampling", "one-pass", "--correlation", "-0.5"], "correlation: Input should be greater than or equal to 0"),
-    (["--available", "9"], "more silos than there are"),
+    (["--available", "9"], "more silos than the plan has"),
     (["--available", "0"], "silos: Input should be greater than or equal to 1"),
     # numbers of the objective
     (["--step", "0"], "step: Input should be greater than 0"),

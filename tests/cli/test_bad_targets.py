@@ -59,10 +59,10 @@ def trained(
         ("50,50,1,2,yes", "visits", "poisson", 'offset = "days"', "Row 2, column 'days': this offset lies beyond"),
         ("50,5,1,0.1,yes", "visits", "poisson", 'exposure = "paid"', "Row 2, column 'paid': this exposure lies beyond"),
         ("50,5,1,99,yes", "visits", "poisson", 'weight = "paid"', "Row 2, column 'paid': this weight lies beyond"),
-        (GOOD, "visits", "poisson", 'weight = "wieght"', "the weight column 'wieght' is not among the columns"),
-        (GOOD, "days", "survival", 'event = "ended"', "the event column 'ended' is not among the columns"),
+        (GOOD, "visits", "poisson", 'weight = "wieght"', "the weight column 'wieght' is missing from the columns"),
+        (GOOD, "days", "survival", 'event = "ended"', "the event column 'ended' is missing from the columns"),
         (GOOD, "visits", "poisson", 'exposure = "days"', "must be above 0: give it a `lower` above 0"),
-        (GOOD, "days", "survival", "", "name the column of the `event` beside the target"),
+        (GOOD, "days", "survival", "", "name the time as target, and the `event` column beside it"),
     ],
 )
 def test_what_the_loss_is_not_of_is_refused_before_anything_is_spent(

@@ -139,7 +139,7 @@ def test_the_maps_that_a_draft_shows_train_once_their_columns_are_the_table_s(
     schema.write_text("\n".join([maps.replace('"hour"', '"minute"'), *columns, ""]))
     checked = ringfence("schema", "check", str(schema), str(file))
     assert checked.returncode == 1
-    assert "names the column 'minute', which is not among the columns" in " ".join(checked.stdout.split())
+    assert "names the column 'minute', which is missing from the columns" in " ".join(checked.stdout.split())
 
 
 def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
     assert len(told) == 3
     assert "column 'age', 'lower' is not filled in: write the least value" in told[0]
     assert "column 'age', 'upper' is not filled in" in told[1]
-    assert "quote it" in told[2]
+    assert "quote them" in told[2]
 
 
 def test_a_schema_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:

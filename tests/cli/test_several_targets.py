@@ -71,7 +71,7 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
     check_one_sentence(done, "An interval is of one target")
     before = federation.ledgers()
     for options, says in (
-        (["--loss", "huber"], "learned together by the multi-squared loss"),
+        (["--loss", "huber"], "need the multi-squared loss"),
         (["--algorithm", "preconditioned"], "ask for accelerated"),
     ):
         done = ringfence(*federation.train(*TARGETS, *options))

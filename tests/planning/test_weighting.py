@@ -118,7 +118,7 @@ def test_explanation_review_and_statement_say_whom_a_model_is_for_that_counts_by
     proposal = propose(schema, STRICT, PlanRequest(weights="noise"))
     told = weighting(proposal.plan)
     assert "silos count by the noise in their answers: the model is the best for records that are weighed so" in told
-    assert "least that of 'strict', which has 0.33 of all" in told
+    assert "least suited to 'strict', which has 0.33 of all" in told
     assert told in explain_proposal(proposal)[0]
     with Ledger.create(tmp_path / "strict.ledger", silo="strict", budget=Budget(1.0, 1e-6)) as ledger:
         assert told in review(proposal.plan, ledger.account(), "").text()

@@ -94,7 +94,7 @@ class MinibatchSGD(_Algorithm):
     def check(self, plan: "Plan") -> None:
         """Demand that a round is left to average."""
         if plan.steps and self.skip >= plan.steps:
-            raise ValueError("the average must keep at least one round: lower `skip`")
+            raise ValueError("the average needs at least one round: lower `skip`")
 
     def averaged(self, average: Average, rounds: int) -> Self:
         """Leave out nothing, all rounds but the last, or all but the last quarter."""
@@ -244,9 +244,7 @@ class Localized(_AcceleratedFamily):
         """Demand one training stage for each phase, with that phase's rounds and records."""
         planned = [(stage.rounds, stage.sampling) for stage in plan.training_stages]
         if planned != self.training_stages(self.default_sampling, plan.steps):
-            raise ValueError(
-                "the localized algorithm needs one stage for each of its phases, with the phase's rounds and records"
-            )
+            raise ValueError("the localized algorithm needs one stage per phase, with that phase's rounds and records")
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each phase: its penalty makes it strongly convex, so υ ≥ β."""
@@ -297,7 +295,9 @@ class Preconditioned(_Algorithm):
     def check(self, plan: "Plan") -> None:
         """Demand gradients along axes, and no lasso: its proximal step in another metric is no threshold."""
         if plan.lasso:
-            raise ValueError("the preconditioned algorithm takes no lasso: ask for accelerated, or leave the lasso out")
+            raise ValueError(
+                "the preconditioned algorithm does not support a lasso: ask for accelerated, or leave the lasso out"
+            )
         if any(stage.question != self.question(1.0) for stage in plan.training_stages):
             raise ValueError("the preconditioned algorithm needs stages that ask for preconditioned gradients")
 

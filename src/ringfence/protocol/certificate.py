@@ -95,8 +95,8 @@ def _require_form(content: bytes, written: bytes) -> None:
     """Refuse a file that says the same in other bytes: whatever was changed in a certificate is to show."""
     if content != written:
         raise CertificateError(
-            "The certificate's content fits, but the file was written in another form (spaces, order or spelling): "
-            "ask for the file as the silo exported it."
+            "The certificate's content is right, but the file was rewritten (spaces, order or spelling): ask for the "
+            "file as the silo exported it."
         )
 
 

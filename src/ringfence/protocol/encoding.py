@@ -16,7 +16,7 @@ from ringfence.protocol.roles import Roles
 from ringfence.protocol.schema import Schema
 from ringfence.sources.cells import Cells, Table, as_cells
 
-ODD_REMEDY = 'write what a model is to read as columns of numbers or texts, or give it type = "ignore"'
+ODD_REMEDY = 'store what a model should read as columns of numbers or texts, or give it type = "ignore"'
 
 PART = 2**12
 """How many rows are put together at a time, so that they stay in a processor's cache."""
@@ -162,8 +162,8 @@ def clamped_parts(roles: Roles, target: str | None, readings: Readings) -> list[
     parts += [("time", target, False)] if roles.event is not None and target is not None else []
     found = [(role, name, readings[name].first_beyond(above=above)) for role, name, above in parts if name in readings]
     return [
-        f"Row {row + 2}, column '{name}': this {role} lies beyond the schema's bounds, and clamped it would be another "
-        "one: widen `lower` and `upper`, by public knowledge, or remove the row."
+        f"Row {row + 2}, column '{name}': this {role} is outside the schema's bounds, and clamping would change it: "
+        "widen `lower` and `upper`, from public knowledge, or remove the row."
         for role, name, row in found
         if row is not None
     ]

@@ -20,7 +20,8 @@ OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 
 
 LARGE_EPSILON = 20.0
-"""Above it next to nobody is protected: whoever guesses whether a record was there may be right with all but 2·10⁻⁹."""
+"""Above this, almost nobody is protected: a guess whether a record was there may be wrong with probability 2·10⁻⁹
+only."""
 
 
 def against_words(observer: Observer, colluders: int | None = None) -> str:
@@ -45,7 +46,8 @@ def other_silos(count: int) -> str:
 
 
 class Guarantee(Public):
-    """Whatever a silo sends is (epsilon, delta)-differentially private for each of its records, against an observer."""
+    """Everything a silo sends is (epsilon, delta)-differentially private for each of its records, against an
+    observer."""
 
     epsilon: float = Field(ge=0, allow_inf_nan=True)  # infinity: nothing is proved
     delta: float = Field(gt=0, lt=1)

@@ -55,10 +55,10 @@ def load_keys(path: Path) -> PublicKeys:
     except OSError as problem:
         raise PlanError(f"The keys {path} could not be read: {problem.strerror}.") from None
     except ValidationError as refused:
-        raise PlanError(f"{path} does not hold everybody's public keys: {explain(refused)}.") from None
+        raise PlanError(f"{path} does not hold the public keys of all parties: {explain(refused)}.") from None
     except ValueError as problem:
         raise PlanError(f"{path} is not valid TOML: {problem}.") from None
     weak = keys.low_order()
     if weak:
-        raise PlanError(f"In {path}, the key of {weak} is no key that anybody can have; ask its owner for it again.")
+        raise PlanError(f"In {path}, the key of {weak} is not a valid key; ask its owner for it again.")
     return keys

@@ -163,15 +163,14 @@ _EXPLANATIONS = {
     RefusalReason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
     RefusalReason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
     RefusalReason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    RefusalReason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
+    RefusalReason.ROUND_PASSED: "A later round was already answered, and rounds only go forward.",
     RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
     RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
-    RefusalReason.TURNS_TAKEN: "This silo answered as many rounds of the stage as the plan lets it; ask others.",
+    RefusalReason.TURNS_TAKEN: "This silo has answered as many rounds of the stage as the plan allows; ask others.",
     RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
     RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
-    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
-    RefusalReason.FORGOTTEN: "This silo's ledger lacks what the silo once signed that it held: its operator must "
-    "restore the newest ledger before anything is answered.",
+    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now; nothing was released.",
+    RefusalReason.FORGOTTEN: "This silo's ledger lacks an entry that the silo signed; its operator must restore it.",
 }
 
 
@@ -206,4 +205,4 @@ def parse_answer(content: bytes) -> Answer:
     try:
         return _ANSWER.validate_json(content)
     except ValidationError as refused:
-        raise MessageError(f"This is not an answer of a silo: {explain(refused, quote=False)}.") from None
+        raise MessageError(f"This is not a silo's answer: {explain(refused, quote=False)}.") from None

@@ -15,7 +15,7 @@ def check_plan(plan: "Plan") -> None:
     _check_training(plan)
     _check_unit(plan)
     if plan.held_out is not None and round(plan.held_out, 2) != plan.held_out:
-        raise ValueError("the held-out share must be given in whole percent")
+        raise ValueError("the held-out share must be a whole percentage")
     names = [terms.name for terms in plan.silos]
     if len(set(names)) != len(names):
         raise ValueError("two silos have the same name")
@@ -29,7 +29,7 @@ def check_plan(plan: "Plan") -> None:
                 f"silo '{terms.name}' must have one guarantee against each of: {', '.join(plan.observers)}"
             )
         if not all(0 < guarantee.epsilon < math.inf for guarantee in terms.guarantees):
-            raise ValueError(f"silo '{terms.name}' must be promised a positive, finite epsilon")
+            raise ValueError(f"silo '{terms.name}' must be promised a positive and finite epsilon")
     require_one_partition(stage.sampling for stage in plan.stages)
     for number, stage in enumerate(plan.stages):
         _check_stage(plan, number, stage)
@@ -40,11 +40,11 @@ def check_plan(plan: "Plan") -> None:
 def _check_stage(plan: "Plan", number: int, stage: "Stage") -> None:
     stage.question.check(plan)
     if (stage.participation.silos or 0) > len(plan.silos):
-        raise ValueError("a round cannot ask more silos than there are")
+        raise ValueError("a round cannot ask more silos than the plan has")
     if stage.question.record_norm(plan) is None and not stage.sampling.takes_all:
         raise ValueError(f"the {stage.question.name} is asked of all records: its sampling must be full")
     if stage.section is not None and plan.held_out is None:
-        raise ValueError("a stage that asks a section of the records needs a plan that says which are held out")
+        raise ValueError("a stage asks a section of the records, but the plan does not say which share is held out")
     for terms in plan.silos:
         batch, records = terms.stages[number].batch, plan.records_in(stage, terms)
         if not records:
@@ -56,22 +56,22 @@ def _check_stage(plan: "Plan", number: int, stage: "Stage") -> None:
 def _check_unit(plan: "Plan") -> None:
     if (plan.unit == "person") != (plan.data.person is not None):
         raise ValueError(
-            "a plan protects persons if, and only if, its schema says which column tells whose a row is: `person`"
+            "a plan protects persons if, and only if, its schema names the column that identifies them: `person`"
         )
     if (plan.unit == "person") != (plan.person_rule is not None):
         raise ValueError("a plan has a rule for a person's rows if, and only if, it protects persons")
     if (plan.person_rule == "rows") != (plan.rows_per_person is not None):
-        raise ValueError("a plan says how many rows of a person count if, and only if, its rule is 'rows'")
+        raise ValueError("a plan has `rows_per_person` if, and only if, its rule is 'rows'")
     if plan.unit == "person" and plan.sums != "exact":
         raise ValueError("a plan that protects persons needs exact sums")
 
 
 def _check_training(plan: "Plan") -> None:
     if plan.training is None and plan.training_numbers:
-        raise ValueError("training: Field required, for a stage of the plan trains")
+        raise ValueError("training: Field required, since a stage of the plan trains")
     about_model = any(stage.question.about_model for stage in plan.stages)
     if plan.model_loss is not None and (plan.training is not None or not about_model):
-        raise ValueError("model_loss: only a plan that asks about a model and trains none says which loss it has")
+        raise ValueError("model_loss: only a plan that asks about a model without training one names its loss")
     if about_model or plan.training is not None:
         _check_loss_fits_target(plan)  # and that there is a target
 
@@ -83,8 +83,8 @@ def _check_loss_fits_target(plan: "Plan") -> None:
     several = len(plan.data.targets)
     if (kind == "numbers") != (several > 1) or (kind == "numbers" and plan.loss.outputs != several):
         raise ValueError(
-            "several targets are learned together by the multi-squared loss, of as many targets, and one target by "
-            "any other: leave the loss out, or name one target"
+            "several targets need the multi-squared loss, with as many targets, and one target needs any other: leave "
+            "the loss out, or name one target"
         )
     fits = {"label": classes == 2, "class": classes == plan.loss.categories > 2}.get(kind, classes == 0)
     if not fits:
@@ -96,8 +96,8 @@ def _check_loss_fits_target(plan: "Plan") -> None:
         raise ValueError(misfit)
     if (kind == "time") != (plan.data.event is not None):
         raise ValueError(
-            "the survival loss, and no other, is of a time and an event: name the column of the `event` beside the "
-            "target, which is the time"
+            "the survival loss, and no other, needs a time and an event: name the time as target, and the `event` "
+            "column beside it"
         )
     if plan.loss.shares_slopes and not plan.data.intercept:
-        raise ValueError(f"the {plan.loss.name} loss learns constants: give the schema an intercept")
+        raise ValueError(f"the {plan.loss.name} loss learns intercepts: give the schema an intercept")

@@ -163,9 +163,9 @@ def explain(refused: ValidationError, *, quote: bool = True) -> str:
     kind, steps = first["type"], first["loc"]
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if not quote and kind == "extra_forbidden":  # the field's name is the sender's
-        steps, message = steps[:-1], "a field that is not permitted here"
+        steps, message = steps[:-1], "this field is not allowed here"
     elif not quote and kind == "union_tag_invalid":  # pydantic quotes the tag
-        message = "this is none of the kinds that are known here"
+        message = "this kind is unknown here"
     place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{place}: {message}{more}" if place else f"{message}{more}"

@@ -54,10 +54,10 @@ class Roles(Public):
         for role, name in self.roles.items():
             if name not in used:
                 raise ValueError(
-                    f"the {role} column '{name}' is not among the columns, or ignored: give it a type and its values"
+                    f"the {role} column '{name}' is missing from the columns, or ignored: give it a type and its values"
                 )
             if name == target or names.count(name) > 1:
-                raise ValueError(f"the column '{name}' is named as {role} and as something else: it can be one of both")
+                raise ValueError(f"the column '{name}' is named as {role} and as something else: choose one")
             if target is None:
                 raise ValueError(f"a schema with the {role} column '{name}' needs a target")
             if used[name].indicator:
@@ -67,11 +67,11 @@ class Roles(Public):
                 )
             self._check(role, name, used[name])
         if self.offset is not None and self.exposure is not None:
-            raise ValueError("an exposure is an offset by its logarithm: name one of both")
+            raise ValueError("an exposure is an offset by its logarithm: name only one of the two")
         if self.event is not None and target is not None and getattr(used[target], "low", -1.0) < 0:
             raise ValueError(
-                f"the target '{target}' is a time, as the schema names an event: it must be numeric, with a `lower` of "
-                "0 or more"
+                f"the schema names an event, so the target '{target}' is a time: it must be numeric, with a `lower` "
+                "of 0 or more"
             )
         self._check_class_weights(target, used)
         if self.more_targets is not None:
@@ -81,14 +81,16 @@ class Roles(Public):
         for name in targets:
             if name not in used or not used[name].is_number:
                 raise ValueError(
-                    f"several targets are predicted together, and each must be a number with bounds: '{name}' is none"
+                    f"several targets are predicted together, so each must be a number with bounds: '{name}' is not"
                 )
             if used[name].indicator:
                 raise ValueError(f"the target column '{name}' has an indicator, which only a feature can have")
             if targets.count(name) > 1 or name in self.roles.values():
-                raise ValueError(f"the column '{name}' is named as a target and as something else: it can be one thing")
+                raise ValueError(f"the column '{name}' is named as a target and as something else: choose one")
         if {"offset", "exposure", "event"} & self.roles.keys():
-            raise ValueError("several targets have no offset, exposure or event: leave these out, or name one target")
+            raise ValueError(
+                "several targets cannot have an offset, exposure or event: leave these out, or name one target"
+            )
 
     @staticmethod
     def _check(role: str, name: str, column: "ReadColumn") -> None:

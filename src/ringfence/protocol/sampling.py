@@ -95,12 +95,12 @@ class Full(_Rule):
         """Demand a batch of all records."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch != records:
-            raise ValueError(f"full sampling averages over all records: batch of silo '{silo}' differs")
+            raise ValueError(f"full sampling averages over all records: the batch of silo '{silo}' differs")
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return all records."""
         if asked not in (None, records):
-            raise ValueError("Full sampling takes all in every round: leave the batch out, or choose poisson.")
+            raise ValueError("Full sampling uses every record in every round: leave the batch out, or choose poisson.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
@@ -213,11 +213,11 @@ class Phased(_Rule):
         """Demand the phase's own number of records, and that there are any."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if self._size(records) == 0:
-            raise ValueError(f"silo '{silo}' has too few records for so many phases, each half as large")
+            raise ValueError(f"silo '{silo}' has too few records for this many phases, each half as large")
         if batch != self._size(records):
             raise ValueError(
-                f"the first phase takes half of the records, each later one half of the last: batch of silo '{silo}' "
-                "differs"
+                "the first phase takes half of the records, each later one half of the previous: the batch of silo "
+                f"'{silo}' differs"
             )
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
@@ -230,7 +230,7 @@ class Phased(_Rule):
             raise ValueError("Phases take half of a silo, then half of the rest, …: leave the batch out.")
         if self._size(records) == 0:
             raise ValueError(
-                f"Silo '{silo}' is too small for {self.phase + 1} phases, each half as large: take fewer phases."
+                f"Silo '{silo}' is too small for {self.phase + 1} phases, each half as large: use fewer phases."
             )
         return self._size(records)
 
@@ -266,5 +266,5 @@ def require_one_partition(rules: Iterable[Sampling]) -> None:
     divided = [rule for rule in rules if rule.is_fresh]
     if len(divided) > 1 and not all(isinstance(rule, Phased) for rule in divided):
         raise ValueError(
-            "a plan divides its records once: into the phases of its stages, or into one pass of one stage"
+            "a plan divides its records only once: into the phases of its stages, or into one pass of one stage"
         )

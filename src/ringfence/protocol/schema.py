@@ -63,7 +63,7 @@ class TableColumns(Public):
     def _reads_nobody_s_name(self) -> Self:
         if self.person in self.used:
             raise ValueError(
-                f"the column '{self.person}' tells whose a row is, so no model may read it: give it type = 'ignore'"
+                f"the column '{self.person}' identifies persons, so no model may read it: give it type = 'ignore'"
             )
         return self
 
@@ -84,10 +84,12 @@ class TableColumns(Public):
                 return f"the plan reads the column '{name}', which the silo's schema ignores"
             for field in ("type", *type(column).model_fields):
                 if getattr(column, field) != getattr(self.used[name], field, None):
-                    return f"the column '{name}' has another `{field}` in the plan than in the silo's schema"
+                    return (
+                        f"the column '{name}' has a different `{field}` in the plan from the one in the silo's schema"
+                    )
         for field in ("intercept", "radius", "person"):
             if getattr(schema, field) != getattr(self, field):
-                return f"the plan has another `{field}` than the silo's schema"
+                return f"the plan has a different `{field}` from the silo's schema"
         return ""
 
 
@@ -128,7 +130,7 @@ class Schema(roles.Roles, TableColumns):
         self.check_roles(self.used, self.target)
         for name in (name for each in self.maps or () for name in each.columns):
             if name in (self.target, *self.roles.values()):
-                raise ValueError(f"a map names the column '{name}', which is no feature: leave it out of the map")
+                raise ValueError(f"a map names the column '{name}', which is not a feature: leave it out of the map")
         if not self.features:
             raise ValueError("there is no feature column left besides the target")
         return self
@@ -170,7 +172,7 @@ class Schema(roles.Roles, TableColumns):
     def target_column(self) -> ReadColumn:
         """The target's column; SchemaError if there is none."""
         if self.target is None:
-            raise _NoTargetError("The schema names no target: say which column a model is to predict.")
+            raise _NoTargetError("The schema names no target: say which column the model should predict.")
         return self.used[self.target]
 
     @cached_property
@@ -278,7 +280,7 @@ def _filled(column: Any) -> Any:
 def without_target(columns: TableColumns) -> Schema:
     """Return a schema of these columns for a plan that predicts nothing."""
     if not columns.used:
-        raise SchemaError("This schema ignores all its columns: give one that is to be asked about its type.")
+        raise SchemaError("This schema ignores all its columns: give at least one a type.")
     return Schema(**{name: getattr(columns, name) for name in TableColumns.model_fields if name != "maps"})
 
 

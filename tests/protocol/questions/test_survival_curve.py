@@ -55,7 +55,7 @@ def test_replacing_a_record_moves_the_shares_by_no_more_than_claimed_and_some_mo
     [
         ("time", "town", "needs a numeric column 'town'"),
         ("event", "age", "a column 'age' of two categories"),
-        ("cuts", [20.0, 200.0], "no lower than the last cut"),
+        ("cuts", [20.0, 200.0], "at or above the last cut"),
         ("cuts", [20.0, 20.0], "rise"),
     ],
 )

@@ -57,7 +57,7 @@ class BaseChannel(Public):
     def oversize(self, plan: "Plan", stage: "Stage") -> str:
         """Say, as a clause, that an answer would be longer than whoever must read it does; or nothing."""
         longest = written_length(self.longest_answer(plan, stage))
-        return f"an answer would have {longest} bytes, of {SIZE_LIMIT} at most" if longest > SIZE_LIMIT else ""
+        return f"an answer would have {longest} bytes, where {SIZE_LIMIT} are allowed" if longest > SIZE_LIMIT else ""
 
     def least_answers(self) -> int:
         """Return how many silos must answer before anything of a round can be used."""
@@ -95,4 +95,4 @@ class BaseChannel(Public):
 def require_computable(silo: str, sigma: float) -> None:
     """Raise ValueError if a silo's noise is so large or small that sums of that size would overflow or vanish."""
     if not math.ldexp(1.0, -300) < sigma < math.ldexp(1.0, 300):
-        raise ValueError(f"the noise of silo '{silo}' is out of the range of numbers we compute with")
+        raise ValueError(f"the noise of silo '{silo}' is too large or too small to compute with")

@@ -23,7 +23,7 @@ EMPTY = "the cell is empty; give the column a public `missing` value in the sche
 
 def _as_cell(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError('a truth value is no text: quote it, as "true" or "false", or say type = "boolean"')
+        raise ValueError('true and false are not texts here: quote them, as "true" or "false", or use type = "boolean"')
     return str(value) if isinstance(value, int | float) else value
 
 
@@ -179,7 +179,7 @@ class ReadColumn(BaseColumn):
         PlanError where features are cut together and not one by one.
         """
         raise PlanError(
-            f"A column of type '{self.type}' is cut as a whole, which no ONNX graph does here: export to CSV."
+            f"A column of type '{self.type}' is clipped as a whole, which cannot be exported to ONNX: export to CSV."
         )
 
     @property

@@ -27,8 +27,8 @@ class Scaled(ReadColumn):
 
     is_number: ClassVar[bool] = True
     open_fields: ClassVar[Mapping[str, str]] = {
-        "lower": "the least value that is publicly possible",
-        "upper": "the largest value that is publicly possible",
+        "lower": "the smallest publicly possible value",
+        "upper": "the largest publicly possible value",
     }
 
     @property

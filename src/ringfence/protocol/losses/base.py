@@ -241,7 +241,7 @@ class BaseLoss(Outputs, Public):
 
         Only a `NonSmooth` loss can choose its β; for any other this is a PlanError, as is a β out of range.
         """
-        raise PlanError(f"The {self.name} loss is smooth as it is and its smoothness cannot be chosen: leave it out.")
+        raise PlanError(f"The {self.name} loss is already smooth: leave the smoothness out.")
 
     @abstractmethod
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
@@ -285,7 +285,7 @@ class NonSmooth(BaseLoss):
     @classmethod
     def _is_not_too_narrow(cls, width: float) -> float:
         if 0 < width < NARROWEST:
-            raise ValueError(f"a width is 0 or at least {NARROWEST:g}: below, single precision loses it")
+            raise ValueError(f"a width must be 0 or at least {NARROWEST:g}: single precision loses anything smaller")
         return width
 
     @property
@@ -312,7 +312,7 @@ class NonSmooth(BaseLoss):
         width = feature_norm / smoothness * feature_norm if sensible else math.nan
         if not NARROWEST <= width <= WIDEST:
             raise PlanError(
-                f"The {self.name} loss cannot be given the smoothness {smoothness!r} where features have norms up to "
+                f"The {self.name} loss cannot have the smoothness {smoothness!r} where features have norms up to "
                 f"{feature_norm!r}: both must be positive, and their X²/β from {NARROWEST:g} to {WIDEST:g}."
             )
         return self.with_width(width)

@@ -47,7 +47,7 @@ class Custom(BaseLoss):
     @model_validator(mode="after")
     def _has_its_digest(self) -> Self:
         if digest_of(self.source) != self.digest:
-            raise ValueError("the digest of the custom loss is not that of its source")
+            raise ValueError("the digest of the custom loss does not match its source")
         return self
 
     @model_validator(mode="after")
@@ -55,8 +55,8 @@ class Custom(BaseLoss):
         plain = self.source.replace("\t", " ")
         if visible_lines(plain) != plain:
             raise ValueError(
-                "the source of the custom loss has characters that nobody sees, so that it may do something else than "
-                "it says: remove them"
+                "the source of the custom loss has invisible characters, so it may not do what it seems to do: remove "
+                "them"
             )
         return self
 
@@ -76,15 +76,17 @@ class Custom(BaseLoss):
         named = f"its loss '{self.title}' (sha256 {self.digest[:12]}…)"
         if self.digest not in INSTALLED:
             return (
-                f"{named} is somebody's own, and nobody installed it here: read it with `ringfence silo loss FOLDER "
-                "PLAN` and, if you agree to run it, install it by the same command"
+                f"{named} is custom code that is not installed here: read it with `ringfence silo loss FOLDER PLAN` "
+                "and, if you agree to run it, install it with the same command"
             )
         try:
             found = examined(self.digest, self.largest_score, self.largest_target)
         except PlanError as refused:
             return f"{named} {refused}: ask for a plan with a convex and smooth one"
         if not np.allclose(found, (self.steepest, self.bend), rtol=1e-6):
-            return f"{named} has another slope or curvature than the plan says: ask for a plan with its own"
+            return (
+                f"{named} does not have the slope or curvature that the plan states: ask for a plan that states its own"
+            )
         return ""
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:

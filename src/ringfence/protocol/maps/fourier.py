@@ -56,8 +56,8 @@ class Fourier(Joint):
         length = sum(inputs[name].width for name in self.columns)
         if length * self.features // 2 > MOST_DRAWS:
             raise ValueError(
-                f"a fourier map of {length} features of columns has more than {MOST_DRAWS} numbers in its directions: "
-                "name fewer columns, or ask for fewer `features`"
+                f"a fourier map of {length} column features needs more than {MOST_DRAWS} random numbers: name fewer "
+                "columns, or ask for fewer `features`"
             )
         return self.features
 

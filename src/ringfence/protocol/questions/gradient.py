@@ -68,19 +68,18 @@ class Gradient(BaseQuestion):
         """Name the clip, and what a person's rows come to."""
         most = facts.rows_per_person
         return {
-            None: f"Each record's gradient is cut to length {self.clip:.4g}",
-            "mean": f"Of a person the mean over all rows counts, each row's gradient cut to length {self.clip:.4g}",
-            "rows": f"Of a person the first {most} rows count, 1/{most} each, with gradients cut to length "
-            f"{self.clip:.4g}",
-            "sum": f"The sum of the gradients of a person's rows is cut to length {self.clip:.4g}",
+            None: f"Each record's gradient is clipped to norm {self.clip:.4g}",
+            "mean": f"A person counts as the mean over all rows, each row's gradient clipped to norm {self.clip:.4g}",
+            "rows": f"A person counts as the first {most} rows, 1/{most} each, with gradients clipped to norm {self.clip:.4g}",
+            "sum": f"The sum of the gradients of a person's rows is clipped to norm {self.clip:.4g}",
         }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:
         """Name cut gradients of several outputs, and cut sums: they need not be the gradient of any convex loss."""
         if not facts.loss.is_proved:
-            return "a loss of somebody's own, whose constants were found on a grid"
+            return "a custom loss, whose constants were found on a grid"
         if facts.person_rule == "sum":
-            return "sums of a person's gradients that are cut as one"
+            return "sums of a person's gradients that are clipped as one"
         bound = facts.loss.constants_on(facts.data, facts.domain.reach(facts.dimension)).lipschitz
         several = facts.loss.outputs > 1 and self.clip < bound and not facts.loss.is_convex_cut
         return "clipped gradients of several outputs" if several else ""

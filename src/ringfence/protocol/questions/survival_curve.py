@@ -29,7 +29,7 @@ class SurvivalCurve(BaseQuestion):
     @model_validator(mode="after")
     def _rise(self) -> Self:
         if any(later <= earlier for earlier, later in zip((0.0, *self.cuts), self.cuts, strict=False)):
-            raise ValueError("cuts must be above 0 and rise")
+            raise ValueError("cuts must be above 0 and increase")
         return self
 
     def check(self, facts: Facts) -> None:
@@ -37,16 +37,16 @@ class SurvivalCurve(BaseQuestion):
         time, event = (facts.data.used.get(name) for name in (self.time, self.event))
         if not isinstance(time, Scaled) or time.low < 0 or self.cuts[-1] > time.high:
             raise ValueError(
-                f"a survival curve needs a numeric column '{self.time}' with a `lower` of 0 or more, and an `upper` no "
-                "lower than the last cut"
+                f"a survival curve needs a numeric column '{self.time}' with a `lower` of 0 or more, and an `upper` "
+                "at or above the last cut"
             )
         if event is None or len(event.classes) != 2:
             raise ValueError(f"a survival curve needs a column '{self.event}' of two categories: no event, or one")
         for name in (self.time, self.event):
             if facts.data.used[name].indicator:
                 raise ValueError(
-                    f"a survival curve is of times and events that are known, and the column '{name}' has an "
-                    "indicator for empty cells: give it a public `missing` value instead"
+                    f"a survival curve needs known times and events, but the column '{name}' has an indicator for "
+                    "empty cells: give it a public `missing` value instead"
                 )
 
     def length(self, facts: Facts) -> int:
@@ -72,7 +72,7 @@ class SurvivalCurve(BaseQuestion):
 
     def purpose(self) -> str:
         """Say what it is for."""
-        return "a budgeted query asks every silo how long records last until an event, which tells a survival curve"
+        return "a budgeted query asks every silo how long records last until an event, which gives a survival curve"
 
     def limits(self, facts: Facts) -> str:
         """Say that a record counts once."""
