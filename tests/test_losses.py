@@ -106,7 +106,7 @@ def test_a_plan_with_it_trains_where_it_is_installed_and_is_refused_where_it_is_
 
 @pytest.mark.parametrize(
     ("function", "refusal"),
-    [(dented, "is not convex"), (broken, "raises TypeError"), (doubled, "does not have the slope")],
+    [(dented, "is not convex"), (broken, "raises TypeError"), (doubled, "not have the slope")],
 )
 def test_a_gate_refuses_a_loss_that_is_not_what_its_plan_says_before_anything_is_charged(
     tmp_path: Path, function: Any, refusal: str

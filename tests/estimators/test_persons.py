@@ -177,7 +177,7 @@ def test_a_schema_may_name_the_column_that_tells_whose_a_row_is(given: str) -> N
     asked = classifier(schema=schema, bounds=None, classes=None)
     with pytest.raises(EstimatorError, match=r"'patient' tells whose a row is: give it in X, or .*`persons`"):
         asked.fit(table, Y)
-    with pytest.raises(EstimatorError, match="only one of the two"):
+    with pytest.raises(EstimatorError, match="one of both"):
         asked.fit(with_column, Y, persons=PERSONS)
     fitted = asked.fit(with_column, Y) if given == "column" else asked.fit(table, Y, persons=PERSONS)
     assert (fitted.plan_.unit, fitted.plan_.data.person, fitted.plan_.silos[0].records) == ("person", "patient", 30)

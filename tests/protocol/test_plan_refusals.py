@@ -182,9 +182,7 @@ def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_que
     loss = {"name": "huber", "threshold": 0.5}
     assert "without training one must name its loss" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
     for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
-        assert "only a plan that asks about a model without training one" in refusal(
-            edited(edits | {"model_loss": loss})
-        )
+        assert "only a plan that asks about a model without" in refusal(edited(edits | {"model_loss": loss}))
     assert "The schema names no target" in refusal(edited(EVALUATED_ONLY | {"data.target": LEFT_OUT}))
     assert "The schema names no target" in refusal(edited({"data.target": LEFT_OUT}))
     assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))

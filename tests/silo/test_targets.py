@@ -93,7 +93,7 @@ def test_plans_for_different_targets_are_answered_side_by_side_from_one_ledger(s
         (
             "ward",
             {"type": "categorical", "categories": ["a", "b"], "missing": "b"},
-            "'ward' has a different `categories`",
+            "a different `categories`",
         ),
         ("dose", {"type": "categorical", "categories": ["a", "b"]}, "'dose' has a different `type`"),
     ],

@@ -53,7 +53,7 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"stages.0.channel.width": 1}, "do not fit the width"),
         (
             {"stages.0.channel.shuffler_key": SHUFFLER["server_key"]},
-            "different keys: a party that holds both could read",
+            "different keys: a party that holds both",
         ),
     ],
     ids=str,

@@ -316,10 +316,10 @@ FOURIER = {"type": "fourier", "columns": ["age"], "features": 4, "seed": 1}
         (SPLINE | {"columns": [["age"]]}, "valid string"),
         (SPLINE | {"columns": ["weight"]}, "'weight', which is missing from the columns, or ignored"),
         (SPLINE | {"columns": ["note"]}, "'note', which is missing from the columns, or ignored: give it a type"),
-        (SPLINE | {"columns": ["ward"]}, "a spline map is of numbers or dates, which the column 'ward' is not"),
+        (SPLINE | {"columns": ["ward"]}, "a spline map needs numbers or dates, and the column 'ward' has neither"),
         (
             SPLINE | {"columns": ["cost"]},
-            "a map names the column 'cost', which is not a feature: leave it out of the map",
+            "a map names the column 'cost', which is not a feature: leave it out",
         ),
         (SPLINE | {"columns": ["height_*"]}, "no column matches the pattern 'height_*' of a map"),
         (SPLINE | {"frequency": 1}, "Extra inputs are not permitted"),

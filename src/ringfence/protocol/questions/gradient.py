@@ -70,7 +70,8 @@ class Gradient(BaseQuestion):
         return {
             None: f"Each record's gradient is clipped to norm {self.clip:.4g}",
             "mean": f"A person counts as the mean over all rows, each row's gradient clipped to norm {self.clip:.4g}",
-            "rows": f"A person counts as the first {most} rows, 1/{most} each, with gradients clipped to norm {self.clip:.4g}",
+            "rows": f"A person counts as the first {most} rows, 1/{most} each, with gradients clipped to "
+            f"norm {self.clip:.4g}",
             "sum": f"The sum of the gradients of a person's rows is clipped to norm {self.clip:.4g}",
         }[facts.person_rule]
 
