@@ -123,7 +123,7 @@ def test_plan_refuses_it_in_the_same_words(
         (["--cap", "1"], "The cap '1' is not of the form EPS,DELTA"),
         (["--cap", "-1,1e-6"], "the cap's epsilon must be a finite number above 0"),
         (["--cap", "1,1"], "the cap's delta must lie strictly between 0 and 1"),
-        (["--ledgers", "/proc/nowhere", "--no-report"], "have a ledger already"),
+        (["--ledgers", "/proc/nowhere", "--no-report"], "already have a ledger"),
         (["--ledgers", "/proc/nowhere", "--no-report", "--new-beginning", "a test"], "No ledger can be made"),
         (["--ledgers", "/proc", "--no-report", "--new-beginning", "a\nb"], "write one line of plain text"),
         (["--same-data-as", "nowhere.ledger", "--no-report"], "There is no ledger at nowhere.ledger"),
@@ -169,7 +169,7 @@ def test_plan_refuses_sizes_and_files_it_cannot_use(
         (["--silo", "north=3"], "Say of whom"),
         (["--run", "nowhere"], "Say of whom"),
         (["--page", "/nowhere/page.html"], "cannot be written"),
-        (["--ledgers", "/proc/nowhere"], "have a ledger already"),
+        (["--ledgers", "/proc/nowhere"], "already have a ledger"),
         (["--ledgers", "/proc/nowhere", "--new-beginning", "a test"], "No ledger can be made"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_folder_is_made_once_for_its_owner_alone(operator: Operator) -> None:
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(operator.folder.stat().st_mode) == 0o700
     before = {path.name: path.read_bytes() for path in operator.folder.iterdir()}
-    check_one_sentence(operator.init(), "exists already")
+    check_one_sentence(operator.init(), "already exists")
     assert {path.name: path.read_bytes() for path in operator.folder.iterdir()} == before
 
 

@@ -67,7 +67,7 @@ def test_a_backup_says_how_far_it_goes_and_overwrites_nothing(
         assert (made.silo, made.number, made.hash, made.replaced) == ("clinic", last.number, last.hash, None)
         assert copied.entries() == ledger.entries()
     before = backup.read_bytes()
-    with pytest.raises(OutputError, match="exists already, and a backup overwrites nothing"):
+    with pytest.raises(OutputError, match="already exists, and a backup overwrites nothing"):
         back_up(silo_folder, backup)
     assert backup.read_bytes() == before
     with pytest.raises(OutputError, match="cannot be written"):
@@ -144,7 +144,7 @@ def test_another_ledger_s_backup_is_refused(silo_folder: SiloFolder, tmp_path: P
     Ledger.create(other, silo="clinic", budget=Budget(99.0, 1e-6)).close()
     Ledger.create(foreign, silo="hospital", budget=Budget(99.0, 1e-6)).close()
     before = files(silo_folder)
-    with pytest.raises(LedgerError, match="a copy of another ledger than the one in"):
+    with pytest.raises(LedgerError, match="not a copy of the ledger in"):
         restore(silo_folder, other)
     with pytest.raises(LedgerError, match="a ledger of silo 'hospital', not of 'clinic'"):
         restore(silo_folder, foreign)
@@ -154,7 +154,7 @@ def test_another_ledger_s_backup_is_refused(silo_folder: SiloFolder, tmp_path: P
 def test_nothing_is_restored_while_an_agent_serves(silo_folder: SiloFolder, backup: Path) -> None:
     with serving(silo_folder):
         before = silo_folder.ledger_path.read_bytes()
-        with pytest.raises(SiloError, match="Another process serves"):
+        with pytest.raises(SiloError, match="Another process is serving"):
             restore(silo_folder, backup)
         assert silo_folder.ledger_path.read_bytes() == before
 

@@ -218,13 +218,13 @@ def test_sums_without_noise_go_over_no_open_network() -> None:
 def test_parts_that_are_missing_damaged_or_about_persons_are_told_of_in_a_sentence(
     table: Table, workers: DaskWorkers, tmp_path: Path
 ) -> None:
-    with pytest.raises(RecordsError, match="is to be a folder with the parts of a table"):
+    with pytest.raises(RecordsError, match="must be a folder that holds the parts of a table"):
         load_divided(tmp_path / "nothing", table.schema, workers)
     (table.parts / "2.csv").write_text("a,b,c,ill\n0.5,0.5,secret,no\n")
     with pytest.raises(RecordsError, match=r"2\.csv, row 2, column 'c': this is not a finite number"):
         load_divided(table.parts, table.schema, workers)
     table.schema.write_text('person = "who"\n' + table.schema.read_text())
-    with pytest.raises(RecordsError, match="cannot be about persons yet"):
+    with pytest.raises(RecordsError, match="does not support persons yet"):
         load_divided(table.parts, table.schema, workers)
 
 

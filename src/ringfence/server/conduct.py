@@ -59,7 +59,7 @@ class Quorum:
                 return cls(share=1.0)
             return cls(share=float(text[:-1]) / 100) if text.endswith("%") else cls(int(text))
         except ValueError:
-            raise TrainingError(f"The quorum '{text}' is none of: a number like 2, a share like 50%, all.") from None
+            raise TrainingError(f"The quorum '{text}' is not a number like 2, a share like 50%, or all.") from None
 
     def of(self, asked: int) -> int:
         """Return how many updates a round needs that asks so many silos."""
@@ -88,7 +88,7 @@ class ConductedRun:
         if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
             raise TranscriptError(
                 f"The transcript's entries of round {entry.round} are out of order: it is damaged. Restore it from a "
-                "backup, or begin anew in another folder."
+                "backup, or start again in another folder."
             )
         if isinstance(entry, Asked):
             self._require_same(entry.silos == tuple(session.asked()) and entry.request == self.fingerprint())
@@ -127,8 +127,8 @@ class ConductedRun:
     def _require_same(self, same: bool) -> None:
         if not same:
             raise TranscriptError(
-                f"Replayed, the transcript's round {self.session.round} is not what was recorded: another version of "
-                "Ringfence or NumPy wrote it. Go on with that version, or begin anew in another folder."
+                f"Replaying round {self.session.round} of the transcript does not give what was recorded: another "
+                "version of Ringfence or NumPy wrote it. Continue with that version, or start again in another folder."
             )
 
 
@@ -139,7 +139,7 @@ def replay(folder: Path) -> RunResult:
     for entry in entries:
         run.apply(entry)
     if not run.session.finished:
-        raise TrainingError(f"The run in {folder} stands in round {run.session.round}: it has no model yet.")
+        raise TrainingError(f"The run in {folder} is still in round {run.session.round}: it has no model yet.")
     return run.session.result()
 
 
@@ -169,12 +169,9 @@ def conduct(
     sent none is asked without, after the others and for as long: it may be of a version that knows no heads.
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
-        raise TrainingError(
-            "A plan that trusts a shuffler needs one, and no other plan does: give the shuffler's address, or another "
-            "plan."
-        )
+        raise TrainingError("Give a shuffler's address if, and only if, the plan trusts a shuffler.")
     if not (0 < seconds < math.inf and patience >= 0):
-        raise TrainingError("A round needs a positive number of seconds, and the patience is 0 or more tries.")
+        raise TrainingError("The seconds of a round must be above 0, and the number of tries 0 or more.")
     with Transcript.open(folder, plan) as transcript:
         run = ConductedRun(transcript.header)
         for entry in transcript.entries():
@@ -258,9 +255,9 @@ class _Conductor:
         totals = collected(run.session, answers, self.collect)
         if totals is None:
             raise TrainingError(
-                f"The shuffler has not let out round {round}: fewer than {self._needed(len(run.session.asked()))} "
-                "silos' messages have reached it. Nothing is lost: run the same command again, which goes on with "
-                "this round."
+                f"The shuffler has not released round {round}: it has the messages of fewer than "
+                f"{self._needed(len(run.session.asked()))} silos. Nothing is lost: run the same command again to "
+                "continue with this round."
             )
         with self._lock:
             self._write(Mixed.of(round, totals))
@@ -339,10 +336,9 @@ class _Conductor:
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
         often = "1 try" if tries == 1 else f"{tries} tries"
         return (
-            f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, "
-            f"after {often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
-            "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
-            "answers)."
+            f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, after "
+            f"{often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and run "
+            "the same command again to continue with this round; or lower the quorum (0 skips rounds without answers)."
         )
 
 

@@ -75,14 +75,14 @@ _EXPLANATIONS = {
     ShufflerRefusal.PLAN_ENDED: "The shuffler's operator has ended this plan; its batches are deleted.",
     ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
     ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    ShufflerRefusal.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
+    ShufflerRefusal.BAD_SIGNATURE: "The signature was not made with the key that the plan names for this silo.",
     ShufflerRefusal.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
     ShufflerRefusal.NOT_FOR_US: (
         "The envelope does not open: it was sealed to another key, or for another plan, round or silo."
     ),
-    ShufflerRefusal.ROUND_RELEASED: "The round's batch is fixed; nothing is added to it any more.",
+    ShufflerRefusal.ROUND_RELEASED: "The round's batch is final; nothing more can be added.",
     ShufflerRefusal.SECOND_DEPOSIT: (
-        "This silo has deposited other messages in this round already; the first ones count."
+        "This silo has already deposited other messages in this round; the first ones count."
     ),
 }
 
@@ -244,7 +244,7 @@ class Shuffler(Closing):
             found = [digest for digest in self._digests() if len(which) >= _SHORTEST and digest.startswith(which)]
             if len(found) != 1:
                 raise ShufflerError(
-                    f"'{which}' is not the digest, or its first {_SHORTEST} characters or more, of one plan that was "
+                    f"'{which}' is not the digest (or at least its first {_SHORTEST} characters) of a plan that was "
                     f"added here; `ringfence shuffler status {self._store.folder}` lists them."
                 )
             if not self._store.is_ended(found[0]):

@@ -44,7 +44,7 @@ from ringfence.storage.private_files import read_key, read_token, served_alone, 
 _KIND = Kind(
     "database",
     ShufflerError,
-    if_damaged="Nothing is released from it; set a new folder up, and let the silos agree on a plan with its key.",
+    if_damaged="Nothing is released from it. Set up a new folder, and have the silos approve a plan with its key.",
 )
 _APPLICATION = 0x52464E43  # tells our database from others', and a finished one from one whose making was cut off
 
@@ -98,7 +98,8 @@ class Store(Closing):
         self.path = folder / "shuffler.db"
         if not os.path.isfile(folder / "shuffler.key"):
             raise ShufflerError(
-                f"{folder} is not a shuffler's folder that this user may read: `ringfence shuffler init` makes one."
+                f"{folder} is not a shuffler's folder, or this user may not read it: `ringfence shuffler init` makes "
+                "one."
             )
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
@@ -110,7 +111,9 @@ class Store(Closing):
     def create(cls, folder: Path) -> Self:
         """Set a folder up, closed to other users; nothing that exists is overwritten."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ShufflerError(f"{folder} exists already and is not an empty folder; a shuffler's is made once, anew.")
+            raise ShufflerError(
+                f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
+            )
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)

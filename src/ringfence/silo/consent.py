@@ -41,8 +41,7 @@ def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unus
                 else f"delta {limit.delta:g} is above 1/n for n = {records}"
             )
             raise ApprovalError(
-                f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
-                f"{word}."
+                f"This budget protects almost nobody: {what}. Choose a smaller one, or confirm it with {word}."
             )
 
 

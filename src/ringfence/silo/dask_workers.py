@@ -20,8 +20,8 @@ class DaskWorkers:
     def __init__(self, address: str, seconds: float = 600.0) -> None:
         if not address.startswith((*_HERE, "tls://")):
             raise RecordsError(
-                "The address of the silo's workers must begin with tls://, or be of this machine (tcp://127.0.0.1:…): "
-                "sums without noise go over it."
+                "The address of the silo's workers must begin with tls://, or be on this machine (tcp://127.0.0.1:…): "
+                "sums without noise travel over it."
             )
         self._seconds = seconds
         try:
@@ -30,7 +30,7 @@ class DaskWorkers:
             )
         except (OSError, RuntimeError, ValueError):
             raise RecordsError(
-                f"Dask's scheduler does not answer at {address}: begin it, and its workers, and try again."
+                f"Dask's scheduler does not answer at {address}: start it and its workers, and try again."
             ) from None
         self._places: dict[Any, str] = {}
 
@@ -57,8 +57,8 @@ class DaskWorkers:
             raise
         except Exception as problem:  # of a worker: its text might show a value
             raise RecordsError(
-                f"The silo's workers could not add up a part of the table ({type(problem).__name__}): see their logs, "
-                "and whether any is alive."
+                f"The silo's workers could not add up a part of the table ({type(problem).__name__}): check their "
+                "logs, and that they are running."
             ) from None
         finally:
             self._client.cancel(futures, force=True)

@@ -42,13 +42,13 @@ def require_reviewed(plan: Plan, digest: str) -> None:
     """
     if len(digest) < _REVIEWED:
         raise ApprovalError(
-            f"Give the digest that the review showed, or its first {_REVIEWED} characters or more: '{digest}' is too "
-            "short to tell plans apart."
+            f"Give the digest that the review showed, or at least its first {_REVIEWED} characters: '{digest}' is too "
+            "short to identify a plan."
         )
     if not plan.digest().startswith(digest.lower()):
         raise ApprovalError(
-            f"The file holds plan {plan.digest()}, and not the one whose digest begins with '{digest}': it is not what "
-            "was reviewed, or the digest is another plan's. Nothing was approved; review it again."
+            f"The file holds plan {plan.digest()}, not the one whose digest begins with '{digest}': it is not what "
+            "was reviewed, or the digest belongs to another plan. Nothing was approved; review it again."
         )
 
 
@@ -142,7 +142,7 @@ def _find(which: str, account: Account) -> str:
     found = [digest for digest in account.plans if len(which) >= _SHORTEST and digest.startswith(which.lower())]
     if len(found) != 1:
         raise ApprovalError(
-            f"'{which}' is neither a plan's file nor the digest, or its first {_SHORTEST} characters or more, of one "
+            f"'{which}' is neither a plan's file nor the digest (or at least its first {_SHORTEST} characters) of a "
             f"plan that silo '{account.silo}' has approved; `ringfence silo status` and `ringfence ledger` list them."
         )
     return found[0]

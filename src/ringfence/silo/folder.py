@@ -129,7 +129,7 @@ class SiloFolder:
             require_usual(budget.limits, len(records))
         made.require_closed(*made.data_files())
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
+            raise SiloError(f"{folder} already exists and is not an empty folder: name a new folder for the silo.")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -156,8 +156,8 @@ class SiloFolder:
             settings = SiloSettings.model_validate({"format": 1, **content})
         except OSError as problem:
             raise SiloError(
-                f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
-                "`ringfence silo init` makes one."
+                f"{folder} is not a silo's folder, or this user may not read it ({problem.strerror}): `ringfence silo "
+                "init` makes one."
             ) from None
         except ValidationError as refused:
             raise SiloError(f"{path} is not valid: {explain(refused)}.") from None
@@ -299,20 +299,20 @@ class SiloFolder:
         group, workers = self._courier_group, self.settings.workers
         if group is not None and workers is not None and not workers.startswith("tls://"):
             raise SiloError(
-                f"The group '{self.settings.courier_group}' is to carry messages and read nothing, and whoever is on "
-                f"this machine can have the workers at {workers} run anything. Give them certificates of the silo's "
-                "own, and an address that begins with tls://."
+                f"The group '{self.settings.courier_group}' should carry messages and read nothing, but anyone on "
+                f"this machine can make the workers at {workers} run anything. Give the workers the silo's own "
+                "certificates, and an address that begins with tls://."
             )
         for path in paths if group is not None else ():
             try:
                 status = path.stat()
             except OSError as problem:
-                raise SiloError(f"{path} cannot be looked at: {problem.strerror}.") from None
+                raise SiloError(f"{path} cannot be checked: {problem.strerror}.") from None
             readable = stat.S_IRGRP if status.st_gid == group else stat.S_IROTH
             if status.st_mode & readable:
                 raise SiloError(
-                    f"{path} may be read by the group '{self.settings.courier_group}', which is to carry messages and "
-                    f"read nothing: run `chmod 600 {shlex.quote(str(path))}` first."
+                    f"{path} may be read by the group '{self.settings.courier_group}', which should carry messages "
+                    f"and read nothing: run `chmod 600 {shlex.quote(str(path))}` first."
                 )
 
     @property

@@ -148,9 +148,10 @@ class Ledger(Closing):
         number, head = self._mark.read()
         if not self.holds(number, head):
             raise LedgerDamagedError(
-                f"The ledger {self.path} cannot be trusted: it ends with entry {account.number}, and once had entry "
-                f"{number} with the hash {head[:12]}, which is not in it. It is an older copy, or one that went "
-                "another way. Nothing is released from it. Restore the newest copy (`ringfence silo restore`)."
+                f"The ledger {self.path} cannot be trusted: it ends with entry {account.number}, but once had entry "
+                f"{number} with the hash {head[:12]}, which is missing. It is an older copy, or one that was "
+                "continued differently. Nothing is released from it. Restore the newest copy (`ringfence silo "
+                "restore`)."
             )
         self._mark.raise_to(account.number, account.head, self.holds)
 

@@ -23,9 +23,9 @@ class Limits:
         if effort.seconds <= self.seconds and effort.memory <= self.megabytes * MEGABYTE:
             return ""
         return (
-            f"A round of this plan would take {words(effort)} of this machine, by a cautious estimate, more than the "
-            f"{self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a plan that takes "
-            "less; or allow more, by `round_seconds` and `round_memory` (in MB) in silo.toml."
+            f"A round of this plan would take {words(effort)} on this machine, by a cautious estimate, more than the "
+            f"{self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a smaller plan, or "
+            "allow more with `round_seconds` and `round_memory` (in MB) in silo.toml."
         )
 
 

@@ -75,7 +75,7 @@ def numbered(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     if "" in cells:
         raise RecordsError(
-            f"{source}, row {list(cells).index('') + 2} does not say whose it is: fill in the column that the schema "
-            "names as `person`, or remove the row."
+            f"{source}, row {list(cells).index('') + 2} names no person: fill in the column that the schema names as "
+            "`person`, or remove the row."
         )
     return np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64)

@@ -231,7 +231,7 @@ class Records(Unpicklable):
     def difference(self, schema: Schema) -> str:
         """Say why a plan with that schema is not about these records, or nothing if it is."""
         if schema.person is not None and self.persons is None:
-            return "the plan protects persons, and these records do not say whose they are"
+            return "the plan protects persons, but these records do not identify them"
         return "" if schema == self.schema else "its records were read with another schema"
 
     def encoded(self, schema: Schema) -> "Records":

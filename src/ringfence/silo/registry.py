@@ -82,9 +82,9 @@ class Registry(Closing):
             if path.exists() or self._key_path.exists():
                 lost, left = (self._key_path, path) if path.exists() else (path, self._key_path)
                 raise RegistryError(
-                    f"{lost} is gone, and without it nothing tells which data has which ledger. Nothing was released. "
-                    f"Restore it from a backup; or, if it is lost for good, move {left} away, and register every silo "
-                    "and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
+                    f"{lost} is missing, and without it nobody can tell which data has which ledger. Nothing was "
+                    f"released. Restore it from a backup; or, if it is lost for good, move {left} away, and register "
+                    "every silo and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
                 )
             unfinished = path.with_suffix(".new")
             for rest in path.parent.glob(f"{unfinished.name}*"):

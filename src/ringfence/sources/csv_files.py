@@ -156,13 +156,13 @@ def _opened(described: Description) -> Iterator[tuple[IO[bytes], Description]]:
                 file.seek(3)
             yield file, described
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RecordsError(f"The data file {path} is damaged, or is no gzip file: make it again.") from None
+        raise RecordsError(f"The data file {path} is damaged, or is not a gzip file: make it again.") from None
     except OSError as problem:
         raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
     except UnicodeError:
         raise RecordsError(
-            f"The data file {path} is not text of the encoding that it should have: name the right `encoding` in a "
-            "description (TOML), or save it as UTF-8."
+            f"The data file {path} is not text in the expected encoding: name the right `encoding` in a description "
+            "(TOML), or save it as UTF-8."
         ) from None
 
 
@@ -170,7 +170,7 @@ def _decoded(block: bytes, described: Description) -> str:
     if described.encoding is not None:
         return block.decode(described.encoding)
     if b"\0" in block:
-        raise RecordsError(f"{described.file} is no text file: a table is CSV, Parquet, Arrow or NumPy.")
+        raise RecordsError(f"{described.file} is not a text file: a table must be CSV, Parquet, Arrow or NumPy.")
     return block.decode("utf-8", errors="ringfence-latin")
 
 

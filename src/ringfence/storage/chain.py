@@ -97,7 +97,7 @@ class Chain:
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
             highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
             if highest[0] != expected - 1:
-                raise database.damaged(f"it ends with entry {expected - 1}, and that is not the last one ever made")
+                raise database.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
             if expected > after + 1:
                 self._see(expected - 1, previous)
 

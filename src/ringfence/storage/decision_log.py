@@ -72,8 +72,8 @@ class _PrivateFiles(RotatingFileHandler):
         why = problem.strerror if isinstance(problem, OSError) else type(problem).__name__
         with contextlib.suppress(OSError):  # what is printed may go to the same full disk
             print(  # noqa: T201 (to the operator)
-                f"ringfence: {self.baseFilename} cannot be written ({why}): decisions go on, and are not logged. Make "
-                "room, or let this user write there.",
+                f"ringfence: {self.baseFilename} cannot be written ({why}): decisions continue, but are not logged. "
+                "Make room, or let this user write there.",
                 file=sys.stderr,
                 flush=True,
             )

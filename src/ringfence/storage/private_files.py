@@ -81,7 +81,7 @@ def served_alone(lock: Path, error: type[RingfenceError], *, patience: float = 0
         deadline = time.monotonic() + patience
         while not lock_alone(file):
             if time.monotonic() >= deadline:
-                raise error(f"Another process serves {lock.parent}: stop it first.")
+                raise error(f"Another process is serving {lock.parent}: stop it first.")
             time.sleep(0.05)
         yield
     finally:

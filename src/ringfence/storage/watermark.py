@@ -44,8 +44,8 @@ class Watermark(Closing):
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as problem:
             raise kind.unwritable(
-                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, or "
-                "name another one by XDG_STATE_HOME."
+                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, "
+                "or set XDG_STATE_HOME to another one."
             ) from None
 
     def _make(self, first: tuple[int, str]) -> None:

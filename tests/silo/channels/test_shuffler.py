@@ -210,7 +210,7 @@ def test_the_ledger_shows_what_both_views_cost(made: Federation, tmp_path: Path)
 def test_another_key_than_the_plan_s_or_none_is_refused(plan: Plan, records: Records, tmp_path: Path) -> None:
     with open_ledger(tmp_path, Budget(9.0, DELTA)) as ledger:
         for key in (None, sealing.new_key()):
-            with pytest.raises(ApprovalError, match=r"signs with another key.*silo status"):
+            with pytest.raises(ApprovalError, match=r"names another key.*silo status"):
                 Gate(records, ledger, key).approve(plan)
         assert not ledger.account().plans
 
