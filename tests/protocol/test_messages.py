@@ -170,7 +170,7 @@ def test_a_vector_that_is_not_whole_floats_in_base64_is_refused(vector: Any) -> 
 
 @every_message
 def test_a_field_too_many_or_too_few_is_refused(message: AnyMessage, read: Reader) -> None:
-    assert "not allowed" in refusal(read, fields(message, sigma=0.0))
+    assert "not permitted" in refusal(read, fields(message, sigma=0.0))
     content = json.loads(message.to_bytes())
     for name in content:
         if name == "kind" and read is not parse_answer:

@@ -26,7 +26,7 @@ def objects_of(value: Any, path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("path", list(objects_of(DOCUMENT)))
 def test_a_field_that_a_plan_does_not_have_is_refused_wherever_it_stands(path: str) -> None:
     sentence = refusal(edited({f"{path}.surprise" if path else "surprise": 1}))
-    assert "not allowed" in sentence
+    assert "not permitted" in sentence
 
 
 @pytest.mark.parametrize("path", [leaf for leaf in leaves(DOCUMENT) if "categories" not in leaf])

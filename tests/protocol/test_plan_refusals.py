@@ -47,7 +47,7 @@ def objects_of(value: Any, path: str = "") -> Iterator[str]:
 def test_a_field_that_a_plan_does_not_have_is_refused_wherever_it_stands(edits: Edits) -> None:
     document = edited(edits)
     for path in objects_of(document):
-        assert "not allowed" in refusal(edited({f"{path}.surprise" if path else "surprise": 1}, document)), path
+        assert "not permitted" in refusal(edited({f"{path}.surprise" if path else "surprise": 1}, document)), path
 
 
 @every_kind

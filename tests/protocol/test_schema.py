@@ -115,7 +115,7 @@ def test_the_target_that_was_asked_for_is_never_silently_replaced_by_one_in_the_
         ({"lower": 0, "upper": 5, "scale": -1}, "greater than 0"),
         ({"lower": 0, "upper": 5, "scale": 1e-7}, "scale is so small"),
         ({"lower": 0}, "`upper`, which is required"),
-        ({"lower": 0, "upper": 5, "uper": 5}, "not allowed"),
+        ({"lower": 0, "upper": 5, "uper": 5}, "not permitted"),
         ({"lower": "low", "upper": 5}, "number"),
     ],
     ids=str,

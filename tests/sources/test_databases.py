@@ -179,9 +179,7 @@ def test_what_orders_rows_must_tell_them_apart_and_be_nothing_that_a_model_reads
 ) -> None:
     assert "identify each row" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "ill"))
     assert "has empty cells" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "age"))
-    assert "returns no column" in refusal(
-        described(tmp_path, cluster.address, "SELECT * FROM visits", "number")
-    )
+    assert "returns no column" in refusal(described(tmp_path, cluster.address, "SELECT * FROM visits", "number"))
     read = refusal(described(tmp_path, cluster.address, "SELECT id AS x, ill AS y FROM visits", "x"))
     assert re.search("sorts rows by the column 'x'.*identifier", read)
     unsorted = described(tmp_path, cluster.address, "SELECT 1 AS id")

@@ -163,7 +163,7 @@ def explain(refused: ValidationError, *, quote: bool = True) -> str:
     kind, steps = first["type"], first["loc"]
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if not quote and kind == "extra_forbidden":  # the field's name is the sender's
-        steps, message = steps[:-1], "this field is not allowed here"
+        steps, message = steps[:-1], "this field is not permitted here"
     elif not quote and kind == "union_tag_invalid":  # pydantic quotes the tag
         message = "this kind is unknown here"
     place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)

@@ -40,7 +40,7 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"stages.0.sampling.name": "fixed"}, "full and one-pass sampling"),
         ({"stages.0.question": CURVATURE["question"]}, "without correlated noise or a survey"),
         ({"stages.0.question": {"name": "moments"}}, "without correlated noise or a survey"),
-        ({"stages.0.channel.correlation": 0.5}, "not allowed"),
+        ({"stages.0.channel.correlation": 0.5}, "not permitted"),
         ({"stages.0.participation": {"probability": 0.5}}, "quorum must be at least 2"),
         ({"stages.0.participation": {"silos": 1}}, "quorum must be at least 2"),
         ({"stages.0.channel.quorum": 3}, "quorum must be at least 2"),

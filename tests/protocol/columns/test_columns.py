@@ -140,14 +140,14 @@ def refused(columns: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        ({"type": "numeric", "lower": 0}, "has no `upper`, which is required: write the largest value"),
+        ({"type": "numeric", "lower": 0}, "has no `upper`, which is required: write the largest publicly"),
         ({"type": "categorical", "categories": [True, False]}, 'quote them, as "true" or "false"'),
         ({"type": "categorical"}, "has no `categories`"),
         ({**TOWN, "synonyms": {"z": ["q"]}}, "not among the categories"),
         ({**TOWN, "synonyms": {"a": ["b"]}}, "a synonym is"),
         ({**TOWN, "other": "z"}, "other must be one of"),
         ({**TOWN, "missing": "a", "indicator": True}, "leave `missing` out"),
-        ({**SEEN, "lower": "yesterday"}, "lower must be a date"),
+        ({**SEEN, "lower": "yesterday"}, "lower must be an ISO 8601 date"),
         ({**SEEN, "lower": "2021-01-01"}, "lower must be before upper"),
         ({**SEEN, "format": "%A"}, "format may hold"),
         ({"type": "code", "codes": [1, 1]}, "listed twice"),

@@ -194,9 +194,8 @@ class ShufflerChannel(BaseChannel):
     def noise_words(self, sigma: float, unit: str) -> str:
         """Tell of coins."""
         return (
-            f"the sum is rounded to whole numbers and gets the heads of {self.coins} coins for each {unit} and "
-            f"number: noise of standard deviation {sigma:.4g} on the silo's own average, and less on the average of "
-            "all silos"
+            f"the sum is turned into whole numbers by {self.coins} coins tossed for each {unit} and number: noise of "
+            f"standard deviation {sigma:.4g} on the silo's own average, and less on the average of all silos"
         )
 
     def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
