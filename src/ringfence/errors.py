@@ -82,8 +82,7 @@ class TrainingError(RingfenceError):
 
 
 class TranscriptError(RingfenceError):
-    """A run's transcript cannot be continued: it is in use, damaged, or belongs to another plan; name another
-    folder."""
+    """A run's transcript cannot be continued: it is in use, damaged or of another plan; name another folder."""
 
 
 class EstimatorError(RingfenceError, ValueError):
@@ -106,8 +105,7 @@ class OutputError(RingfenceError):
 
 
 class DeploymentError(RingfenceError):
-    """An engine, a startup kit or a site's policy is not set up correctly: correct what is named; nothing was
-    released."""
+    """An engine, a startup kit or a site's policy is set up wrongly: correct what is named; nothing was released."""
 
 
 class SiloError(RingfenceError):

@@ -18,7 +18,7 @@ from ringfence.server.transcript import Answered, read
 
 
 def require_one_history(files: Sequence[Path]) -> None:
-    """Raise CertificateError unless the certificates, each of which was verified, are of one ledger that only grew."""
+    """Raise CertificateError unless the (verified) certificates are all of one ledger that only grew."""
     certificates = [_load(file) for file in files]
     longest = max(certificates, key=lambda certificate: len(certificate.entries))
     for certificate in certificates:
@@ -40,7 +40,7 @@ def require_one_history(files: Sequence[Path]) -> None:
 
 @dataclass(frozen=True)
 class Witnessed:
-    """What a run's transcript shows of a silo's ledger: heads that lie on its certificate, and others."""
+    """What a run's transcript shows about a silo's ledger: heads that match its certificate, and others."""
 
     heads: int
     elsewhere: int

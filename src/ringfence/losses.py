@@ -66,9 +66,9 @@ def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest
     """Return your own convex loss of a record's score and scaled target, written with `jax.numpy` as `jnp`.
 
     The function is a `def` of two numbers, at the top of a file, which uses nothing but them, `jnp` and `jax`: its
-    source stands in the plan, and each silo's operator has to install it. Offsets are in the score already, weights
-    come on top. It is refused, with a PlanError, if it raises, is not finite, or is not convex or not smooth for scores
-    and targets up to these sizes, as far as a grid can show; beyond them no plan is made.
+    source is part of the plan, and each silo's operator must install it. The score already includes offsets; weights
+    are applied to the loss. It is refused, with a PlanError, if it raises, is not finite, or is not convex or not
+    smooth for scores and targets up to these sizes, as far as a grid can show; beyond them no plan is made.
     """
     try:
         source = dedent(inspect.getsource(function))
@@ -78,9 +78,9 @@ def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest
 
 
 def install(path: Path) -> str:
-    """Let this process compute the loss in a file that its operator has read, and return the source's digest.
+    """Allow this process to compute the loss in a file that its operator has read, and return the source's digest.
 
-    The file must hold, to the byte, the source that stands in the plan. It is run: install nothing that you did not
+    The file must hold exactly the source in the plan, byte for byte. It will be run: install nothing that you have not
     read.
     """
     try:

@@ -17,7 +17,7 @@ from ringfence.silo.gate import Gate
 
 
 class Peer(Session):
-    """A silo that takes the server's steps itself: in each round it speaks, then receives what all have said."""
+    """A silo that takes the server's steps itself: in each round it speaks, then receives what all peers said."""
 
     def __init__(self, plan: Plan, gate: Gate) -> None:
         # The choices are public and the same for all; they protect nothing.

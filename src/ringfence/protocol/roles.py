@@ -22,12 +22,12 @@ LATER = frozenset({*ROLES, "class_weights", "more_targets"})
 
 
 class Roles(Public):
-    """Columns with a part of their own, each left out where there is none.
+    """Columns with a role of their own; each is optional.
 
-    `offset` is added to every score, in its own units; of `exposure` the logarithm is, so that a count is modelled as a
-    rate. `weight` multiplies a record's loss, before its gradient is cut. `event` tells of a target that is a time
-    whether an event ended it (the second of two categories) or the watching did. `class_weights` multiply the loss of a
-    category's records. `more_targets` are numbers that are predicted together with the target.
+    `offset` is added to every score, in its own units; for `exposure` its logarithm is added, so that a count is
+    modelled as a rate. `weight` multiplies a record's loss, before its gradient is clipped. `event` says of a target
+    that is a time whether an event ended it (the second of two categories) or observation did. `class_weights` multiply
+    the loss of a category's records. `more_targets` are numbers that are predicted together with the target.
     """
 
     offset: str | None = Field(default=None, min_length=1)
@@ -39,17 +39,17 @@ class Roles(Public):
 
     @property
     def roles(self) -> dict[str, str]:
-        """The columns with a part of their own, by the part's name."""
+        """The columns that have a role, by the role's name."""
         named = {role: getattr(self, role) for role in ROLES}
         return {role: column for role, column in named.items() if column is not None}
 
     @property
     def tells_more(self) -> bool:
-        """Whether more than a target is told of a record beside its features."""
+        """Whether a record has more than features and a target."""
         return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
 
     def check_roles(self, used: "Mapping[str, ReadColumn]", target: str | None) -> None:
-        """Raise ValueError, with a clause that says why, if columns cannot be what they are named as."""
+        """Raise ValueError, with a clause that says why, if a column cannot have the role that it is named for."""
         names = list(self.roles.values())
         for role, name in self.roles.items():
             if name not in used:
@@ -117,6 +117,6 @@ class Roles(Public):
 
 
 def offset_range(column: "Scaled", *, logarithm: bool) -> tuple[float, float]:
-    """Return the middle of an offset's range, and how far it reaches to either side."""
+    """Return the middle of an offset's range, and its half-width."""
     low, high = (math.log(end) if logarithm else end for end in (column.low, column.high))
     return (low + high) / 2, (high - low) / 2

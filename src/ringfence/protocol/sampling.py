@@ -23,7 +23,7 @@ SAMPLING_NAMES: tuple[SamplingName, ...] = get_args(SamplingName)
 
 
 class Part(NamedTuple):
-    """A part of a silo's fixed partition: its number, and the place in the partition's order where it begins."""
+    """A part of a silo's fixed partition: its number, and its first position in the partition's order."""
 
     number: int
     first: int
@@ -56,7 +56,7 @@ class _Rule(Public):
         return None
 
     def times(self, rounds: int) -> int:
-        """Return how many times a record may take part in so many rounds: how often a round's cost counts."""
+        """Return how many times a record may take part in that many rounds: how often a round's cost counts."""
         return rounds
 
     def most(self, *, records: int, batch: int) -> int:
@@ -64,19 +64,19 @@ class _Rule(Public):
         return batch
 
     def effort(self, records: int) -> Effort:
-        """Return what finding out who takes part takes: the order of a draw, or of a partition by hashes."""
+        """Return the effort of choosing who takes part: the order of a draw, or of a partition by hashes."""
         return Effort((HASH if self.is_fresh else PASS) * records, 4 * NUMBER * records)
 
     @abstractmethod
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return a silo's batch where `asked` is what it asks for, if anything; ValueError if there is none."""
+        """Return a silo's batch, where `asked` is the batch asked for, if any; ValueError if there can be none."""
 
     def most_rounds(self, records: int) -> int | None:
-        """Return how many rounds so many records allow; None if any number."""
+        """Return how many rounds that many records allow; None if any number."""
         return None
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name what the rule does, with silos of these records, batches and weights, that no loss bound speaks of."""
+        """Name what the rule does, with silos of these records, batches and weights, that no loss bound covers."""
         return ""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class _SecretDraw(_Rule):
         return max(1, round(records / math.sqrt(rounds))) if asked is None else asked
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name it all: the planner counts on the largest silo's batches, for want of a formula."""
+        """Name all secret draws: lacking a formula, the planner assumes the largest silo's batches."""
         return "sampled batches"
 
 
@@ -134,7 +134,7 @@ class FixedSize(_SecretDraw):
 
 
 class Poisson(_SecretDraw):
-    """Each record by itself, in secret, with probability batch / records."""
+    """Each record independently, in secret, with probability batch / records."""
 
     brief: ClassVar[str] = "a fresh, secret draw, each by chance"
     name: Literal["poisson"] = "poisson"
@@ -165,7 +165,7 @@ class OnePass(_Rule):
             )
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
-        """Go by the silo's own count of answers: a round that it missed wastes no record."""
+        """Count the silo's own answers: a round that it missed wastes no record."""
         return Part(answered, answered * batch)
 
     def times(self, rounds: int) -> int:
@@ -235,7 +235,7 @@ class Phased(_Rule):
         return self._size(records)
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name silos that differ: the planner counts on silos of one size."""
+        """Name silos that differ: the planner assumes silos of one size."""
         return "phases of silos that differ" if len({(records, weight) for records, _, weight in sizes}) > 1 else ""
 
     def _size(self, records: int) -> int:

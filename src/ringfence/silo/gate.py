@@ -45,10 +45,10 @@ from ringfence.storage.decision_log import Note, unnoted
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
-    private key. `limits` is what a round may take of this machine; without them any plan's may, as where plans come
-    from nobody else. `note` is told what was decided about every request. The records are those of the data set's
-    version that the ledger is at now; once that is another one, this gate answers nothing.
+    `key`, the 32 bytes of an Ed25519 private key, signs answers where a channel needs that, and the heads sent with
+    them. `limits` is how much time and memory a round may take; without it, there is no limit, as where all plans are
+    one's own. `note` is called with the decision on every request. The records are the version of the data set that the
+    ledger records now; once that changes, this gate answers nothing.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Gate:
         self._version = account.version if records.version is None else records.version
 
     def approve(self, plan: Plan, *, note: str = "") -> None:
-        """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
+        """Allow the plan's rounds to be answered, and reserve their cost. The operator's decision, not the server's.
 
-        Raises ApprovalError if the plan is not about these records, if its noise does not deliver the
-        guarantee that it claims for this silo, if a round would take too much of this machine, or if the budget does
-        not cover it. The entry says who decided; `note` is what they add in words.
+        Raises ApprovalError if the plan is not about these records, if its noise does not deliver the guarantee that it
+        claims for this silo, if a round would take too much of this machine, or if the budget does not cover it. The
+        ledger's entry says who decided; `note` is what they add in words.
         """
         events = self._claimed_events(plan)
 
@@ -116,7 +116,7 @@ class Gate:
         return events
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
-        """Answer no further round of the plan, and give back what it reserved and did not use."""
+        """Answer no more rounds of the plan, and free the budget that it reserved and did not use."""
         self._ledger.end(plan.digest(), revoke=revoke)
         for stage in range(len(plan.stages)):
             self._memories.pop((plan.digest(), stage), None)
@@ -125,8 +125,8 @@ class Gate:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse.
 
         A head in the request that this silo signed, and whose entry is not in its ledger, proves that the ledger was
-        put back: from then on everything is refused. Any other head (of another ledger, or with a signature that is
-        not this silo's) is passed over: it proves nothing, and strangers must not be able to stop a silo.
+        rolled back: from then on everything is refused. Any other head (of another ledger, or with a signature that is
+        not this silo's) is ignored: it proves nothing, and strangers must not be able to stop a silo.
         """
         with self._one_at_a_time:
             try:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class OwnNoise(BaseChannel):
-    """A vector with Gaussian noise of the silo's `sigma` on every number: whoever gets it, the noise is in it.
+    """A vector with Gaussian noise of the silo's `sigma` on every number, whoever receives it.
 
-    `correlation` θ lets the noise of one pass cancel in part over the rounds (`accounting.correlation`); 0 means that
-    every round's noise is independent.
+    `correlation` θ lets the noise of one pass partly cancel over the rounds (`accounting.correlation`); 0 means that
+    each round's noise is independent.
     """
 
     observers: ClassVar[tuple[Observer, ...]] = ("anyone",)

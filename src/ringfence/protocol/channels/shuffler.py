@@ -36,9 +36,9 @@ class ShufflerChannel(BaseChannel):
     `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
     each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at
     least `quorum` silos in it: fewer would mean less noise. Of the others in it, up to `colluders` may tell the server
-    their coins and shares; plans of before there was such a number count on none. `slack` is the part of delta, per
-    round, that the accounting sets aside. Each silo's numbers, `block` to a message and `width` bytes each, are cut
-    into `shares`.
+    their coins and shares; older plans, which state no number, assume none. `slack` is the part of delta that the
+    accounting sets aside per round. Each silo's numbers, `block` to a message and `width` bytes each, are cut into
+    `shares`.
 
     A silo's `sigma` is the standard deviation of its own coins, and its `key` checks its signatures.
     """
@@ -64,7 +64,7 @@ class ShufflerChannel(BaseChannel):
         return LABEL_BYTES + self.block * self.width
 
     def blocks(self, numbers: int) -> int:
-        """Return how many messages carry one share of so many numbers."""
+        """Return how many messages carry one share of that many numbers."""
         return -(-numbers // self.block)
 
     def messages(self, numbers: int) -> int:
@@ -85,7 +85,7 @@ class ShufflerChannel(BaseChannel):
         return 2 * record_norm / self.levels * math.sqrt(batch * self.coins) / 2 / batch
 
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
-        """Demand what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
+        """Require what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
         record_norm = stage.question.record_norm(plan)
         if stage.sampling.is_secret or stage.sampling.is_phased or record_norm is None:
             raise ValueError("a shuffler takes full and one-pass sampling only, without correlated noise or a survey")
@@ -199,7 +199,7 @@ class ShufflerChannel(BaseChannel):
         )
 
     def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
-        """Say what the server, the shuffler and the other silos see, and what is counted on."""
+        """Say what the server, the shuffler and the other silos see, and what is assumed of them."""
         return [
             "The server, and anyone it passes messages to (assume everyone): the total over all silos that answer.",
             "The shuffler: sealed messages, which it cannot read. It passes them on in random order once "

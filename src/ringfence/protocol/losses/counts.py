@@ -18,7 +18,7 @@ from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, beside
 
 STEEPEST = 60.0
-"""Scores are taken to be no larger, and no smaller than its negative: e^60 is a number in single precision too."""
+"""Scores are clamped to ± this: e^60 is still finite in single precision."""
 
 
 class LogLink(BaseLoss):

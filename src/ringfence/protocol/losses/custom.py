@@ -19,18 +19,18 @@ from ringfence.protocol.losses.told import Derivable
 from ringfence.protocol.public import Digest
 
 _GRID = 201
-"""Scores, and targets, at which a loss is looked at."""
+"""Scores, and targets, at which a loss is checked."""
 
 INSTALLED: dict[str, Derivable] = {}
 """What may be computed in this process, by the digest of its source."""
 
 
 class Custom(BaseLoss):
-    """A convex loss of a score and a number, written by somebody for a study.
+    """A convex loss of a score and a number, written for one study.
 
     `steepest` and `bend` are the largest |∂φ/∂u| and ∂²φ/∂u² that were found for scores up to `largest_score` and
-    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate looks
-    at the grid again, before it approves: whoever wrote the plan need not have.
+    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate
+    checks the grid again before it approves: the plan's author need not have done so.
     """
 
     may_be_negative: ClassVar[bool] = True
