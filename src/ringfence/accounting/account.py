@@ -26,7 +26,7 @@ def answer_question(
     rows_per_person: int = 1,
     silos_per_person: int = 1,
 ) -> AccountAnswer:
-    """Return epsilon for the given sigma, or sigma for the given epsilon, with the question beside it.
+    """Return epsilon for the given sigma, or sigma for the given epsilon, together with the question.
 
     Exactly one of `sigma` and `epsilon` is given. `unit` is what `records` and `batch` count and epsilon protects: if
     it is a person, then with any number of rows. Where a person has several rows in a silo whose unit is a record, or
@@ -73,7 +73,7 @@ def answer_question(
 
 
 def batch_of(sampling: str, records: int, batch: int | None) -> int:
-    """Return how many records take part in a round: all of them where sampling takes all, else as many as asked."""
+    """Return how many records take part in a round: all with full sampling, else the number asked for."""
     takes_all = sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all
     if takes_all:
         if batch not in (None, records):

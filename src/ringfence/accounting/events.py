@@ -109,8 +109,8 @@ class FixedSizeRelease(_Release):
     def of_group(self, size: int) -> tuple["Event", int]:
         """Return a draw for each row: it has 1/``size`` of the noise's variance, and other rows may have been drawn.
 
-        Where the rows outside of the group cannot fill the batch, or it has more rows than the batch, count on no
-        draw at all.
+        Where the rows outside the group cannot fill the batch, or it has more rows than the batch, assume no draw at
+        all.
         """
         if require_count("size", size) == 1:
             return self, 1
@@ -147,8 +147,7 @@ class DisjointBatchRelease(_Release):
 
     Events of one part are about the same records and compose: √(Σ shift²). Different parts share no record, so a
     partition costs as much as the dearest of its parts, beside whatever else was released (`docs/proofs.md`, Lemma R5).
-    It needs each record to keep its part, and parts that were chosen without looking at the records: the silo must see
-    to both.
+    Each record must keep its part, and parts must be chosen without looking at the records: the silo must ensure both.
 
     In one pass every answer has its own part. In phased training part i holds the records of phase i.
     """
@@ -185,8 +184,8 @@ class BinomialRelease(_Release):
     silo's own; ``slack`` is the part of δ that one release sets aside. ``partition`` and ``part`` are as in
     `DisjointBatchRelease`; without a partition every record takes part.
 
-    Whoever sees the silo's own counts (a server that works together with the shuffler, or with more silos than the plan
-    counts on) is stopped by its own coins alone.
+    Against an observer of the silo's own counts (a server that works together with the shuffler, or with more silos
+    than the plan assumes), only its own coins protect.
     """
 
     kind: ClassVar[str] = "binomial"
@@ -231,20 +230,20 @@ class BinomialRelease(_Release):
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the cost counts on coins of other silos, and so on shares that hide which are whose."""
+        """Whether the cost relies on coins of other silos, and so on shares that hide which coins are whose."""
         return self.trials > self.own
 
 
 Release = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease | BinomialRelease
-"""One release of records that all have the same part in it, as far as anybody knows."""
+"""One release in which all records take the same part, as far as anyone knows."""
 
 
 @dataclass(frozen=True)
 class SectionRelease(_Release):
-    """A ``release`` of one ``section`` of a silo's records, by a ``division`` of them that was made without a look.
+    """A ``release`` of one ``section`` of a silo's records, by a ``division`` made without looking at them.
 
-    A record lies in one section of a division, so it pays for that section's releases alone: `views` has what the
-    records of each section pay for, and the dearest of them counts (`docs/proofs.md`, Lemma R6).
+    A record lies in one section of a division, so it pays only for that section's releases; the most expensive section
+    counts (`docs/proofs.md`, Lemma R6).
     """
 
     kind: ClassVar[str] = "section"
@@ -294,7 +293,7 @@ def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
 
 
 def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Event, int]]:
-    """Return what the events cost so many rows in each section together, each replaced by any other.
+    """Return what the events cost that many rows in each section together, each replaced by any other.
 
     One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
     lemma 7).
@@ -311,7 +310,7 @@ def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Ev
 
 
 _MOST_DIVISIONS = 4
-"""The newest divisions whose sections are told apart; of others, each record pays for everything."""
+"""The number of newest divisions whose sections are told apart; in older ones, each record pays for everything."""
 
 
 def in_version(version: int | str, events: Events) -> list[tuple[Event, int]]:

@@ -30,7 +30,7 @@ from ringfence.protocol.sampling import (
 )
 
 Shift = Callable[[float], float]
-"""From a share of the sensitivity to the shift of a release that moves by that much."""
+"""Maps a share of the sensitivity to the shift of a release that moves by that share."""
 
 
 def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Part | None, shift: Shift) -> Release:

@@ -207,9 +207,9 @@ def _noise_to_signal(noise: CoinNoise) -> float:
 def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
     """Return how far the shuffled shares of a sum are, at most, from a simulation that knows the total alone.
 
-    Each of so many ``parties`` holds an element of an abelian group of 2^``bits`` elements and sends ``shares``,
+    Each of that many ``parties`` holds an element of an abelian group of 2^``bits`` elements and sends ``shares``,
     uniform among those that add up to it; a shuffler permutes all of them. The distance is in total variation: two
-    inputs with the same total are at most twice that apart. Shares of anybody else in the mix do no harm, even if they
+    inputs with the same total are at most twice that apart. Other parties' shares in the mix do no harm, even if they
     are known: count the parties that keep theirs to themselves. The recursion over x(n) is proved in docs/proofs.md.
     """
     n, k, bits = require_count("parties", parties), require_count("shares", shares), require_count("bits", bits)

@@ -27,7 +27,7 @@ def make_key(path: Path) -> str:
 
 
 def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float) -> Collect:
-    """Return what the server collects the plan's rounds with, waiting for the shuffler no longer than told.
+    """Return the function with which the server collects the plan's rounds, waiting at most `seconds` for the shuffler.
 
     What it hands in twice counts once, and what it fetches twice is the same, so a restart only repeats.
     """

@@ -207,7 +207,7 @@ def gather(inputs: Inputs) -> Evidence:
 
 
 def read_audit(content: bytes) -> Audit:
-    """Read an audit's result; MessageError if it is none, or of a silo that was broken on purpose."""
+    """Read an audit's result; MessageError if it is not one, or if its silo was broken on purpose."""
     try:
         audit = Audit.model_validate_json(content)
     except ValidationError as refused:

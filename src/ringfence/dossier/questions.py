@@ -82,7 +82,7 @@ def nist_section(evidence: Evidence) -> Html:
 
 
 def output_section(evidence: Evidence) -> Html:
-    """Answer what whoever checks outputs of a secure environment has on their list."""
+    """Answer the questions of someone who checks the outputs of a secure environment."""
     plan, model = evidence.plan, evidence.model
     numbers = 0 if model is None else model.plan.dimension
     uncertified = [silo.name for silo in evidence.silos if silo.certified is None]

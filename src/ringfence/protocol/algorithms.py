@@ -27,7 +27,7 @@ def tail_begins(rounds: int) -> int:
 
 
 class _Algorithm(Public):
-    """What plan and planner need to know of every algorithm. `default_sampling` is taken where none is asked for."""
+    """What plan and planner need to know about every algorithm. `default_sampling` is taken where none is asked for."""
 
     default_sampling: ClassVar[SamplingName] = "full"
     takes_kinks: ClassVar[bool] = False

@@ -36,7 +36,7 @@ class CertifiedEntry(Public):
 
 
 class Certificate(Document):
-    """All entries of a silo's ledger, what they come to against each kind of observer, and the key that signs it."""
+    """All entries of a silo's ledger, what they cost in total against each observer, and the key that signs it."""
 
     newest_format: ClassVar[int] = 2
 
@@ -80,7 +80,7 @@ class SignedCertificate(NamedTuple):
 
 
 def read_certificate(content: bytes) -> SignedCertificate:
-    """Read a certificate's file, of any format; CertificateError if it is none. Nothing of it is checked yet."""
+    """Read a certificate's file, of any format; CertificateError if it is not one. Its content is not checked yet."""
     stated = format_of(content) if len(content) <= _LIMIT else 0
     require_known_format("certificate", stated, CertificateFile.newest_format, CertificateError)
     if stated == 1:

@@ -73,9 +73,9 @@ class Registration(Public):
 
 
 class DataChange(Public):
-    """The data set changed, and the ledger goes on for its new version.
+    """The data set changed, and the ledger continues with its new version.
 
-    It had so many records, or persons, as `unit` says, and has so many now; no number where they were not told apart.
+    `before` and `after` count records, or persons if `unit` says so; they are left out where these were not told apart.
     """
 
     later_fields: ClassVar[frozenset[str]] = frozenset({"unit"})

@@ -23,8 +23,8 @@ def unmet(plan: Plan) -> str:
 def name_problem(name: str) -> str:
     """Say, as the end of a sentence, why a name cannot be used; nothing if it can.
 
-    Names stand in what operators read and decide on. They are letters, digits, marks, punctuation and spaces of any
-    script; what cannot be seen, or turns what stands beside it, has no place in them.
+    Operators read names and decide by them. Letters, digits, marks, punctuation and spaces of any script are allowed;
+    characters that are invisible, or that change how their neighbours are shown, are not.
     """
     if visible(name) != name:
         return "has invisible characters, or ones that change how others are shown: give it a plain name"

@@ -26,10 +26,10 @@ _LOW_ORDER = frozenset({0, 1, _PRIME - 1, *_ORDER_EIGHT})
 def is_low_order(key: Key) -> bool:
     """Tell whether the key is one of the few points of small order, however it is written.
 
-    With such a key, signatures fit whatever is signed (Ed25519), and what is sealed to it has a secret that everybody
-    knows (X25519). No private key has one, so whoever names one means harm. A coordinate may be written with the prime
-    added to it, and the top bit is a sign or is not read: both are undone first. A true key is among the points of
-    the other curve with probability 2⁻²⁵².
+    With such a key, signatures fit anything (Ed25519), and what is sealed to it has a secret that everyone knows
+    (X25519). No private key has such a public key, so naming one is an attack. A coordinate may be written with the
+    prime added to it, and the top bit is a sign or is not read: both are undone first. A true key is among the points
+    of the other curve with probability 2⁻²⁵².
     """
     return (int.from_bytes(bytes.fromhex(key), "little") & (2**255 - 1)) % _PRIME in _LOW_ORDER
 

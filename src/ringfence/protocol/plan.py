@@ -351,7 +351,7 @@ class Plan(Document):
 
 
 def _read_embedded(value: Any) -> Any:
-    """Read a plan that stands inside of another document: its own bytes as text; in format 1, an object."""
+    """Read a plan that stands inside another document: its own bytes as text; in format 1, an object."""
     if isinstance(value, str):
         return Plan.parse(value.encode(), error=_NotAPlanError)
     if isinstance(value, dict):
@@ -366,13 +366,13 @@ class _NotAPlanError(PlanError, ValueError):
 EmbeddedPlan: TypeAlias = Annotated[
     Plan, BeforeValidator(_read_embedded), PlainSerializer(lambda plan: plan.content.decode(), return_type=str)
 ]
-"""A plan inside of another document, as the very bytes that it is named by."""
+"""A plan inside another document, as the very bytes that it is named by."""
 
 
 def fewest_colluders(plans: Iterable[Plan]) -> int | None:
     """Return how many silos may work with the server whatever plan they turn to; None if no plan names a number.
 
-    What several plans come to together, each counted with its own number, holds against so many.
+    What several plans come to together, each counted with its own number, holds against that many.
     """
     return min((plan.most_colluders for plan in plans if plan.most_colluders is not None), default=None)
 

@@ -92,7 +92,7 @@ class Full(_Rule):
     name: Literal["full"] = "full"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand a batch of all records."""
+        """Require a batch of all records."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch != records:
             raise ValueError(f"full sampling averages over all records: the batch of silo '{silo}' differs")
@@ -157,7 +157,7 @@ class OnePass(_Rule):
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand records for all rounds."""
+        """Require records for all rounds."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch * rounds > records:
             raise ValueError(
@@ -210,7 +210,7 @@ class Phased(_Rule):
     phase: int = Field(default=0, ge=0, lt=60)
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand the phase's own number of records, and that there are any."""
+        """Require the phase's own number of records, and that there are any."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if self._size(records) == 0:
             raise ValueError(f"silo '{silo}' has too few records for this many phases, each half as large")

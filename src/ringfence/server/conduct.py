@@ -62,7 +62,7 @@ class Quorum:
             raise TrainingError(f"The quorum '{text}' is not a number like 2, a share like 50%, or all.") from None
 
     def of(self, asked: int) -> int:
-        """Return how many updates a round needs that asks so many silos."""
+        """Return how many updates a round needs that asks that many silos."""
         return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
 
 
@@ -263,7 +263,7 @@ class _Conductor:
             self._write(Mixed.of(round, totals))
 
     def _needed(self, asked: int) -> int:
-        """Return how many updates the open round needs that asks so many silos."""
+        """Return how many updates the open round needs that asks that many silos."""
         least = self.run.session.stage.channel.least_answers()
         quorum = Quorum(max(self.quorum.count, least), self.quorum.share) if least > 1 else self.quorum
         return quorum.of(asked)
@@ -344,7 +344,7 @@ class _Conductor:
 
 @contextmanager
 def _after(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act once, in a thread of its own, if the block takes longer than so many seconds."""
+    """Act once, in a thread of its own, if the block takes longer than that many seconds."""
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     timer.start()

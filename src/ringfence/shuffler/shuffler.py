@@ -89,7 +89,7 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True)
 class Waiting:
-    """A batch that is not fixed yet: so many silos have deposited, at least `quorum` must, all that are asked may."""
+    """A batch that is not fixed yet: that many silos have deposited, at least `quorum` must, all that are asked may."""
 
     silos: int
     quorum: int

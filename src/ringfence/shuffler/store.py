@@ -206,7 +206,7 @@ class Store(Closing):
         return [StoredRound(*row) for row in self._database.execute(query, (plan,))]
 
     def round(self, plan: str, round: int) -> StoredRound | None:
-        """Return what is known of a round; nothing, if nothing was deposited."""
+        """Return what is known about a round; nothing, if nothing was deposited."""
         query = "SELECT number, plan, round, opened, silos, batch FROM rounds WHERE plan = ? AND round = ?"
         row = self._database.execute(query, (plan, round)).fetchone()
         return None if row is None else StoredRound(*row)

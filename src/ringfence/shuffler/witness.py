@@ -1,4 +1,4 @@
-"""A witness outside of a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
+"""A witness outside a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
 
 A shuffler promises one batch per round. An older copy of its database has forgotten batches that the server holds, and
 would mix a second one, perhaps with a silo more: the difference would show what that silo sent. So whoever serves a
@@ -26,7 +26,7 @@ class Witness:
         self._folder = folder
 
     def check(self, decisions: int, *, was_witnessed: bool) -> None:
-        """Raise ShufflerError if a database that has made so many decisions is older than this, or has lost it."""
+        """Raise ShufflerError if a database that has made that many decisions is older than this, or has lost it."""
         seen = self.seen()
         if seen is None and was_witnessed:
             raise ShufflerError(
@@ -42,7 +42,7 @@ class Witness:
             )
 
     def note(self, decisions: int) -> None:
-        """Know, when this returns, that the database has made so many decisions."""
+        """Know, when this returns, that the database has made that many decisions."""
         seen = self.seen()
         if seen is not None and seen >= decisions:
             return

@@ -28,10 +28,10 @@ def account_name() -> str:
 
 
 def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:
-    """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
+    """Raise ApprovalError if a budget for that many records protects almost nobody, unless that is intended.
 
-    At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
-    that some records are simply given away. `word` is how the caller's user says that it is meant.
+    At epsilon 20, a guess whether a record was there may be wrong with probability 2·10⁻⁹ only. A delta above 1/n
+    allows some records to be given away entirely. `word` is how the caller's user confirms such a budget.
     """
     for limit in limits:
         if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
@@ -46,6 +46,6 @@ def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unus
 
 
 def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:
-    """Refuse to grant by the way what protects nobody: the guarantees that were asked for, or a cap on all runs."""
+    """Refuse to grant, in passing, what protects nobody: the guarantees asked for, or a cap on all runs."""
     for terms in plan.silos:
         require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records, word)

@@ -57,9 +57,9 @@ def create_ledger(
     reason: str = "",
     settled: bool = False,
 ) -> Ledger:
-    """Begin a ledger for data that has none, or, with a `reason`, for data that has one.
+    """Create a ledger for data that has none, or, with a `reason`, for data that already has one.
 
-    `settled` says that a silo's operator stands for the data as it is.
+    `settled` says that a silo's operator vouches for the data as it is.
     """
     with Registry() as registry:
         found = registry.fingerprint(marks)
@@ -86,7 +86,7 @@ def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
 
 
 def require_current(ledger: Ledger, marks: RowMarks) -> None:
-    """Refuse data if another process has just opened the ledger for another version of it: places may differ."""
+    """Refuse data if another process has just opened the ledger for another version of it: positions may differ."""
     with _deciding(ledger, marks) as case:
         if not case.is_settled():
             raise RegistryError(
@@ -96,7 +96,7 @@ def require_current(ledger: Ledger, marks: RowMarks) -> None:
 
 
 def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
-    """Tell whether a silo's rows are in another order than its operator stands for.
+    """Tell whether a silo's rows are in another order than the one its operator vouched for.
 
     Raises RegistryError if they are other rows, if the ledger is a copy, or if no registry knows it any more; a ledger
     of a version that had no registry is registered.
@@ -119,7 +119,7 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
 
 
 def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
-    """Let the ledger go on for what the data set is now; an entry in it says since when and why."""
+    """Continue the ledger with the data set as it is now; an entry says since when and why."""
     with _deciding(ledger, marks) as case:
         case.be_chargeable()
         if case.found.has_order_of(case.settled):
@@ -134,7 +134,7 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
 
 
 def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
-    """Enter a silo's ledger into the registry, by its operator's word; an entry in the ledger says so."""
+    """Register a silo's ledger on its operator's word; an entry in the ledger says so."""
     with _deciding(ledger, marks) as case:
         if case.known is not None and case.known.settled is not None and not case.others():
             case.require_own_place()
@@ -161,7 +161,7 @@ def objection(ledger: Ledger) -> str:
 class _Case:
     """A ledger, the data that it may be charged for, and what the registry knows of both.
 
-    What is written is written inside of `registry.deciding`.
+    What is written is written inside `registry.deciding`.
     """
 
     registry: Registry

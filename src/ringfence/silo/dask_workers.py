@@ -15,7 +15,7 @@ _HERE = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
 class DaskWorkers:
-    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for so many seconds, then given up."""
+    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for that many seconds, then given up."""
 
     def __init__(self, address: str, seconds: float = 600.0) -> None:
         if not address.startswith((*_HERE, "tls://")):

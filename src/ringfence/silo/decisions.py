@@ -78,9 +78,9 @@ def _end(ledger: Ledger, which: str, *, revoke: bool, note: str) -> str:
 
 
 def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_budget: bool = False) -> None:
-    """Set the total budget of the silo's data; one that is larger than it was must be a usual one, or meant.
+    """Set the total budget of the silo's data; a larger one than before must be a usual one, or confirmed.
 
-    A budget that is lowered is taken whatever it is, without a look at the data.
+    A lower budget is always accepted, without looking at the data.
     """
     with folder.ledger() as ledger:
         if not unusual_budget and not ledger.account().budget.covers(budget):
@@ -89,13 +89,13 @@ def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_bu
 
 
 def allow_same_user(folder: SiloFolder) -> None:
-    """Let the courier run as a user who can read what the silo keeps; it stands in the ledger for good."""
+    """Let the courier run as a user who can read the silo's private files; the ledger records it for good."""
     with folder.ledger() as ledger:
         ledger.allow_same_user()
 
 
 def update_data(folder: SiloFolder, reason: str) -> DataChange:
-    """Let the ledger go on for the silo's data as it is now."""
+    """Continue the ledger with the silo's data as it is now."""
     with folder.ledger() as ledger:
         return custody.update(ledger, folder.records().marks, reason)
 
@@ -107,7 +107,7 @@ def register(folder: SiloFolder, reason: str) -> Registration:
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:
-    """Return what stands in the ledger, why it may not be charged (if so), whether an agent serves, and its key."""
+    """Return what the ledger says, why it may not be charged (if so), whether an agent is serving, and its key."""
     from ringfence.sealed_sums.sealing import verifying_key
 
     with folder.ledger() as ledger:

@@ -36,7 +36,7 @@ _BLOCK = 2**15
 
 
 def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
-    """Draw so many independent whole numbers of the given scale, from the operating system's randomness.
+    """Draw that many independent whole numbers of the given scale, from the operating system's randomness.
 
     How long it takes depends on the scale and on chance, and on nothing else.
     """
@@ -53,7 +53,7 @@ def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
 
 
 def _kept(proposals: int, scale: float) -> NDArray[np.int64]:
-    """Propose so many numbers and return those that are kept."""
+    """Propose that many numbers and return those that are kept."""
     first, decide = uniform(proposals), uniform(proposals)
     strip = _strips().draw(first >> np.uint64(1))
     negative = (first & np.uint64(1)).astype(bool)

@@ -45,9 +45,9 @@ from ringfence.storage.toml_files import read_toml, toml_text
 
 
 class SiloSettings(Public):
-    """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder.
+    """The content of silo.toml. Without a `port` the door is a Unix socket in the folder.
 
-    `round_seconds` and `round_memory`, in MB, are the most that a round may take of this machine (`silo.limits`).
+    `round_seconds` and `round_memory`, in MB, are the most that a round may take on this machine (`silo.limits`).
 
     `precision` says how records are kept, and `kept_in` where: in memory, or in files without a name in the folder, for
     a table that is larger than memory (`silo.keeping`).
@@ -55,8 +55,8 @@ class SiloSettings(Public):
     `workers` is the address of a Dask scheduler whose workers hold the table (`silo.divided`); the data file is then a
     folder with the table's parts.
 
-    `ledger_file` names a ledger outside of the folder: that of data which had one before. A `target`, as format 1 has
-    one, means nothing any more: plans name theirs.
+    `ledger_file` names a ledger outside the folder: that of data which had one before. A `target`, as in format 1, no
+    longer has a meaning: plans name theirs.
     """
 
     newest_format: ClassVar[int] = 2
@@ -105,13 +105,13 @@ class SiloFolder:
         unusual_budget: bool = False,
         new_beginning: str = "",
     ) -> Self:
-        """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
+        """Set up a folder. The data must be readable with the schema; nothing that exists is overwritten.
 
-        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here nobody but the
+        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here only the
         operator learns of one that does not, and no plan's author has chosen the column.
 
         Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`). Data that has
-        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there is to be another.
+        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there should be another.
         """
         settings = settings.model_copy(
             update={

@@ -21,7 +21,7 @@ name, and `note`, what they added in words.
 What was spent is the exact composition of the charged events, and bookkeeping; what is guaranteed, and admitted, is
 a filter's affair (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
 
-A ledger is known by the hash of its first entry. How far it had come is also kept outside of it, in the state folder
+A ledger is known by the hash of its first entry. How far it had come is also kept outside it, in the state folder
 of the user who runs it (`storage.watermark`): an older copy that is put back is refused.
 """
 

@@ -38,7 +38,7 @@ class Monitor:
     def metrics(self) -> str:
         """Return all numbers in Prometheus' text format; LedgerError if the ledger cannot be read.
 
-        Costs are composed anew only when the ledger has another entry.
+        Costs are composed again only when the ledger has a new entry.
         """
         account = self._ledger.look(Account.snapshot)
         with self._lock:

@@ -188,7 +188,7 @@ def _folds(rows: Rows, measured: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _path(loss: Loss, rows: Rows, start: FloatArray, count: int = len(STRENGTHS)) -> list[FloatArray]:
-    """Return the weights of the first so many strengths."""
+    """Return the weights of the first that many strengths."""
     found = [start]
     for strength in STRENGTHS[1:count]:
         found.append(_fit(loss, rows, start, strength, found[-1]))

@@ -62,7 +62,7 @@ class Persons(Unpicklable):
         return means
 
     def parts(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Cut the persons into parts of at most so many rows, or one person: which persons, and which rows."""
+        """Cut the persons into parts of at most that many rows, or one person: which persons, and which rows."""
         ends, start = np.append(self.first, len(self.of_row)), 0
         while start < len(self):
             stop = max(start + 1, int(np.searchsorted(ends, ends[start] + most, side="right")) - 1)

@@ -159,7 +159,7 @@ class Records(Unpicklable):
         )
 
     def _parts(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Divide the records into parts of at most so many rows: which records, and which rows."""
+        """Divide the records into parts of at most that many rows: which records, and which rows."""
         if self.persons is not None:
             return self.persons.parts(most)
         return ((part, part) for part in pieces(self.rows, most))

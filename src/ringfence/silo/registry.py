@@ -59,7 +59,7 @@ class Known:
 
 
 class Registry(Closing):
-    """The user's registry, open. What is decided by looking at it is decided inside of `deciding`."""
+    """The user's registry, open. What is decided by looking at it is decided inside `deciding`."""
 
     def __init__(self) -> None:
         folder = state_folder()
@@ -125,7 +125,7 @@ class Registry(Closing):
     # What is written: only inside of `deciding`.
 
     def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
-        """Note that the ledger is kept for this data; `settled` if a silo's operator stands for that."""
+        """Note that the ledger is kept for this data; `settled` if a silo's operator vouches for that."""
         sketch = found.sketch()
         body: dict[str, object] = {
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,

@@ -22,7 +22,7 @@ ALL = slice(None)
 
 
 def number(text: str, *, comma: bool = False) -> float:
-    """Return the number that a text is, NaN if it is none; with `comma`, that may be its decimal mark."""
+    """Return a text as a number, NaN if it is not one; with `comma`, that may be its decimal mark."""
     if comma and "," in text and "." not in text:
         text = text.replace(",", ".", 1)
     if "_" in text:  # Python's own habit
@@ -84,7 +84,7 @@ class Cells(ABC):
         return None
 
     def vectors(self, length: int) -> FloatArray:
-        """Return each cell as so many numbers; NaN in all of them where it is anything else."""
+        """Return each cell as `length` numbers; all NaN if it is anything else."""
         codes, distinct = self.coded()
         parsed = [self._vector(text, length) for text in distinct]
         return (np.array(parsed) if parsed else np.zeros((0, length)))[codes]

@@ -183,7 +183,7 @@ def _line(file: IO[bytes]) -> bytes:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Cut a file between lines, of which none ends inside of quotes."""
+    """Cut a file between lines, of which none ends inside quotes."""
     while block := file.read(BLOCK):
         lines = [block, file.readline()]
         quotes = sum(part.count(b'"') for part in lines if b'"' in part)  # looking is faster than counting
@@ -194,7 +194,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _delimiter(line: str) -> str:
-    """Return the delimiter that occurs in the first line outside of quotes; a comma where none does."""
+    """Return the delimiter that occurs in the first line outside quotes; a comma where none does."""
     outside = "".join(line.split('"')[::2])
     counts = {each: outside.count(each) for each in ";\t|,"}
     if counts[","] and not counts[";"] and not counts["\t"]:

@@ -59,8 +59,8 @@ class Draft:
 class Chain:
     """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file.
 
-    What it has once read or written it never unsees: if the file no longer holds it, having been put back to an older
-    state or to another one, every reading fails from then on, however often it is tried.
+    What it has once read or written must stay there: if the file no longer holds it, because it was rolled back or
+    replaced, every later reading fails.
     """
 
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:

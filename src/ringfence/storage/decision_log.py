@@ -35,7 +35,7 @@ def unnoted(decision: str, *, plan: str = "", round: int | None = None, reason: 
 
 
 class DecisionLog:
-    """The file `decisions.log` of a folder. If it cannot be written, that is said once, and everything goes on."""
+    """The file `decisions.log` of a folder. If it cannot be written, that is reported once, and all else continues."""
 
     def __init__(self, folder: Path) -> None:
         self._handler = _PrivateFiles(folder / "decisions.log")

@@ -37,12 +37,12 @@ def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
 
 
 def write_token(path: Path) -> None:
-    """Write a new secret that whoever asks must show."""
+    """Write a new secret that clients must show."""
     write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())
 
 
 def read_token(path: Path, error: type[RingfenceError]) -> str:
-    """Return the secret that stands in a file."""
+    """Return the secret in a file."""
     token = read_file(path, "token", error).decode("ascii", errors="replace").strip()
     if len(token) < _TOKEN_LENGTH:
         raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")

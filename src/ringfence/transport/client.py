@@ -19,7 +19,7 @@ from typing import TypeAlias
 from ringfence.errors import DoorError
 
 Connect: TypeAlias = Callable[[float], http.client.HTTPConnection]
-"""Makes a connection that waits so many seconds for an answer."""
+"""Makes a connection that waits that many seconds for an answer."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _ANSWER_SECONDS = 600.0

@@ -197,7 +197,7 @@ class NvflareExchange:
 
 
 def _beside(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what the call returns, and keep its chatter off standard output; TimeoutError after so many seconds.
+    """Return what the call returns, and keep its chatter off standard output; TimeoutError after that many seconds.
 
     It is made in a thread of its own. NVFlare ends a session, also after a login that failed, by waiting for its
     connection; if a server comes back in that moment, the connection is made and the waiting never ends.

@@ -59,8 +59,8 @@ _AUTHORIZATION = {"format_version": "1.0", "permissions": {"project_admin": _ROL
 def join(folder: Path, kit: Path, response: kits.Response | None = None, *, same_user: bool = False) -> None:
     """Make the kit this silo's: complete it with the authority's response, write the policy and the way to the door.
 
-    Without a response the certificate in the kit is kept, and all else is written anew. `same_user` lets the courier
-    run as a user who can read what the silo keeps; who says so has written it into the ledger before.
+    Without a response the certificate in the kit is kept, and all else is rewritten. `same_user` lets the courier run
+    as a user who can read the silo's private files; the caller has recorded that in the ledger before.
     """
     folder, kit = folder.resolve(), kit.resolve()
     if not folder.is_dir():

@@ -25,7 +25,7 @@ class OwnNoise(BaseChannel):
     correlation: float = Field(default=0.0, ge=0, lt=1)
 
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
-        """Demand noise that can be added exactly, and records that take part once where noise is correlated."""
+        """Require noise that can be added exactly, and records that take part once where noise is correlated."""
         rule = stage.sampling
         if self.correlation and rule.times(stage.most_answers) > 1:
             raise ValueError("correlated noise needs one-pass sampling, where a record takes part in one round only")

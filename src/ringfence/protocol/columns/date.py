@@ -27,7 +27,7 @@ def _as_text(value: object) -> object:
 
 
 Moment: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
-"""A date, or date and time, as ISO 8601 writes it; a TOML file may have it without quotes."""
+"""A date, or date and time, in ISO 8601; a TOML file may have it without quotes."""
 
 
 class Date(Scaled):
@@ -116,7 +116,7 @@ class Date(Scaled):
 
     @property
     def problem(self) -> str:
-        """What is wrong with a cell that is none."""
+        """What is wrong with a cell that is not a date."""
         if self.format is None:
             return "this is not an ISO 8601 date; state the dates' `format` in the schema"
         return "this date is not in the schema's `format`"
@@ -137,7 +137,7 @@ class Date(Scaled):
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns that are dates in one of the usual formats; where two fit, somebody has to decide."""
+        """Take columns that are dates in one of the usual formats; where two fit, the choice is left open."""
         bounds = {"lower": UNFILLED, "upper": UNFILLED}
         if cells.times() is not None:
             return bounds

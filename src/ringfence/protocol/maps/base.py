@@ -123,7 +123,7 @@ class Joint(BaseMap):
     """A map of several columns together, of their features as curves leave them."""
 
     def width(self, inputs: Mapping[str, Blocks]) -> int:
-        """Return how many features it makes; ValueError if it cannot be made of so many."""
+        """Return how many features it makes; ValueError if it cannot be made of that many."""
         raise NotImplementedError
 
     def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:

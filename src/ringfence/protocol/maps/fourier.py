@@ -113,7 +113,7 @@ def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def directions(seed: int, count: int, length: int) -> FloatArray:
-    """Return so many public vectors of standard normal numbers, the same on every machine and in every version.
+    """Return that many public vectors of standard normal numbers, the same on every machine and in every version.
 
     SHAKE-256 of the text "ringfence fourier SEED" gives 8 bytes for each number, row by row. Of these, as a
     little-endian integer, k is the upper 52 bits, and the number is the normal quantile of (2k + 1)/2⁵³ (Wichura's

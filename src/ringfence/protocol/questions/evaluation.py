@@ -17,7 +17,7 @@ SCORE_LEVELS, RESIDUAL_LEVELS, TARGET_LEVELS = 4, 5, 6
 """Halvings of a tree: of scores on each side of 0 or of confidences, of errors, and of targets."""
 
 MOST_CONFUSED = 16
-"""Up to so many classes, every pair of class and prediction is counted; beyond, classes are."""
+"""Up to that many classes, every pair of class and prediction is counted; beyond, classes are."""
 
 CURVE = math.sqrt(2.5)
 """What the square of a number in ±1 may be multiplied by so that, beside the number itself, it moves nothing more."""

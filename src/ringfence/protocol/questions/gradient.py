@@ -9,7 +9,7 @@ from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 
 class Gradient(BaseQuestion):
-    """The mean, over the batch, of the records' gradients at the request's weights, each cut to norm `clip`.
+    """The mean, over the batch, of the records' gradients at the request's weights, each clipped to norm `clip`.
 
     Replacing a record moves it by at most 2·clip/batch, whatever the weights are (`docs/proofs.md`, Lemma Q1); so does
     replacing a person, by each rule for their rows (Lemma P1).
@@ -65,7 +65,7 @@ class Gradient(BaseQuestion):
         )
 
     def limits(self, facts: Facts) -> str:
-        """Name the clip, and what a person's rows come to."""
+        """Name the clip, and how a person's rows count."""
         most = facts.rows_per_person
         return {
             None: f"Each record's gradient is clipped to norm {self.clip:.4g}",
@@ -76,7 +76,7 @@ class Gradient(BaseQuestion):
         }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:
-        """Name cut gradients of several outputs, and cut sums: they need not be the gradient of any convex loss."""
+        """Name clipped gradients of several outputs, and clipped sums: no convex loss need have these gradients."""
         if not facts.loss.is_proved:
             return "a custom loss, whose constants were found on a grid"
         if facts.person_rule == "sum":

@@ -49,7 +49,7 @@ class SecondMoments(BaseQuestion):
     pilots: int = Field(default=3, ge=1)
 
     def check(self, facts: Facts) -> None:
-        """Demand a loss with curvature."""
+        """Require a loss with curvature."""
         if not facts.loss.is_curved:
             raise ValueError(
                 f"the {facts.loss.name} loss has no second moments to ask for: only the squared and the logistic loss "
@@ -104,7 +104,7 @@ class SecondMoments(BaseQuestion):
         )
 
     def purpose(self) -> str:
-        """Say that intervals rest on them."""
+        """Say that intervals need them."""
         return "a budgeted query asks every silo for second moments, which give each coefficient an interval"
 
     def limits(self, facts: Facts) -> str:

@@ -13,8 +13,8 @@ class SurvivalCurve(BaseQuestion):
     """The share of records whose time ends in each part between public cuts: without an event, and by one.
 
     `time` and `event` are columns: a number from 0 up, and two categories of which the second says that an event ended
-    the time. `cuts` are where parts end, in the time's own units; what ends later counts to a last part. Nobody is
-    watched for longer than the time's upper bound: whoever reaches it counts as later, and without an event.
+    the time. `cuts` are where parts end, in the time's own units; what ends later counts to a last part. Records are
+    observed up to the time's upper bound: those that reach it count as later, and without an event.
 
     A record is in one of these cells. So replacing one moves the shares by at most √2/n (`docs/proofs.md`, Lemma Q12);
     replacing a person moves them no further, whose rows count for one record together.
@@ -33,7 +33,7 @@ class SurvivalCurve(BaseQuestion):
         return self
 
     def check(self, facts: Facts) -> None:
-        """Refuse columns that are not there, or are no time and no event."""
+        """Refuse columns that are missing, or that are not a time and an event."""
         time, event = (facts.data.used.get(name) for name in (self.time, self.event))
         if not isinstance(time, Scaled) or time.low < 0 or self.cuts[-1] > time.high:
             raise ValueError(

@@ -24,7 +24,7 @@ class Coins(Unpicklable):
 
 
 def require(channel: ShufflerChannel, terms: SiloTerms, key: bytes | None) -> None:
-    """Demand the key that the plan expects of this silo, and keys that can be sealed to."""
+    """Require the key that the plan expects of this silo, and keys that can be sealed to."""
     if key is None or sealing.verifying_key(key) != terms.key:
         raise ApprovalError(
             f"The plan names another key for silo '{terms.name}' than the one it signs with, so the shuffler would "

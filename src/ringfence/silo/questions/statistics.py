@@ -19,7 +19,7 @@ _BITS = 31
 """A row counts as a whole number of 2⁻³¹: a record's as 2³¹ of them, each of a person's m rows as ⌊2³¹/m⌋."""
 
 _ROWS = 2**21
-"""So many rows at a time add up to less than 2⁵³, and so exactly."""
+"""That many rows at a time add up to less than 2⁵³, and so exactly."""
 
 
 def total(
