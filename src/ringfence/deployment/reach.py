@@ -16,7 +16,7 @@ _OPEN = {"courier.toml", "door.token", "door.sock"}
 
 
 def require_out_of_reach(folder: Path, silo: str) -> None:
-    """Raise DeploymentError if this process can read, or change, what the silo keeps to itself."""
+    """Raise DeploymentError if this process can read, or change, the silo's private files."""
     reached = within_reach(folder, silo)
     if reached:
         raise DeploymentError(
@@ -28,7 +28,7 @@ def require_out_of_reach(folder: Path, silo: str) -> None:
 
 
 def within_reach(folder: Path, silo: str) -> list[Path]:
-    """Return what this process can open of the silo's: it tries, since modes do not tell the whole story."""
+    """Return the silo's files that this process can open: it tries, since modes do not tell the whole story."""
     names = {"silo.toml", "signing.key", f"{silo}.ledger", "operator.token"}
     with contextlib.suppress(OSError):  # a folder that cannot be listed may still be passed
         names |= {entry.name for entry in folder.iterdir() if entry.is_file()}

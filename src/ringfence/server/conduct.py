@@ -31,7 +31,7 @@ Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], Non
 """What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
 
 WAITING_SECONDS = 5.0
-"""A round that takes longer than this is worth a word about whom it waits for."""
+"""After this long, a round reports which silos it is waiting for."""
 
 SHORT = 0.1
 """Seconds that a silo which was silent for long is waited for at least."""
@@ -41,7 +41,7 @@ SHORT = 0.1
 class Quorum:
     """How many updates a round needs: a number, or a share of the silos asked, and never more than are asked.
 
-    0 lets rounds pass that nobody answers.
+    0 skips rounds that no silo answers.
     """
 
     count: int = 1
@@ -133,7 +133,7 @@ class ConductedRun:
 
 
 def replay(folder: Path) -> RunResult:
-    """Return the model that a finished run's transcript gives, without asking anybody anything."""
+    """Return the model that a finished run's transcript gives, without asking any silo."""
     header, entries = read(folder)
     run = ConductedRun(header)
     for entry in entries:
@@ -155,18 +155,18 @@ def conduct(
     waiting: Callable[[int, Sequence[str]], None] = lambda round, silos: None,
     collect: Collect | None = None,
 ) -> RunResult:
-    """Begin the plan's run in the folder, or go on with it, and return the model.
+    """Start or continue the plan's run in the folder, and return the model.
 
-    A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
-    are silent are asked again, `patience` times; then TrainingError, and the same call goes on later. A silo that
-    was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
-    answers again. `watch` sees every round that is over, those of earlier calls included. `waiting` is
-    told once of a round that takes longer than WAITING_SECONDS, and of the silos whose updates are missing then: none
-    if the round waits for what a third party lets out. It is told from a thread of its own. A plan that trusts a
+    A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without a quorum, silent
+    silos are asked again, `patience` times; then TrainingError is raised, and the same call can continue later. A silo
+    that was silent for `patience` rounds in a row is still asked, but until it answers again, it is waited for no
+    longer than the others took. `watch` is called with every finished round, including those of earlier calls.
+    `waiting` is called once for a round that takes longer than WAITING_SECONDS, with the silos whose updates are
+    missing then: none if the round waits for a third party. It is called from its own thread. A plan that trusts a
     shuffler needs `collect`, and at least its own quorum.
 
-    A silo is shown the latest head of its ledger that it sent, so that it notices if that was put back. One that has
-    sent none is asked without, after the others and for as long: it may be of a version that knows no heads.
+    A silo is shown the latest head of its ledger that it sent, so that it notices if the ledger was rolled back. A silo
+    that has sent none is asked without a head, after the others and for as long: it may be of a version without heads.
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
         raise TrainingError("Give a shuffler's address if, and only if, the plan trusts a shuffler.")

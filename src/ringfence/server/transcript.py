@@ -130,7 +130,7 @@ def to_line(entry: RunHeader | TranscriptEntry) -> bytes:
 
 
 def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
-    """Read a line, or return None if it is torn; TranscriptError if it is whole and yet means nothing to us."""
+    """Read a line, or return None if it is torn; TranscriptError if it is whole but unknown to this version."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
     if line != _BEFORE + _check(content) + _BETWEEN + content + _AFTER:
@@ -154,7 +154,7 @@ class Transcript(Closing):
 
     @classmethod
     def open(cls, folder: Path, plan: Plan) -> Self:
-        """Open the folder's transcript of this plan, or begin one; drop what a crash left torn at its end."""
+        """Open the folder's transcript of this plan, or start one; drop an incomplete last line left by a crash."""
         with Lines(folder / NAME, _KIND).closed_on_error() as lines:
             header, end = _survey(lines.path)
             if header is None:
@@ -176,7 +176,7 @@ class Transcript(Closing):
         self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
 
     def close(self) -> None:
-        """Close the file, and let another process go on with the run; closing twice is fine."""
+        """Close the file, and let another process continue the run; closing twice is fine."""
         self._lines.close()
 
 

@@ -80,7 +80,7 @@ def serve(
     private_key: Path | None = None,
     ready: Callable[[str], None] = lambda where: None,
 ) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
+    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
 
     Raises, before anything is served, if the folder cannot be trusted or is older than its witness knows, another
     process serves it, or the service would be open to a network without TLS.

@@ -50,7 +50,7 @@ class Receipt(StrEnum):
 
 
 class ShufflerRefusal(StrEnum):
-    """Why a deposit is not taken, or a batch not there. Nothing was stored, and nothing lost."""
+    """Why a deposit is not accepted, or a batch not available. Nothing was stored, and nothing was lost."""
 
     MALFORMED = "malformed"
     UNKNOWN_PLAN = "unknown-plan"
@@ -99,11 +99,9 @@ class Waiting:
 class Shuffler(Closing):
     """The shuffler of one folder. All its methods may be called from several threads.
 
-    With a `witness` no batch leaves a folder that is older than it knows, and none before it knows of it. Whoever lets
-    batches out to others needs one; a folder that goes with its process does not.
-
-    `note` is told of every refusal and of every batch that leaves. Of a deposit that is taken it is told nothing: its
-    time, kept, would help to tell which silos are in a batch.
+    With a `witness` no batch leaves a folder that is older than it knows, and none before it knows of it. A shuffler
+    that serves others needs one; a temporary folder does not. `note` is called for every refusal and every batch that
+    leaves, but not for accepted deposits: their times would help to tell which silos are in a batch.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Shuffler(Closing):
         self._store.close()
 
     def add(self, plan: Plan) -> None:
-        """Serve the plan from now on; PlanError if it does not travel through this shuffler. Again is fine."""
+        """Serve the plan from now on; PlanError if it does not use this shuffler. Adding it twice is fine."""
         if {channel.shuffler_key for _, channel in _shuffled(plan)} != {self.public_key}:
             raise PlanError(
                 f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
@@ -235,10 +233,10 @@ class Shuffler(Closing):
         return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
 
     def end(self, which: str) -> str:
-        """Take and give nothing of a plan any more, delete its messages and batches, and return its digest.
+        """Stop serving a plan for good, delete its messages and batches, and return its digest.
 
-        It is named by its digest, or the first characters of it. Ending it again changes nothing, and neither does
-        adding it again.
+        It is named by its digest, or by the digest's first characters. Ending it again changes nothing, and neither
+        does adding it again.
         """
         with self._store.transaction():
             found = [digest for digest in self._digests() if len(which) >= _SHORTEST and digest.startswith(which)]

@@ -109,7 +109,7 @@ class Store(Closing):
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Set a folder up, closed to other users; nothing that exists is overwritten."""
+        """Set up a folder, closed to other users; nothing that exists is overwritten."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ShufflerError(
                 f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
@@ -143,7 +143,7 @@ class Store(Closing):
         return self._database.transaction()
 
     def add_plan(self, digest: str, content: bytes, longest: int) -> None:
-        """Keep a plan whose deposits are at most so long; one that is there already stays as it is."""
+        """Keep a plan whose deposits are at most that long; a plan that is already there stays as it is."""
         self._database.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
 
     def plan(self, digest: str) -> bytes | None:
@@ -165,7 +165,7 @@ class Store(Closing):
         return self._database.execute(query, (digest,)).fetchone() is not None
 
     def end_plan(self, digest: str) -> None:
-        """Take nothing of the plan any more, and forget its messages and batches; that there were rounds stays."""
+        """Accept nothing more for the plan, and delete its messages and batches; only the rounds' numbers stay."""
         rounds = "(SELECT number FROM rounds WHERE plan = ?)"
         self._database.execute("UPDATE plans SET longest = 0 WHERE digest = ?", (digest,))
         self._database.execute(f"DELETE FROM pool WHERE number IN {rounds}", (digest,))  # noqa: S608 (a constant)

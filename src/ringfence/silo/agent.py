@@ -144,7 +144,7 @@ def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
 
 
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
+    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
 
     Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read, another agent serves
     the folder, or its couriers may read what they must not.

@@ -32,7 +32,7 @@ class Copy:
 
 
 def back_up(folder: SiloFolder, out: Path) -> Copy:
-    """Write the ledger as it stands to a new file, also while an agent serves, and verify what was written."""
+    """Copy the ledger to a new file, even while an agent is serving, and verify the copy."""
     with folder.ledger() as ledger:
         try:
             ledger.copy_to(out)

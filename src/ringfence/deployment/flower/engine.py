@@ -32,9 +32,9 @@ _STUB = "from ringfence.deployment.flower import {0} as installed\n\napp = insta
 class FlowerExchange:
     """Carries rounds through Flower; use it in a `with` block.
 
-    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. A run that is lost is started again, and whoever
-    has not answered is asked again. Not measured beyond three silos on one machine: a round takes about five seconds,
-    which is the SuperNodes' own pace.
+    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. A run that is lost is started again, and silos
+    that have not answered are asked again. Not measured beyond three silos on one machine: a round takes about five
+    seconds, which is the SuperNodes' own pace.
     """
 
     def __init__(self, connection: str, *, tell: Callable[[str], None]) -> None:
