@@ -74,7 +74,7 @@ def test_its_residuals_are_its_derivative_and_its_constants_those_of_the_grid() 
         (kinked, "is not smooth"),
         (broken, "raises TypeError"),
         (infinite, "is not finite"),
-        (lambda score, target: (score - target) ** 2, "one `def`"),
+        (lambda score, target: (score - target) ** 2, "a single `def`"),
         (len, "cannot be found"),
     ],
 )

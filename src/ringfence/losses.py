@@ -137,7 +137,9 @@ def _derived(source: str) -> str:
         raise PlanError("The source of a custom loss is not Python.") from None
     functions = [part for part in body if isinstance(part, ast.FunctionDef)]
     if len(functions) != 1 or len(body) != 1 or functions[0].decorator_list:
-        raise PlanError("A custom loss is one `def` of a score and a target, without decorators, and nothing else.")
+        raise PlanError(
+            "A custom loss must be a single `def` of a score and a target, without decorators, and nothing else."
+        )
     names: dict[str, Any] = {"jax": jax, "jnp": jnp}
     code = compile(source, "<custom loss>", "exec", flags=__future__.annotations.compiler_flag)
     try:

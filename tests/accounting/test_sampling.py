@@ -137,7 +137,7 @@ def test_a_phased_run_must_be_described_phase_by_phase() -> None:
 
 
 def test_one_pass_has_no_more_batches_than_the_records_allow() -> None:
-    with pytest.raises(AccountingError, match="One pass has no 11 disjoint batches of 10"):
+    with pytest.raises(AccountingError, match="One pass of 11 disjoint batches of 10"):
         run_events("one-pass", 11, **ROUND, partition="pass")
 
 

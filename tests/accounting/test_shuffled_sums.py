@@ -409,7 +409,7 @@ def test_the_least_number_of_shares_is_enough_and_one_less_is_not(parties: int) 
 
 
 def test_a_mix_of_too_many_parties_is_refused() -> None:
-    with pytest.raises(AccountingError, match="add up first"):
+    with pytest.raises(AccountingError, match="combine some of them first"):
         mixing_distance(parties=10_001, shares=5, bits=8)
     with pytest.raises(AccountingError, match="distance"):
         shares_needed(parties=5, bits=8, distance=0.0)

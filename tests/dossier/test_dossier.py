@@ -150,7 +150,7 @@ def test_documents_that_are_not_of_one_plan_are_refused(run: Run) -> None:
         gather(Inputs(plan=other(*run.silos), certificates=[run.certificate("clinic")]))
     with pytest.raises(CertificateError, match="takes no part in plan"):
         gather(Inputs(plan=other("north"), certificates=[run.certificate("clinic")]))
-    with pytest.raises(PlanError, match="A dossier is about a plan"):
+    with pytest.raises(PlanError, match="A dossier needs a plan"):
         gather(Inputs(certificates=[run.certificate("clinic")]))
     (run.folder / "again").mkdir()
     again = run.folder / "again" / "clinic.json"
@@ -221,7 +221,7 @@ def test_a_key_is_private_and_never_written_over(tmp_path: Path) -> None:
     public = make_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert verifying_key(read_key(path, OutputError)) == public
-    with pytest.raises(OutputError, match="a key is made once"):
+    with pytest.raises(OutputError, match="name a new file for the key"):
         make_key(path)
 
 

@@ -183,7 +183,7 @@ def _compose(events: _Releases) -> _Composed:
     for event, count in events:
         if not isinstance(event, get_args(Release)):
             raise AccountingError(
-                f"Cannot account for {event!r}: it is none of the known privacy events, and guessing its cost could "
+                f"Cannot account for {event!r}: it is not a known privacy event, and guessing its cost could "
                 "understate it."
             )
         counts[event] += require_count("the count of an event", count, least=0)

@@ -255,7 +255,7 @@ class SectionRelease(_Release):
         if not all(isinstance(name, str) and name for name in (self.division, self.section)):
             raise AccountingError("A section's release must name both the division of the records and the section.")
         if not isinstance(self.release, Release):
-            raise AccountingError(f"{self.release!r} is not a release that a section can have.")
+            raise AccountingError(f"{self.release!r} cannot be the release of a section.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON-ready data, with its release inside."""

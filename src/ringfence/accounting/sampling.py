@@ -116,7 +116,7 @@ def run_events(
         rule.check("any", records=records, batch=batch, rounds=rounds)
     except ValueError:
         raise AccountingError(
-            f"One pass has no {rounds} disjoint batches of {batch}: {rounds * batch} are needed and "
-            f"{records} exist; lower the rounds or the batch."
+            f"One pass of {rounds} disjoint batches of {batch} needs {rounds * batch} records, but there are "
+            f"{records}; lower the rounds or the batch."
         ) from None
     return [(made, rule.times(rounds))]

@@ -215,7 +215,7 @@ def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
     n, k, bits = require_count("parties", parties), require_count("shares", shares), require_count("bits", bits)
     if n > _MOST_PARTIES:
         raise AccountingError(
-            f"{n} parties are more than the {_MOST_PARTIES} that are accounted for; let some add up first."
+            f"{n} parties are more than the {_MOST_PARTIES} that can be accounted for; combine some of them first."
         )
     return _mixing_distance(n, k, bits)
 

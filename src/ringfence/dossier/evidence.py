@@ -238,7 +238,7 @@ def _plan(path: Path | None, model: Model | None) -> Plan:
     if path is None:
         if model is None:
             raise PlanError(
-                "A dossier is about a plan: give its file with --plan, or a model, which holds it, with --model."
+                "A dossier needs a plan: give its file with --plan, or a model that contains it with --model."
             )
         return model.plan
     plan = load_plan(path)

@@ -210,7 +210,7 @@ class MultiStage(_AcceleratedFamily):
         if self.own_rounds != plan.steps:
             raise ValueError("the stages' rounds must add up to the plan's rounds")
         if plan.ridge + self.penalty == 0:
-            raise ValueError("stages halve the error of a strongly convex problem only: give a ridge or a penalty")
+            raise ValueError("stages help only with a strongly convex problem: give a ridge or a penalty")
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each restart: the paper's stages have υ ≥ 2β."""

@@ -125,7 +125,7 @@ def _read_format_1(content: bytes) -> SignedCertificate:
     except ValidationError as refused:
         raise CertificateError(f"This is not a valid Certificate: {explain(refused)}.") from None
     except (RecursionError, ValueError):
-        raise CertificateError("This is not a valid Certificate: it is nested too deeply, or no JSON.") from None
+        raise CertificateError("This is not a valid Certificate: it is nested too deeply, or is not JSON.") from None
     _require_form(content, json.dumps(raw, indent=1, sort_keys=True).encode() + b"\n")
     certificate = Certificate(
         silo=former.silo,

@@ -136,7 +136,7 @@ class Shuffler(Closing):
             raise PlanError(f"The shuffler does not serve this plan: {unmet}.")
         with self._store.transaction():
             if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
-                raise ShufflerError(f"There are {PLANS_LIMIT} plans here already; set up another folder for more.")
+                raise ShufflerError(f"There are already {PLANS_LIMIT} plans here; set up another folder for more.")
             self._store.add_plan(plan.digest(), plan.content, longest_deposit(plan))
 
     def deposit(self, content: bytes) -> Receipt | ShufflerRefusal:

@@ -175,10 +175,10 @@ class _Case:
 
     @property
     def settled(self) -> Sketch:
-        """The version of the data that the silo's operator stands for, of a ledger that is chargeable."""
+        """The version of the data that the silo's operator vouches for, of a ledger that is chargeable."""
         known = self.known
         if known is None or known.settled is None:
-            raise LookupError("nobody stands for this ledger's data yet")
+            raise LookupError("nobody vouches for this ledger's data yet")
         return known.settled
 
     def is_settled(self) -> bool:
@@ -200,20 +200,20 @@ class _Case:
         return [other for other in others.values() if other.identity != identity]
 
     def require_own_place(self) -> None:
-        """Refuse a copy, and take note of a ledger that was moved."""
+        """Refuse a copy, and record that a ledger was moved."""
         known = self.known
         if known is not None and not _is_in_place(self.ledger, known):
             self.registry.move(known.identity, _place(self.ledger.path))
 
     def be_chargeable(self) -> None:
-        """See to it that an operator stands for some version of the data, and that no other ledger has it."""
+        """Make sure that an operator vouches for some version of the data, and that no other ledger has it."""
         if self.known is None or self.known.settled is None:
             self.admit(settled=True)
         self.require_own_place()
         _require_free(self.others(), "")
 
     def return_to_settled(self) -> None:
-        """Take note of data that is again what the operator stands for."""
+        """Record that the data is again what the operator vouches for."""
         known, found = self.known, self.found
         if known is None:
             return

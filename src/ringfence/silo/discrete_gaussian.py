@@ -41,7 +41,9 @@ def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
     How long it takes depends on the scale and on chance, and on nothing else.
     """
     if not LEAST <= scale <= MOST:
-        raise ValueError(f"Noise of scale {scale} in units of its grid cannot be drawn; from {LEAST} to {MOST} it can.")
+        raise ValueError(
+            f"Noise of scale {scale} in units of its grid cannot be drawn: it must lie between {LEAST} and {MOST}."
+        )
     drawn = np.empty(count, dtype=np.int64)
     have = 0
     while have < count:

@@ -54,9 +54,7 @@ def write_key(path: Path, private: bytes) -> None:
     try:
         write_private(path, private.hex().encode())
     except OSError as problem:
-        raise OutputError(
-            f"{path} cannot be written ({problem.strerror}): a key is made once, in a new file."
-        ) from None
+        raise OutputError(f"{path} cannot be written ({problem.strerror}): name a new file for the key.") from None
 
 
 def read_key(path: Path, error: type[RingfenceError]) -> bytes:

@@ -240,7 +240,7 @@ def _key(file: Path) -> Any:
     except OSError as problem:
         raise DeploymentError(
             f"The key {file} cannot be read ({problem.strerror}): `ringfence silo request` or `ringfence server "
-            "request` makes it, where it is used."
+            "request` makes one on the machine that uses it."
         ) from None
     except (ValueError, TypeError):
         raise DeploymentError(f"{file} is not a private key; make a new kit.") from None

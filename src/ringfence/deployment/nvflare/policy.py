@@ -104,7 +104,7 @@ def check(kit: Path, folder: Path) -> None:
         faults.append(f"local/{POINTER} points to another silo's folder")
     if faults:
         raise DeploymentError(
-            f"The kit {kit} is more permissive than it may be: {'; '.join(faults)}. Run `ringfence silo join` again."
+            f"The kit {kit} is more permissive than allowed: {'; '.join(faults)}. Run `ringfence silo join` again."
         )
 
 

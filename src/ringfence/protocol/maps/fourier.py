@@ -22,7 +22,7 @@ _GRID = 2.0**20
 
 def _is_named(seed: object) -> object:
     if seed is None:
-        raise ValueError("it is missing: name a whole number, which is public, as in seed = 1")
+        raise ValueError("it is missing: give a whole number, which is public, as in seed = 1")
     return seed
 
 
