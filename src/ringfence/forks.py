@@ -1,4 +1,4 @@
-"""Showing that a ledger was put back or went two ways, by what its silo signed.
+"""Showing that a ledger was rolled back or forked, by what its silo signed.
 
 A ledger only grows: of two of its certificates the shorter one's entries are the longer one's first, and every head
 that its silo ever signed is one of its entries. Signatures that contradict this prove that it was not so, whoever

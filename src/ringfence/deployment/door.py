@@ -5,7 +5,8 @@ token to show there, and nothing of the data, ledger or keys. All it can do is h
 the answer's back. Asking again is always safe: a round that was answered gets the stored answer, byte for byte.
 
 It is a witness too. It keeps the latest head of the silo's ledger that it carried (`deployment.carried_head`), and
-shows it with the next request: an agent whose ledger was put back meanwhile sees its own signature under what it lacks.
+shows it with the next request: an agent whose ledger was rolled back meanwhile sees its own signature under what it
+lacks.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """What a dossier may say: plan, certificates, model, audit and evaluation, each checked against the others.
 
-A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is computed
-anew. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be missing.
+A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is
+recomputed. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be
+missing.
 """
 
 import hashlib

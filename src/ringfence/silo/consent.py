@@ -1,4 +1,4 @@
-"""An operator's consent: who gave it, in which words, and what nobody gives by the way."""
+"""An operator's consent: who gave it, in which words, and what nobody grants in passing."""
 
 import os
 import pwd

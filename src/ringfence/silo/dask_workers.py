@@ -1,7 +1,7 @@
-"""Worker processes inside the silo that Dask runs: begun and watched by its own commands.
+"""Worker processes inside the silo that Dask runs: started and watched by its own commands.
 
-Dask sends functions and results as pickles, so whoever reaches the scheduler is as good as the agent: its address must
-be of this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
+Dask sends functions and results as pickles, so anyone who reaches the scheduler can do what the agent can: its address
+must be on this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,5 @@
-"""Everything in a table that does not fit its schema, at once: for the table's owner, since it hangs on the records."""
+"""Everything in a table that does not fit its schema, at once: for the table's owner, since it depends on the
+records."""
 
 from pathlib import Path
 from typing import Any

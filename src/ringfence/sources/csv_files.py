@@ -1,8 +1,8 @@
 """CSV files: block by block, with the standard library, or with pyarrow where it is installed; the cells are the same.
 
-How a cell is read hangs on the file's first line and on the cell, never on other records. The delimiter is the one that
-occurs in the first line; where it is no comma, a comma in a number is its decimal mark. What is not UTF-8 in a cell is
-read as Windows' Latin letters, unless an encoding is given.
+How a cell is read depends on the file's first line and on the cell, never on other records. The delimiter is the one
+that occurs in the first line; where it is no comma, a comma in a number is its decimal mark. What is not UTF-8 in a
+cell is read as Windows' Latin letters, unless an encoding is given.
 """
 
 import codecs

@@ -1,4 +1,4 @@
-"""What a kind of stored document is called, and how its user is told that it cannot be used."""
+"""The name of a kind of stored document, and the errors that say why it cannot be used."""
 
 from ringfence.errors import RingfenceError
 
