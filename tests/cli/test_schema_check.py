@@ -106,7 +106,7 @@ def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value
         "column 'age', row 3: the cell is empty; give the column a public `missing` value",
         "column 'age', rows 2, 4: this is not a finite number",
         "column 'town', rows 4, 5, 6 and 3 more: this category is not in the schema's public list",
-        "column 'seen', row 4: this is not a date",
+        "column 'seen', row 4: this is not an ISO 8601 date",
     ):
         assert sentence in told
     assert "5 problems" in done.stderr
@@ -151,7 +151,7 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
     )
     told = check_schema(schema, file)
     assert len(told) == 3
-    assert "column 'age', 'lower' is not filled in: write the least value" in told[0]
+    assert "column 'age', 'lower' is not filled in: write the smallest" in told[0]
     assert "column 'age', 'upper' is not filled in" in told[1]
     assert "quote them" in told[2]
 

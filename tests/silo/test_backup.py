@@ -112,7 +112,7 @@ def test_a_backup_that_would_forget_is_refused_and_nothing_is_changed(
     set_budget(silo_folder, Budget(4.0, 1e-6))
     accident(silo_folder)
     before = files(silo_folder)
-    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*begin anew"):
+    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*start a new ledger"):
         restore(silo_folder, backup)
     assert files(silo_folder) == before
 
@@ -130,7 +130,7 @@ def test_a_backup_that_is_truncated_is_refused_and_nothing_is_changed(silo_folde
     before, whole = files(silo_folder), backup.read_bytes()
     for keep in (0, 1, 100, 4096, len(whole) - 4096, len(whole) - 1):
         backup.write_bytes(whole[:keep])
-        with pytest.raises(LedgerDamagedError, match=r"backup\.ledger is no backup that can be restored, and nothing"):
+        with pytest.raises(LedgerDamagedError, match=r"backup\.ledger cannot be restored; nothing"):
             restore(silo_folder, backup)
         assert files(silo_folder) == before
         assert backup.read_bytes() == whole[:keep]

@@ -303,7 +303,7 @@ FOURIER = {"type": "fourier", "columns": ["age"], "features": 4, "seed": 1}
 @pytest.mark.parametrize(
     ("map", "said"),
     [
-        (SPLINE | {"knots": [50, 120]}, "the spline map of the column 'age': a knot lies beyond the column's bounds"),
+        (SPLINE | {"knots": [50, 120]}, "the spline map of the column 'age': a knot is outside the column's bounds"),
         (SPLINE | {"knots": [50, 20]}, "knots must increase: sort them, and name each once"),
         (SPLINE | {"knots": [50, 50]}, "knots must increase"),
         (SPLINE | {"knots": [50, 50 + 1e-12]}, "two knots are too close"),
@@ -326,11 +326,11 @@ FOURIER = {"type": "fourier", "columns": ["age"], "features": 4, "seed": 1}
         ({"type": "wavelet", "columns": ["age"]}, "does not match any of the expected tags"),
         ({"type": "cyclic", "columns": ["age"]}, "period: Field required"),
         ({"type": "cyclic", "columns": ["age"], "period": 0}, "greater than 0"),
-        ({"type": "interaction", "columns": ["age"]}, "an interaction map is of 2 columns or more: name another one"),
+        ({"type": "interaction", "columns": ["age"]}, "an interaction map needs 2 columns or more: name another one"),
         ({"type": "interaction", "columns": ["age", "age"]}, "names the column 'age' twice: name it once"),
         (
             {name: value for name, value in FOURIER.items() if name != "seed"},
-            "seed: it is missing: name a whole number",
+            "seed: it is missing: give a whole number",
         ),
         (FOURIER | {"features": 5}, "`features` must be even"),
         (FOURIER | {"features": 20_000}, "less than or equal to 10000"),
