@@ -122,7 +122,7 @@ def test_explanation_review_and_statement_say_whom_a_model_is_for_that_counts_by
     assert told in explain_proposal(proposal)[0]
     with Ledger.create(tmp_path / "strict.ledger", silo="strict", budget=Budget(1.0, 1e-6)) as ledger:
         assert told in review(proposal.plan, ledger.account(), "").text()
-    assert "Silos count by the noise in their answers: the model" in stated(proposal.plan)
+    assert "Silos are weighted by the noise in their answers: the model" in stated(proposal.plan)
 
 
 def test_nothing_is_said_where_silos_count_by_records_and_shares_of_their_own_are_called_so(schema: Schema) -> None:

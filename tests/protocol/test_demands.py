@@ -53,7 +53,7 @@ def test_names_that_cannot_be_read_are_demanded_to_change_though_they_parse(
 def test_a_category_that_cannot_be_read_and_a_name_that_fills_the_screen_are_demanded_to_change(
     plan_of: MakePlan,
 ) -> None:
-    assert r"its category 'x\u202ey' has characters" in demands.unmet(changed(plan_of(), rename_category("x\u202ey")))
+    assert r"its category 'x\u202ey' has invisible" in demands.unmet(changed(plan_of(), rename_category("x\u202ey")))
     assert "is longer than 200 characters" in demands.unmet(changed(plan_of(), rename_column("x" * 201)))
 
 

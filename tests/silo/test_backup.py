@@ -112,7 +112,7 @@ def test_a_backup_that_would_forget_is_refused_and_nothing_is_changed(
     set_budget(silo_folder, Budget(4.0, 1e-6))
     accident(silo_folder)
     before = files(silo_folder)
-    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*start a new ledger"):
+    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*a new ledger"):
         restore(silo_folder, backup)
     assert files(silo_folder) == before
 

@@ -47,7 +47,7 @@ def book(tmp_path: Path) -> Iterator[Path]:
 def test_a_new_file_is_its_owner_s_alone_and_states_whose_it_is_and_its_format(book: Path) -> None:
     assert stat.S_IMODE(book.stat().st_mode) == 0o600
     assert numbers(book) == (OURS, 2)
-    with pytest.raises(LedgerError, match=r"There is a book at .* already"):
+    with pytest.raises(LedgerError, match="There is already a book at"):
         Database(book, KIND, application=OURS, tables=TABLES)
 
 
