@@ -98,7 +98,7 @@ def test_a_transcript_s_heads_lie_on_the_certificate(silo_folder: SiloFolder, pl
     run = transcript(silo_folder, plan, 0, 1, 1, 2)
     found = require_heads(certificate(silo_folder, "after"), run)
     assert (found.heads, found.elsewhere, found.unsigned) == (4, 0, 0)
-    assert "4 heads of this ledger, and each is an entry of it." in found.text()
+    assert "4 heads of this ledger, and each matches an entry." in found.text()
 
 
 def test_a_certificate_that_lacks_what_a_silo_signed_is_refused(silo_folder: SiloFolder, plan: Plan) -> None:

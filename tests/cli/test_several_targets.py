@@ -77,7 +77,7 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
         done = ringfence(*federation.train(*TARGETS, *options))
         check_one_sentence(done, says)
     done = ringfence(*federation.train("--target", "cost", "--target", "ward"))
-    check_one_sentence(done, "each must be a number with bounds: 'ward' is none")
+    check_one_sentence(done, "each must be a number with bounds: 'ward' is not")
     done = ringfence(*federation.train("--target", "cost", "--target", "cost"))
     check_one_sentence(done, "the column 'cost' is named as a target and as something else")
     assert federation.ledgers() == before

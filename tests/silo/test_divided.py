@@ -145,7 +145,7 @@ def test_a_worker_that_reads_by_another_schema_than_the_agent_s_adds_nothing_up(
     assert divided.difference(plan.data) == ""
     table.schema.write_text(table.schema.read_text().replace("upper = 1.0", "upper = 3.0", 1))
     workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"schema\.toml has changed since the agent began"):
+    with pytest.raises(RecordsError, match=r"schema\.toml has changed since the agent was started"):
         divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
 
 
@@ -182,7 +182,7 @@ def test_a_part_that_another_worker_finds_changed_is_not_added_up(
     first = ",".join([changed, *first.split(",")[1:]])
     (table.parts / "2.csv").write_text("\n".join([head, first, *rows]) + "\n")  # as many rows as before
     workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"2\.csv has changed since the agent began"):
+    with pytest.raises(RecordsError, match=r"2\.csv has changed since the agent was started"):
         divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
 
 

@@ -259,7 +259,7 @@ def test_a_ledger_adds_up_no_costs_of_records_and_of_persons(tmp_path: Any) -> N
     rows = np.array([person[0] for person in people])
     with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
         Gate(Records(nameless, rows[:, :3], rows[:, 3]), ledger).approve(of_records)
-        with pytest.raises(ApprovalError, match="its ledger counts what other plans cost each record"):
+        with pytest.raises(ApprovalError, match="its ledger counts what earlier plans cost each record"):
             Gate(records_of(people), ledger).approve(PLANS["mean"])
 
 

@@ -286,7 +286,7 @@ def test_a_damaged_row_group_is_told_and_nothing_of_the_file_is_kept(tmp_path: P
     place = pyarrow.parquet.read_metadata(file).row_group(2).column(0).data_page_offset
     content[place + 5 : place + 400] = bytes(395)
     file.write_bytes(content)
-    assert "is damaged, or is no Parquet file" in refusal(file, schema(x=NUMBER))
+    assert "is damaged, or is not a Parquet file" in refusal(file, schema(x=NUMBER))
 
 
 def test_of_a_damaged_file_no_agent_is_begun_and_nothing_is_charged(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_of_a_damaged_file_no_agent_is_begun_and_nothing_is_charged(tmp_path: Pa
         content, place = bytearray(file.read_bytes()), pyarrow.parquet.read_metadata(file).row_group(0).column(0)
         content[place.data_page_offset : place.data_page_offset + 30] = bytes(30)
         file.write_bytes(content)
-        with pytest.raises(RecordsError, match="is damaged, or is no Parquet file"):
+        with pytest.raises(RecordsError, match="is damaged, or is not a Parquet file"):
             folder.current_records(ledger)
         assert ledger.account().number == before
 
