@@ -169,7 +169,7 @@ def _certificate_until(file: Path, days: int) -> None:
     file.write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
 
-@pytest.mark.parametrize(("days", "says"), [(11, "ends in 10 days"), (-1, "ended on")])
+@pytest.mark.parametrize(("days", "says"), [(11, "expires in 10 days"), (-1, "expired on")])
 def test_a_kit_whose_certificate_ends_soon_or_has_ended_is_found(kit: Path, days: int, says: str) -> None:
     _certificate_until(kit / "startup" / "client.crt", days)
     [finding] = wrong(kit)

@@ -124,7 +124,7 @@ def test_a_model_with_maps_is_exported_with_all_that_its_coefficients_are_of() -
         each.model_dump(mode="json") for each in trained.plan.data.maps or ()
     ]
     assert np.allclose(linear.to_scikit_learn().decision_function(pd.DataFrame(matrix)), scores[:, 0])
-    with pytest.raises(PlanError, match="No ONNX graph is written of maps of columns: export to JSON"):
+    with pytest.raises(PlanError, match="Maps of columns cannot be exported to ONNX: export to JSON"):
         linear.to_onnx()
 
 

@@ -90,7 +90,7 @@ def test_a_fork_is_proved_and_its_first_entry_named(
 def test_certificates_of_two_ledgers_are_not_compared(silo_folder: SiloFolder, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_silo_folder(tmp_path / "other", seed=8)
-    with pytest.raises(CertificateError, match="are not of one ledger"):
+    with pytest.raises(CertificateError, match="are not of the same ledger"):
         require_one_history([certificate(silo_folder, "one"), certificate(other, "two")])
 
 
@@ -98,13 +98,13 @@ def test_a_transcript_s_heads_lie_on_the_certificate(silo_folder: SiloFolder, pl
     run = transcript(silo_folder, plan, 0, 1, 1, 2)
     found = require_heads(certificate(silo_folder, "after"), run)
     assert (found.heads, found.elsewhere, found.unsigned) == (4, 0, 0)
-    assert "4 heads of this ledger, and each is an entry of it." in found.text()
+    assert "4 heads of this ledger, and each matches an entry." in found.text()
 
 
 def test_a_certificate_that_lacks_what_a_silo_signed_is_refused(silo_folder: SiloFolder, plan: Plan) -> None:
     before = certificate(silo_folder, "before")
     run = transcript(silo_folder, plan, 0, 1)
-    with pytest.raises(CertificateError, match=r"had entry 4, and this certificate ends with entry 3.*forgot"):
+    with pytest.raises(CertificateError, match=r"had entry 4, but this certificate ends with entry 3.*lost it"):
         require_heads(before, run)
 
 
@@ -116,7 +116,7 @@ def test_a_certificate_of_a_ledger_that_went_another_way_is_refuted(
     run = transcript(silo_folder, plan, 0)
     roll_back(silo_folder, older, own_state)
     transcript(silo_folder, plan, 1, 2)
-    with pytest.raises(CertificateError, match=r"signed another entry 4 .* proves a fork"):
+    with pytest.raises(CertificateError, match=r"signed a different entry 4 .* proves a fork"):
         require_heads(certificate(silo_folder, "other"), run)
 
 

@@ -225,7 +225,7 @@ def test_a_peer_that_heard_something_else_is_found_out(
         return receive(peer, {name: a for name, a in answers.items() if not (misses and name == "north")})
 
     monkeypatch.setattr(Peer, "receive", half_deaf)
-    with pytest.raises(TrainingError, match="did not hear the same messages: run the plan again"):
+    with pytest.raises(TrainingError, match=r"did not receive the same messages\. Run the plan again"):
         peers.run(plan, silos.approve(plan))
 
 

@@ -70,11 +70,11 @@ def test_a_schema_of_one_target_has_the_bytes_that_it_had() -> None:
 @pytest.mark.parametrize(
     ("changes", "targets", "says"),
     [
-        ({}, ["y", "missing"], "'missing' is none"),
-        ({"z": {"type": "categorical", "categories": ["p", "q"]}}, ["y", "z"], "'z' is none"),
+        ({}, ["y", "missing"], "'missing' is not"),
+        ({"z": {"type": "categorical", "categories": ["p", "q"]}}, ["y", "z"], "'z' is not"),
         ({}, ["y", "y"], "'y' is named as a target and as something else"),
         ({"weight": "z"}, ["y", "z"], "'z' is named as a target and as something else"),
-        ({"offset": "a"}, ["y", "z"], "several targets have no offset"),
+        ({"offset": "a"}, ["y", "z"], "several targets cannot have an offset"),
         ({}, ["a", "y", "z"], "there is no feature column left"),
     ],
 )

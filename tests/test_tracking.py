@@ -199,7 +199,7 @@ def test_tensorboards_files_hold_the_rounds_and_the_statement(
         assert scalars["update/noise", progress.round] == pytest.approx(progress.noise_norm, rel=1e-6)
         assert scalars["epsilon/clinic", progress.round] == pytest.approx(progress.epsilon["clinic"], rel=1e-6)
     assert plan.digest() in texts["plan"]
-    assert "In words: whoever sees everything that a silo sends" in texts["statement"]
+    assert "In words: anyone who sees everything that a silo sends" in texts["statement"]
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_released(tmp_path: Path) -> None:

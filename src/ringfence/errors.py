@@ -30,7 +30,7 @@ __all__ = [
 
 
 class RingfenceError(Exception):
-    """Base of all errors that Ringfence raises on purpose."""
+    """Base class of all errors that Ringfence raises deliberately."""
 
 
 class PlanError(RingfenceError):
@@ -38,7 +38,7 @@ class PlanError(RingfenceError):
 
 
 class AccountingError(RingfenceError):
-    """A privacy question has no proved answer as asked: change the numbers asked for."""
+    """No proof covers the privacy question as asked: change its numbers."""
 
 
 class SchemaError(RingfenceError):
@@ -50,7 +50,7 @@ class RecordsError(RingfenceError):
 
 
 class MessageError(RingfenceError):
-    """Bytes from outside are not one of our messages: do not process them."""
+    """Bytes from outside are not a Ringfence message: do not process them."""
 
 
 class ApprovalError(RingfenceError):
@@ -58,7 +58,7 @@ class ApprovalError(RingfenceError):
 
 
 class LedgerError(RingfenceError):
-    """Base of the ledger's errors."""
+    """Base class of the ledger's errors."""
 
 
 class LedgerBusyError(LedgerError):
@@ -74,26 +74,26 @@ class LedgerWriteError(LedgerError):
 
 
 class RegistryError(LedgerError):
-    """Which ledger a data set has is not as it should be: use the ledger that is named, or do what the message says."""
+    """The data set and the ledger do not belong together: use the ledger named in the message, or do what it says."""
 
 
 class TrainingError(RingfenceError):
-    """Training could not produce a model: no silo answered, or what was asked for does not fit together."""
+    """Training could not produce a model: no silo answered, or the request contradicts itself."""
 
 
 class TranscriptError(RingfenceError):
-    """A run's transcript cannot be continued: it is in use, damaged, or of another plan; name another folder."""
+    """A run's transcript cannot be continued: it is in use, damaged or of another plan; name another folder."""
 
 
 class EstimatorError(RingfenceError, ValueError):
-    """An estimator was made or fitted with what it cannot use: correct the argument that is named.
+    """An estimator cannot use one of its arguments: correct the one that is named.
 
     It is a ValueError too, since that is what scikit-learn's own tools expect of an estimator.
     """
 
 
 class SweepError(RingfenceError):
-    """A sweep cannot run, or its file is not what was asked for: what is in the file stays."""
+    """A sweep cannot run, or its file belongs to another sweep. The file is left unchanged."""
 
 
 class DatasetError(RingfenceError):
@@ -105,7 +105,7 @@ class OutputError(RingfenceError):
 
 
 class DeploymentError(RingfenceError):
-    """An engine, a startup kit or a site's policy is not as it must be: correct what is named; nothing was released."""
+    """An engine, a startup kit or a site's policy is set up wrongly: correct what is named; nothing was released."""
 
 
 class SiloError(RingfenceError):
@@ -117,8 +117,8 @@ class DoorError(RingfenceError):
 
 
 class CertificateError(RingfenceError):
-    """A certificate, or a dossier's signature, does not show what it says: do not rely on it."""
+    """A certificate, or a dossier's signature, does not prove what it claims: do not rely on it."""
 
 
 class ShufflerError(RingfenceError):
-    """A shuffler's folder cannot be used, or it does not serve what it is asked for."""
+    """A shuffler's folder cannot be used, or the shuffler does not serve what it is asked for."""

@@ -1,4 +1,4 @@
-"""Text that somebody else wrote, made fit to be read: by a terminal, by a browser, inside of a sentence of ours.
+"""Text that somebody else wrote, made fit to be read: by a terminal, by a browser, inside a sentence of ours.
 
 A name in a plan, a category, a note, a file's name can hold characters that no reader sees but that move, hide or
 repaint what stands around them: escape sequences, controls that turn the direction of writing, ends of lines. Whatever

@@ -1,4 +1,4 @@
-"""Showing that a ledger was put back or went two ways, by what its silo signed.
+"""Showing that a ledger was rolled back or forked, by what its silo signed.
 
 A ledger only grows: of two of its certificates the shorter one's entries are the longer one's first, and every head
 that its silo ever signed is one of its entries. Signatures that contradict this prove that it was not so, whoever
@@ -18,28 +18,29 @@ from ringfence.server.transcript import Answered, read
 
 
 def require_one_history(files: Sequence[Path]) -> None:
-    """Raise CertificateError unless the certificates, each of which was verified, are of one ledger that only grew."""
+    """Raise CertificateError unless the (verified) certificates are all of one ledger that only grew."""
     certificates = [_load(file) for file in files]
     longest = max(certificates, key=lambda certificate: len(certificate.entries))
     for certificate in certificates:
         if _identity(certificate) != _identity(longest):
             raise CertificateError(
-                "The certificates are not of one ledger: they are signed with different keys, or begin with different "
-                "entries. Compare certificates of the same silo; a silo that began a new ledger has to say why."
+                "The certificates are not of the same ledger: they are signed with different keys, or start with "
+                "different entries. Compare certificates of the same silo; a silo that started a new ledger must say "
+                "why."
             )
         for ours, theirs in zip(certificate.entries, longest.entries, strict=False):
             if ours.hash != theirs.hash:
                 raise CertificateError(
                     f"The certificates of silo '{longest.silo}' prove a fork: both are signed with its key, and they "
                     f"differ from entry {ours.number} on ({ours.kind} on {ours.time}, and {theirs.kind} on "
-                    f"{theirs.time}). Its ledger was put back or copied, and went on twice: the silo's true cost is "
-                    "that of both together."
+                    f"{theirs.time}). Its ledger was rolled back or copied, and continued twice: the silo's true cost "
+                    "is that of both together."
                 )
 
 
 @dataclass(frozen=True)
 class Witnessed:
-    """What a run's transcript shows of a silo's ledger: heads that lie on its certificate, and others."""
+    """What a run's transcript shows about a silo's ledger: heads that match its certificate, and others."""
 
     heads: int
     elsewhere: int
@@ -49,11 +50,11 @@ class Witnessed:
 
     def text(self) -> str:
         """Say what the transcript adds to a certificate."""
-        others = f"; {self.elsewhere} more are of another ledger of this silo" if self.elsewhere else ""
+        others = f"; {self.elsewhere} more belong to another ledger of this silo" if self.elsewhere else ""
         others += f"; {self.unsigned} more were not signed with this key, and prove nothing" if self.unsigned else ""
         if not self.heads:
-            return f"The transcript holds no head of this ledger, so it shows nothing about it{others}."
-        return f"The transcript holds {self.heads} heads of this ledger, and each is an entry of it{others}."
+            return f"The transcript holds no head of this ledger, so it proves nothing about it{others}."
+        return f"The transcript holds {self.heads} heads of this ledger, and each matches an entry{others}."
 
 
 def require_heads(file: Path, folder: Path) -> Witnessed:
@@ -68,14 +69,14 @@ def require_heads(file: Path, folder: Path) -> Witnessed:
             elsewhere += 1
         elif head.number > len(entries):
             raise CertificateError(
-                f"The silo signed that its ledger had entry {head.number}, and this certificate ends with entry "
-                f"{len(entries)}: it is older than the run, or its ledger was put back. Ask the silo for a new "
-                "certificate; if it has none that holds that entry, this proves that its ledger forgot."
+                f"The silo signed that its ledger had entry {head.number}, but this certificate ends with entry "
+                f"{len(entries)}: it is older than the run, or its ledger was rolled back. Ask the silo for a new "
+                "certificate; if none holds that entry, this proves that the ledger lost it."
             )
         elif entries[head.number - 1].hash != head.hash:
             raise CertificateError(
-                f"The silo signed another entry {head.number} than the one in this certificate: this proves a fork. "
-                "Its ledger was put back or copied, and went on twice."
+                f"The silo signed a different entry {head.number} from the one in this certificate: this proves a "
+                "fork. Its ledger was rolled back or copied, and continued twice."
             )
         else:
             on_it += 1

@@ -26,7 +26,7 @@ class LocalShuffler:
 
     @property
     def keys(self) -> PublicKeys:
-        """What a plan pins."""
+        """The public keys that a plan pins."""
         return PublicKeys(
             server=sealing.public_key(self.server),
             shuffler=self.shuffler.public_key,
@@ -34,7 +34,7 @@ class LocalShuffler:
         )
 
     def collect(self, plan: Plan) -> Collect:
-        """Return what a server of this process collects the plan's rounds with."""
+        """Return the function with which a server in this process collects the plan's rounds."""
         self.shuffler.add(plan)
 
         def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:

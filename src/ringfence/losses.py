@@ -66,27 +66,27 @@ def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest
     """Return your own convex loss of a record's score and scaled target, written with `jax.numpy` as `jnp`.
 
     The function is a `def` of two numbers, at the top of a file, which uses nothing but them, `jnp` and `jax`: its
-    source stands in the plan, and each silo's operator has to install it. Offsets are in the score already, weights
-    come on top. It is refused, with a PlanError, if it raises, is not finite, or is not convex or not smooth for scores
-    and targets up to these sizes, as far as a grid can show; beyond them no plan is made.
+    source is part of the plan, and each silo's operator must install it. The score already includes offsets; weights
+    are applied to the loss. It is refused, with a PlanError, if it raises, is not finite, or is not convex or not
+    smooth for scores and targets up to these sizes, as far as a grid can show; beyond them no plan is made.
     """
     try:
         source = dedent(inspect.getsource(function))
     except (OSError, TypeError):
-        raise PlanError("A custom loss needs a source: write it as a `def` in a file.") from None
+        raise PlanError("The source of this custom loss cannot be found: define it with `def` in a file.") from None
     return _checked(source, largest_score, largest_target)
 
 
 def install(path: Path) -> str:
-    """Let this process compute the loss in a file that its operator has read, and return the source's digest.
+    """Allow this process to compute the loss in a file that its operator has read, and return the source's digest.
 
-    The file must hold, to the byte, the source that stands in the plan. It is run: install nothing that you did not
+    The file must hold exactly the source in the plan, byte for byte. It will be run: install nothing that you have not
     read.
     """
     try:
         source = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        raise PlanError(f"The loss in {path} could not be read as a text.") from None
+        raise PlanError(f"The loss in {path} is not a readable text file.") from None
     _derived(source)
     return digest_of(source)
 
@@ -130,14 +130,16 @@ def _derived(source: str) -> str:
         import jax
         import jax.numpy as jnp
     except ImportError:
-        raise PlanError('A loss of one\'s own needs JAX: pip install "ringfence[simulation]".') from None
+        raise PlanError('A custom loss needs JAX: pip install "ringfence[simulation]".') from None
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise PlanError("The source of a custom loss is not Python.") from None
     functions = [part for part in body if isinstance(part, ast.FunctionDef)]
     if len(functions) != 1 or len(body) != 1 or functions[0].decorator_list:
-        raise PlanError("A custom loss is one `def` of a score and a target, without decorators, and nothing else.")
+        raise PlanError(
+            "A custom loss must be a single `def` of a score and a target, without decorators, and nothing else."
+        )
     names: dict[str, Any] = {"jax": jax, "jnp": jnp}
     code = compile(source, "<custom loss>", "exec", flags=__future__.annotations.compiler_flag)
     try:
@@ -170,4 +172,4 @@ def _checked(source: str, largest_score: float, largest_target: float) -> Custom
         )
     except ValidationError as refused:
         INSTALLED.pop(digest)
-        raise PlanError(f"The custom loss '{title}' cannot stand in a plan: {explain(refused)}.") from None
+        raise PlanError(f"The custom loss '{title}' cannot be part of a plan: {explain(refused)}.") from None

@@ -17,7 +17,7 @@ from ringfence.silo.gate import Gate
 
 
 class Peer(Session):
-    """A silo that takes the server's steps itself: in each round it speaks, then receives what all have said."""
+    """A silo that takes the server's steps itself: in each round it speaks, then receives what all peers said."""
 
     def __init__(self, plan: Plan, gate: Gate) -> None:
         # The choices are public and the same for all; they protect nothing.
@@ -34,7 +34,7 @@ def run(
 ) -> RunResult:
     """Let the silos of one process train as peers, and return the model that all of them ended with."""
     if not gates:
-        raise TrainingError("There is no peer, so there is nobody to train: give at least one silo.")
+        raise TrainingError("There are no peers to train: give at least one silo.")
     peers = {name: Peer(plan, gate) for name, gate in gates.items()}
     while not all(peer.finished for peer in peers.values()):
         said = {name: answer for name, peer in peers.items() if (answer := peer.speak()) is not None}
@@ -43,7 +43,7 @@ def run(
     results = [peer.result() for peer in peers.values()]
     if len({trained.weights.tobytes() for trained in results}) > 1:
         raise TrainingError(
-            "The peers ended with different models, so they did not hear the same messages: run the plan again over a "
-            "network that delivers every broadcast to all."
+            "The peers ended with different models, so they did not receive the same messages. Run the plan again "
+            "over a network that delivers every broadcast to every peer."
         )
     return results[0]

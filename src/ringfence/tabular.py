@@ -12,7 +12,7 @@ PARQUET = ".parquet"
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns as a CSV or a Parquet file, by its name's end."""
+    """Write columns as a CSV or a Parquet file, by the file name's extension."""
     try:
         if path.suffix == PARQUET:
             arrow = _arrow()

@@ -80,14 +80,14 @@ def test_almost_no_budget_left_gives_safe_noise_or_a_refusal() -> None:
             sigma = calibrate.noise("fixed", epsilon=budget, delta=DELTA, already=already, **question)
         except AccountingError as refused:
             assert room == 1e-12
-            assert "No noise meets this budget" in str(refused)  # noqa: PT017
+            assert "No amount of noise meets this budget" in str(refused)  # noqa: PT017
             continue
         total = already + run_events("fixed", 30, records=1000, batch=50, clip=1.0, sigma=sigma)
         assert spent * (1 - 1e-6) <= accountant.epsilon(total, DELTA) <= budget
 
 
 def test_rounding_alone_can_exceed_a_tiny_budget() -> None:
-    with pytest.raises(AccountingError, match="No noise meets this budget"):
+    with pytest.raises(AccountingError, match="No amount of noise meets this budget"):
         calibrate.noise("full", records=10, batch=10, rounds=10**9, clip=1.0, epsilon=1e-6, delta=1e-9, dimension=10**6)
 
 
@@ -144,11 +144,11 @@ def test_the_least_noise_of_any_gaussian_run_is_safe_and_tight_wherever_the_sear
 
 
 def test_a_run_whose_cost_does_not_depend_on_its_noise_has_no_least_noise() -> None:
-    with pytest.raises(AccountingError, match="However little the noise"):
+    with pytest.raises(AccountingError, match="Any amount of noise meets this budget"):
         calibrate.least_noise(lambda _: [(GaussianRelease(1e-3), 1)], epsilon=1.0, delta=DELTA, start=1.0)
-    with pytest.raises(AccountingError, match="However little the noise"):
+    with pytest.raises(AccountingError, match="Any amount of noise meets this budget"):
         calibrate.least_noise(lambda _: [], epsilon=1.0, delta=DELTA, start=1.0)
-    with pytest.raises(AccountingError, match="No noise meets this budget"):
+    with pytest.raises(AccountingError, match="No amount of noise meets this budget"):
         calibrate.least_noise(lambda _: [(GaussianRelease(10.0), 1)], epsilon=1.0, delta=DELTA, start=1.0)
 
 

@@ -99,7 +99,7 @@ def test_rows_counted_through_a_shuffler_move_the_total_by_their_number(epsilon:
     event = BinomialRelease(reach=float(levels), trials=trials, own=trials, dimension=1, slack=1e-9)
     exact = hockey_stick(p, q, epsilon)
     assert cost(event, 1, epsilon) < exact <= cost(event, size, epsilon)
-    with pytest.raises(AccountingError, match="keep one row for each person"):
+    with pytest.raises(AccountingError, match="Keep one row per person"):
         BinomialRelease(3.0, 400, 400, 1, 1e-9, "pass", 0).of_group(2)
 
 

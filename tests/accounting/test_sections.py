@@ -117,7 +117,7 @@ def test_a_ledger_keeps_which_section_was_asked(release: Release) -> None:
     assert event_from_dict(event.to_dict()) == event
     with pytest.raises(AccountingError, match="section"):
         SectionRelease("", "held-out", release)
-    with pytest.raises(AccountingError, match="not a release"):
+    with pytest.raises(AccountingError, match="cannot be the release"):
         event_from_dict({**event.to_dict(), "release": event.to_dict()})
 
 

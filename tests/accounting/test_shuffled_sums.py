@@ -319,7 +319,7 @@ def test_the_choice_is_the_best_of_all_and_not_wasteful() -> None:
 
 def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
     given = {"vectors": 100, "dimension": 10, "shift": 0.1, "slack": 1e-8}
-    with pytest.raises(AccountingError, match="raise the limit of bits") as refusal:
+    with pytest.raises(AccountingError, match="raise the bit limit") as refusal:
         choose(bits=30, **given)  # type: ignore[arg-type]
     needed = int(str(refusal.value).split("at least ")[1].split()[0])
     assert choose(bits=needed, **given).bits_per_vector(10) == needed  # type: ignore[arg-type]
@@ -409,7 +409,7 @@ def test_the_least_number_of_shares_is_enough_and_one_less_is_not(parties: int) 
 
 
 def test_a_mix_of_too_many_parties_is_refused() -> None:
-    with pytest.raises(AccountingError, match="add up first"):
+    with pytest.raises(AccountingError, match="combine some of them first"):
         mixing_distance(parties=10_001, shares=5, bits=8)
     with pytest.raises(AccountingError, match="distance"):
         shares_needed(parties=5, bits=8, distance=0.0)

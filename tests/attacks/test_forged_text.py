@@ -188,8 +188,8 @@ def test_no_silo_and_no_plan_is_made_with_names_that_cannot_be_seen(silo_folder:
         ringfence("silo", "init", base / "x", "--name", "a\u202e", "--data", base / "records.csv", *given, *limits,
                   fails=True)
     )  # fmt: skip
-    assert "has characters that cannot be seen" in said
+    assert "has invisible characters" in said
     said = text_of(
         ringfence("plan", *given, "--target", "ill", "--silo", "a\u200b=40", *limits, "--rounds", "2", fails=True)
     )
-    assert r"its silo 'a\u200b' has characters that cannot be seen" in said
+    assert r"its silo 'a\u200b' has invisible characters" in said

@@ -93,7 +93,7 @@ def test_an_agent_does_not_start_on_an_older_ledger_and_says_what_to_do(
             timeout=240,  # an agent that does start would serve for ever
         )
         assert ended.returncode == 1
-        assert "it ends with entry 3, and once had entry 5" in ended.stderr
+        assert "it ends with entry 3, but once had entry 5" in ended.stderr
         assert "ringfence silo restore" in ended.stderr
 
 

@@ -180,7 +180,7 @@ def test_what_cannot_be_audited_is_refused_in_words() -> None:
         audit("magic", SMALL, runs=1)
     with pytest.raises(PlanError, match=r"no sabotage 'arson'; choose one of none, half-noise"):
         audit("full", SMALL, runs=1, sabotage="arson")
-    with pytest.raises(PlanError, match="'skip-clip' is not played against 'survey'"):
+    with pytest.raises(PlanError, match="'skip-clip' is not run against 'survey'"):
         audit("survey", SMALL, runs=1, sabotage="skip-clip")
     with pytest.raises(PlanError, match="local-sgd has none"):
         audit("local-sgd", SMALL, runs=1, sabotage="repeat-round")

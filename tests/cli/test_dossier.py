@@ -41,7 +41,7 @@ def test_a_trained_model_and_its_silos_certificates_make_a_dossier_that_verifies
     assert made["public_key"] == public
     assert made["pdf"] is None
     assert [line.split(":")[0] for line in made["missing"]] == [
-        *(f"The key of silo '{file.stem}' was not confirmed by another way" for file in federation.files),
+        *(f"The key of silo '{file.stem}' was not confirmed independently" for file in federation.files),
         "No audit was given",
     ]
     page = out.read_text()

@@ -115,7 +115,7 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
         (["--out", "plan.json"], "Give the silos' files; or, for silos that run by themselves"),
         (["--exact", "--out", "plan.json"], "Give the silos' files; or"),
         (["--epsilon", "0"], "epsilon must be a finite number above 0"),
-        (["--epsilon", "1000"], "protects next to nobody"),
+        (["--epsilon", "1000"], "protects almost nobody"),
         (["--against", "nowhere.json"], "could not be read"),
     ],
 )

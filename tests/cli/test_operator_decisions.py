@@ -52,8 +52,8 @@ def test_a_file_that_was_swapped_after_its_review_is_not_approved(operator: Oper
 
 def test_the_first_twelve_characters_of_a_digest_are_enough_and_fewer_are_not(operator: Operator) -> None:
     plan = operator.plan("plan")
-    check_one_sentence(operator.run("approve", plan, "--digest", digest_of(plan)[:11]), "first 12 characters or more")
-    check_one_sentence(operator.run("approve", plan, "--digest", ""), "first 12 characters or more")
+    check_one_sentence(operator.run("approve", plan, "--digest", digest_of(plan)[:11]), "its first 12 characters")
+    check_one_sentence(operator.run("approve", plan, "--digest", ""), "its first 12 characters")
     assert operator.run("approve", plan).returncode == 2, "without a digest nothing is approved"
     assert "approved" not in kinds(operator)
     assert operator.run("approve", plan, "--digest", digest_of(plan)[:12].upper()).returncode == 0

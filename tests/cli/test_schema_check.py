@@ -106,7 +106,7 @@ def test_a_check_tells_all_problems_at_once_by_row_and_column_and_shows_no_value
         "column 'age', row 3: the cell is empty; give the column a public `missing` value",
         "column 'age', rows 2, 4: this is not a finite number",
         "column 'town', rows 4, 5, 6 and 3 more: this category is not in the schema's public list",
-        "column 'seen', row 4: this is not a date",
+        "column 'seen', row 4: this is not an ISO 8601 date",
     ):
         assert sentence in told
     assert "5 problems" in done.stderr
@@ -139,7 +139,7 @@ def test_the_maps_that_a_draft_shows_train_once_their_columns_are_the_table_s(
     schema.write_text("\n".join([maps.replace('"hour"', '"minute"'), *columns, ""]))
     checked = ringfence("schema", "check", str(schema), str(file))
     assert checked.returncode == 1
-    assert "names the column 'minute', which is not among the columns" in " ".join(checked.stdout.split())
+    assert "names the column 'minute', which is missing from the columns" in " ".join(checked.stdout.split())
 
 
 def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: Path) -> None:
@@ -151,9 +151,9 @@ def test_a_check_of_a_schema_that_is_not_filled_in_names_every_field(tmp_path: P
     )
     told = check_schema(schema, file)
     assert len(told) == 3
-    assert "column 'age', 'lower' is not filled in: write the least value" in told[0]
+    assert "column 'age', 'lower' is not filled in: write the smallest" in told[0]
     assert "column 'age', 'upper' is not filled in" in told[1]
-    assert "quote it" in told[2]
+    assert "quote them" in told[2]
 
 
 def test_a_schema_that_cannot_be_read_is_one_problem(tmp_path: Path) -> None:

@@ -71,13 +71,13 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
     check_one_sentence(done, "An interval is of one target")
     before = federation.ledgers()
     for options, says in (
-        (["--loss", "huber"], "learned together by the multi-squared loss"),
+        (["--loss", "huber"], "need the multi-squared loss"),
         (["--algorithm", "preconditioned"], "ask for accelerated"),
     ):
         done = ringfence(*federation.train(*TARGETS, *options))
         check_one_sentence(done, says)
     done = ringfence(*federation.train("--target", "cost", "--target", "ward"))
-    check_one_sentence(done, "each must be a number with bounds: 'ward' is none")
+    check_one_sentence(done, "each must be a number with bounds: 'ward' is not")
     done = ringfence(*federation.train("--target", "cost", "--target", "cost"))
     check_one_sentence(done, "the column 'cost' is named as a target and as something else")
     assert federation.ledgers() == before

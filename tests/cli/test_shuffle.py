@@ -49,9 +49,9 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     done = ringfence(*federation.train(*SHUFFLED))
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
-    assert "a server that sees everything that the shuffler lets out" in text
+    assert "a server that sees everything that the shuffler releases" in text
     assert "The shuffler does not work together with the server." in text
-    assert "At least 2 silos of every round, this one included, add the noise that they promised," in text
+    assert "At least 2 silos of every round, this one included, add the noise they promised," in text
     together = "Against the server, the shuffler and all other silos together"
     assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
     assert "that is weak" in text, "three silos of 240 records at epsilon 2: little is left without the shuffler"
@@ -142,7 +142,7 @@ def test_training_alone_or_with_keys_of_others_is_refused(
     federation: Federation, ringfence: Ringfence, keys: Path
 ) -> None:
     check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--keys", str(keys))), "leave the keys out")
-    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--peer-to-peer")), "trusts a shuffler needs one")
+    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--peer-to-peer")), "only if, the plan trusts a shuffler")
     federation.files = federation.files[:1]
     check_one_sentence(ringfence(*federation.train(*SHUFFLED)), "between 2 and the 1 silos")
     assert federation.ledgers() == {}, "nothing was approved"

@@ -70,7 +70,7 @@ def test_a_folder_is_made_once_for_its_owner_alone(operator: Operator) -> None:
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(operator.folder.stat().st_mode) == 0o700
     before = {path.name: path.read_bytes() for path in operator.folder.iterdir()}
-    check_one_sentence(operator.init(), "exists already")
+    check_one_sentence(operator.init(), "already exists")
     assert {path.name: path.read_bytes() for path in operator.folder.iterdir()} == before
 
 
@@ -98,7 +98,7 @@ def test_a_review_says_what_leaves_to_whom_and_at_what_cost_and_changes_nothing(
     plan = operator.plan("plan")
     ledger = operator.run("ledger").stdout
     shown = operator.run("review", plan).stdout
-    for words in ("In each of 4 rounds", "predicting 'ill' from age", "cut to length", "Other silos in the plan: south",
+    for words in ("In each of 4 rounds", "predicting 'ill' from age", "clipped to", "Other silos in the plan: south",
                   "epsilon 1 at delta 1e-06", "2 would be left", "The gate would approve it"):  # fmt: skip
         assert words in " ".join(shown.split()), words
     found = operator.json("review", plan)
@@ -112,7 +112,7 @@ def test_a_review_says_what_leaves_to_whom_and_at_what_cost_and_changes_nothing(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--sampling", "one-pass", "--rounds", "4", "--correlation", "0.5"], "takes back part of the earlier rounds'"),
+        (["--sampling", "one-pass", "--rounds", "4", "--correlation", "0.5"], "cancels part of the earlier rounds'"),
         (["--sampling", "one-pass", "--rounds", "4"], "one round at most"),
         (["--sampling", "fixed", "--rounds", "4"], "drawn afresh and in secret"),
         (["--algorithm", "localized", "--rounds", "12"], "which take part in no other phase"),

@@ -54,7 +54,7 @@ def operator(tmp_path: Path, ringfence: Ringfence) -> Iterator[Operator]:
 
 
 def test_a_program_is_read_then_installed_and_only_then_approved(operator: Operator, ringfence_json: Json) -> None:
-    assert "nobody installed it here" in operator.run("review", operator.own).stdout
+    assert "is not installed here" in operator.run("review", operator.own).stdout
     shown = operator.run("loss", operator.own)
     assert shown.stdout == SOURCE
     assert f"--install {DIGEST[:12]}" in shown.stderr

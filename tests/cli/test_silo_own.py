@@ -141,7 +141,7 @@ def test_a_silo_with_too_few_records_or_none_is_told_what_to_do(
     owner.folder = federation.folder / "few-silo"
     owner.init("--unusual-budget", data=few)
     check_one_sentence(owner.run("personalise", str(owner.model)), "use the federation's model as it is")
-    check_one_sentence(owner.run("compare", str(owner.model)), "held-out records or persons at least")
+    check_one_sentence(owner.run("compare", str(owner.model)), "needs at least")
     few.write_text(rows[0] + "\n")
     check_one_sentence(owner.run("personalise", str(owner.model)), "no records")
 

@@ -57,10 +57,10 @@ def test_an_agent_that_goes_away_in_the_middle_is_asked_again(broken: bytes) -> 
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        ("400 X", b'{"error":"This is not a round\'s request."}', r"status 400.*not a round's request"),
+        ("400 X", b'{"error":"This is not a round\'s request."}', r"status 400.*not a request for a round"),
         ("413 X", b'{"error":"Too\\nlong."}', r"Too\?long"),
-        ("202 X", b"{}", "do not fit together"),
-        ("500 X", b"<html>", "do not fit together"),
+        ("202 X", b"{}", "may not match"),
+        ("500 X", b"<html>", "may not match"),
     ],
 )
 def test_a_refusal_of_the_request_itself_is_told_at_once_in_the_agent_s_words(

@@ -160,7 +160,7 @@ def test_a_request_gets_no_name_and_no_role_that_the_organiser_did_not_list(tmp_
     federation.init(tmp_path / "organiser", "localhost", ["north"])
     request = tmp_path / "a.request"
     request.write_bytes(kits.request(tmp_path / "kit", "stranger")[0])
-    with pytest.raises(DeploymentError, match="'stranger' is none of this federation's parties"):
+    with pytest.raises(DeploymentError, match="'stranger' is not a party of this federation"):
         federation.sign(tmp_path / "organiser", request)
     request.write_bytes(kits.request(tmp_path / "kit", "north")[0])
     federation.sign(tmp_path / "organiser", request)
@@ -183,7 +183,7 @@ def test_a_stranger_who_asks_in_an_admitted_silos_name_is_refused_until_the_orga
 def test_what_is_no_request_is_refused_with_a_sentence(tmp_path: Path, content: bytes) -> None:
     federation.init(tmp_path / "organiser", "localhost", ["north"])
     (tmp_path / "a.request").write_bytes(content)
-    with pytest.raises(DeploymentError, match="holds no certificate request"):
+    with pytest.raises(DeploymentError, match="is not a certificate request"):
         federation.sign(tmp_path / "organiser", tmp_path / "a.request")
 
 
@@ -203,7 +203,7 @@ def test_a_kit_stays_with_its_authority(tmp_path: Path) -> None:
     federation.init(tmp_path / "theirs", "localhost", ["north"])
     (tmp_path / "north.request").write_bytes((tmp_path / "ours" / "north.request").read_bytes())
     response, _ = federation.sign(tmp_path / "theirs", tmp_path / "north.request")
-    with pytest.raises(DeploymentError, match="another authority"):
+    with pytest.raises(DeploymentError, match="does not come from the authority"):
         policy.join(tmp_path / "silo", made.silos["north"], kits.Response.read(response))
 
 
@@ -234,7 +234,7 @@ def test_a_kit_that_ended_is_refused_with_the_remedy_and_one_that_is_about_to_en
             until(lambda: child.poll() is not None, 60)
             assert child.returncode == 1
         said = log.read_text()
-    assert ("ended on" if days < 0 else f"ends in {days - 1} days") in said, said
+    assert ("expired on" if days < 0 else f"expires in {days - 1} days") in said, said
     assert f"`ringfence {'silo' if part == 'silo' else 'server'} request" in said
 
 

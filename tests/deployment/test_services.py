@@ -141,7 +141,7 @@ def test_what_a_path_holds_never_becomes_a_setting_or_a_variable(folder: Path, t
 
 def test_no_service_runs_as_root_and_no_courier_as_the_silos_own_user(folder: Path, tmp_path: Path) -> None:
     root = next(path for path in (Path("/usr"), Path("/etc")) if path.stat().st_uid == 0)
-    with pytest.raises(DeploymentError, match="no service of ours runs as root"):
+    with pytest.raises(DeploymentError, match="our services never run as root"):
         service(root).unit()
     shutil.chown(folder / "kit", "games")
     try:

@@ -93,7 +93,7 @@ def test_the_exact_bet_stands_beside_the_bound_and_is_no_worse(run: Run) -> None
 
 def test_what_is_missing_is_named(run: Run) -> None:
     whole = list(gather(run.everything()).missing())
-    assert [line[:31] for line in whole] == ["The model carries no statement:"]
+    assert [line[:31] for line in whole] == ["The model carries no statement,"]
     bare = propose_for(PlanRequest(epsilon=1.0, rounds=3), run.plan.data, dict.fromkeys(run.silos, RECORDS)).plan
     path = run.folder / "bare.json"
     path.write_bytes(bare.content)
@@ -112,9 +112,9 @@ def test_what_is_missing_is_named(run: Run) -> None:
 def test_of_a_silo_without_a_certificate_nothing_is_said_to_be_verified(run: Run) -> None:
     inputs = replace(run.everything(), certificates=[run.certificate("clinic")], keys={})
     missing = "\n".join(gather(inputs).missing())
-    assert "The key of silo 'clinic' was not confirmed by another way" in missing
+    assert "The key of silo 'clinic' was not confirmed independently" in missing
     assert "No certificate from silo '<img" in missing
-    assert "Not every silo's certificate shows the plan that the evaluation was asked by" in missing
+    assert "Not every silo's certificate shows the evaluation's plan" in missing
     page = text_of(page_of(inputs))
     assert page.count("the plan alone") == 1
     assert "This is of the silos that gave a certificate" in page
@@ -130,7 +130,7 @@ def test_a_tampered_certificate_or_one_of_another_key_is_refused_and_nothing_is_
     for inputs, words in (
         (replace(run.everything(), certificates=[forged], keys={}), "hash chain breaks"),
         (replace(run.everything(), keys={"clinic": run.key(HOSTILE)}), "not the one that you named"),
-        (replace(run.everything(), keys={"elsewhere": run.key(HOSTILE)}), "no certificate of it"),
+        (replace(run.everything(), keys={"elsewhere": run.key(HOSTILE)}), "no certificate from it"),
     ):
         with pytest.raises(CertificateError, match=words):
             write_dossier(inputs, run.signing_key, tmp_path / "dossier.html", with_pdf=False)
@@ -148,14 +148,14 @@ def test_documents_that_are_not_of_one_plan_are_refused(run: Run) -> None:
         gather(replace(run.everything(), plan=other(*run.silos)))
     with pytest.raises(CertificateError, match="does not show plan"):
         gather(Inputs(plan=other(*run.silos), certificates=[run.certificate("clinic")]))
-    with pytest.raises(CertificateError, match="has no part in plan"):
+    with pytest.raises(CertificateError, match="takes no part in plan"):
         gather(Inputs(plan=other("north"), certificates=[run.certificate("clinic")]))
-    with pytest.raises(PlanError, match="A dossier is about a plan"):
+    with pytest.raises(PlanError, match="A dossier needs a plan"):
         gather(Inputs(certificates=[run.certificate("clinic")]))
     (run.folder / "again").mkdir()
     again = run.folder / "again" / "clinic.json"
     again.write_bytes(run.certificate("clinic").read_bytes())
-    with pytest.raises(CertificateError, match="Two of the certificates are of one silo"):
+    with pytest.raises(CertificateError, match="Two of the certificates are from the same silo"):
         gather(replace(run.everything(), certificates=[run.certificate("clinic"), again], keys={}))
 
 
@@ -205,7 +205,7 @@ def test_a_signature_by_another_key_is_not_this_one_s(written: Written, tmp_path
     make_key(tmp_path / "other.key")
     other = sign("0" * 64, [written.page], {}, read_key(tmp_path / "other.key", OutputError))
     mine, theirs = json.loads(written.signature.read_bytes()), json.loads(other)
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         read_signature(json.dumps({**mine, "signature": theirs["signature"]}).encode())
 
 
@@ -221,7 +221,7 @@ def test_a_key_is_private_and_never_written_over(tmp_path: Path) -> None:
     public = make_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert verifying_key(read_key(path, OutputError)) == public
-    with pytest.raises(OutputError, match="a key is made once"):
+    with pytest.raises(OutputError, match="name a new file for the key"):
         make_key(path)
 
 
@@ -262,8 +262,8 @@ def test_an_audit_that_refutes_the_claim_is_told_at_the_top(run: Run, tmp_path: 
     ("changes", "words"),
     [
         ({"sabotage": "half-noise"}, "broken on purpose"),
-        ({"score": "high"}, "no result"),
-        ({"runs": None}, "no result"),
+        ({"score": "high"}, "not the output"),
+        ({"runs": None}, "not the output"),
     ],
 )
 def test_what_is_no_audit_of_a_sound_silo_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -283,7 +283,7 @@ def test_a_later_evaluation_is_taken_with_the_plan_it_was_asked_by(run: Run, tmp
     assert set(found.shown_by) == set(run.silos)
     path.write_text(json.dumps({**told, "plan": "0" * 64}))
     missing = gather(replace(run.everything(), evaluation=path)).missing()
-    assert any("the plan that the evaluation was asked by" in line for line in missing)
+    assert any("the evaluation's plan" in line for line in missing)
     with pytest.raises(MessageError, match="no private evaluation"):
         read_evaluation(b'{"evaluation": null, "plan": ""}')
 

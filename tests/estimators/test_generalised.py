@@ -54,7 +54,7 @@ def test_with_an_exposure_a_rate_is_learned_and_a_count_predicted() -> None:
     np.testing.assert_allclose(twice, 2.0)
     cells = {name: [str(cell) for cell in frame[name]] for name in frame}
     np.testing.assert_allclose(np.array(model.model_.predict(cells), dtype=np.float64), model.predict(frame))
-    with pytest.raises(ringfence.errors.RecordsError, match="'years': this exposure lies beyond"):
+    with pytest.raises(ringfence.errors.RecordsError, match="'years': this exposure is outside"):
         model.fit(frame.assign(years=5.0), counts)
 
 

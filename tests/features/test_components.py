@@ -65,7 +65,7 @@ def test_what_cannot_be_fitted_is_refused_with_the_remedy() -> None:
     with pytest.raises(RecordsError, match="ask for fewer components"):
         PublicComponents.fit(np.repeat(PUBLIC[:, :2], 3, axis=1), 4, of="copies")
     for wrong in (PUBLIC[0], np.full((20, 3), np.nan)):
-        with pytest.raises(RecordsError, match="a row for each public record"):
+        with pytest.raises(RecordsError, match="one row per public record"):
             PublicComponents.fit(wrong, 1, of="lengths")
 
 

@@ -80,7 +80,7 @@ def test_the_digest_tells_extractors_apart() -> None:
 
 def test_what_is_no_list_of_texts_is_refused_with_the_remedy() -> None:
     for wrong in ("one text", ["a", None], [1.0]):
-        with pytest.raises(RecordsError, match="put a single text into a list"):
+        with pytest.raises(RecordsError, match="put a single string into a list"):
             NGrams()(wrong)  # type: ignore[arg-type]
     for parameters in ({"length": 1}, {"words": 11}, {"characters": 2}, {"words": 0}):
         with pytest.raises(ValueError, match="Hashed n-grams"):

@@ -75,7 +75,7 @@ def test_what_is_no_image_of_that_size_is_refused_with_the_remedy() -> None:
             SMALL(images)
     with pytest.raises(RecordsError, match="not a finite number"):
         SMALL(np.full((1, 16, 16), np.nan))
-    with pytest.raises(ValueError, match="do not go together"):
+    with pytest.raises(ValueError, match="do not fit"):
         Scattering(side=10, scales=2)
     with pytest.raises(ValueError, match="81 channels cannot be divided into 10 groups"):
         Scattering(groups=10)

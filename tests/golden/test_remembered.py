@@ -37,7 +37,7 @@ def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records
     asked = (memory / "requests.jsonl").read_bytes().splitlines()
     assert [reading.describe(answer)["kind"] for answer in reading.ask(memory / "silo", asked)] == ["update"] * 4
     assert remembered.marked(ledger) == remembered.head_of(ledger)[1:]
-    assert f"have a ledger already: {ledger}" in remembered.second_ledger_objection(
+    assert f"already have a ledger: {ledger}" in remembered.second_ledger_objection(
         memory / "silo", tmp_path / "another"
     )
 
@@ -45,7 +45,7 @@ def test_a_silo_that_the_registry_knows_goes_on_in_another_place_and_its_records
 def test_an_older_copy_of_the_ledger_is_refused_by_its_watermark(memory: Path) -> None:
     shutil.copyfile(memory / "older.ledger", reading.ledger_of(memory / "silo"))
     said = remembered.agent_objection(memory / "silo")
-    assert f"it ends with entry {MEMORY['older'][1]}, and once had entry {MEMORY['head'][1]}" in said
+    assert f"it ends with entry {MEMORY['older'][1]}, but once had entry {MEMORY['head'][1]}" in said
 
 
 def test_without_the_watermark_it_is_refused_by_a_head_that_it_signed(memory: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_later_certificate_of_a_ledger_begins_as_the_earlier_one_and_no_other_
     folder = HERE / "v0_3_0" / "certificates"
     earlier, later = folder / "half-finished-earlier.json", folder / "half-finished.json"
     assert remembered.fork(earlier, later) == remembered.fork(later, earlier) == ""
-    assert "not of one ledger" in remembered.fork(earlier, folder / "composed.json")
+    assert "not of the same ledger" in remembered.fork(earlier, folder / "composed.json")
 
 
 @pytest.mark.parametrize(("run", "silo", "shown"), [("surveyed", "north", 3), ("shuffled", "west", 3)])
@@ -87,7 +87,7 @@ def test_a_shuffler_is_served_where_its_witness_is_and_nowhere_else(
     copied: Copied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = copied("v0_3_0", "runs/shuffled") / "runs" / "shuffled"
-    assert "which knows how far it came, is not there" in remembered.shuffler_objection(folder / "shuffler")
+    assert "which records how far it came, is missing" in remembered.shuffler_objection(folder / "shuffler")
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     assert remembered.shuffler_objection(folder / "shuffler") == ""
     [witness] = (folder / "state" / "ringfence" / "shufflers").iterdir()

@@ -144,13 +144,13 @@ def check_memory(ledger: Path, silo: str, records: int, work: Path) -> None:
     known = remembered.registry_facts()[identity]
     assert known == {"silo": silo, "records": [records], "is_settled": True, "successor": ""}
     assert remembered.registered_at(ledger) == ledger
-    assert "have a ledger already" in remembered.second_ledger_objection(ledger.parent, work / "another")
+    assert "already have a ledger" in remembered.second_ledger_objection(ledger.parent, work / "another")
 
 
 def check_that_an_older_one_is_refused(path: Path, before: bytes) -> None:
     """What the earlier version left cannot be put back."""
     path.write_bytes(before)
-    whose, words = ("silo", "and once had entry") if path.suffix == ".ledger" else ("shuffler", "is an older copy")
+    whose, words = ("silo", "but once had entry") if path.suffix == ".ledger" else ("shuffler", "is an older copy")
     command = [*RINGFENCE, whose, "serve", str(path.parent)]
     refused = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert refused.stdout is not None

@@ -117,17 +117,17 @@ def test_explanation_review_and_statement_say_whom_a_model_is_for_that_counts_by
 ) -> None:
     proposal = propose(schema, STRICT, PlanRequest(weights="noise"))
     told = weighting(proposal.plan)
-    assert "silos count by the noise in their answers: the model is the best for records that are weighed so" in told
-    assert "least that of 'strict', which has 0.33 of all" in told
+    assert "silos are weighted by the noise in their answers: the model is best for records weighted that way" in told
+    assert "least suited to 'strict', which has 0.33 of all" in told
     assert told in explain_proposal(proposal)[0]
     with Ledger.create(tmp_path / "strict.ledger", silo="strict", budget=Budget(1.0, 1e-6)) as ledger:
         assert told in review(proposal.plan, ledger.account(), "").text()
-    assert "Silos count by the noise in their answers: the model" in stated(proposal.plan)
+    assert "Silos are weighted by the noise in their answers: the model" in stated(proposal.plan)
 
 
 def test_nothing_is_said_where_silos_count_by_records_and_shares_of_their_own_are_called_so(schema: Schema) -> None:
     assert weighting(made(schema, ALIKE)) == ""
     few = [Member(own.name, 200, own.epsilon, own.delta) for own in STRICT]
     assert "by the noise in their answers as well as by their records" in weighting(made(schema, few))
-    assert "silos count by shares of their own" in weighting(made(schema, ALIKE, "equal"))
+    assert "silos are weighted by shares of their own" in weighting(made(schema, ALIKE, "equal"))
     assert "count by" not in stated(made(schema, ALIKE))

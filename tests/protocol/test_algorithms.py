@@ -72,7 +72,7 @@ def test_restarts_need_strong_convexity() -> None:
     ids=["longer", "shorter", "missing", "all records", "sampled", "another phase", "in another order"],
 )
 def test_the_localized_algorithm_needs_one_stage_for_each_phase_with_its_rounds_and_records(edits: Edits) -> None:
-    assert "the localized algorithm needs one stage for each of its phases" in refusal(edited(LOCALIZED | edits))
+    assert "the localized algorithm needs one stage per phase" in refusal(edited(LOCALIZED | edits))
 
 
 @every_algorithm

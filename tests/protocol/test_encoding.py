@@ -272,7 +272,7 @@ def test_a_file_of_latin_letters_or_with_a_byte_order_mark_is_read_as_it_was_mea
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    assert "no text file" in refusal(tmp_path, b"age,town,label\n1,\0,no\n")
+    assert "not a text file" in refusal(tmp_path, b"age,town,label\n1,\0,no\n")
 
 
 def test_a_quote_that_never_closes_is_refused(tmp_path: Path) -> None:

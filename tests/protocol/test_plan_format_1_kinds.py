@@ -52,7 +52,7 @@ def test_a_survey_s_noise_too_small_to_be_added_exactly_is_refused() -> None:
 def test_correlated_noise_needs_one_pass(sampling: str) -> None:
     batches = {"full": {"silos.0.batch": 40, "silos.1.batch": 60}, "phased": LOCALIZED}
     edits: Edits = {**batches.get(sampling, {}), "sampling": sampling, "correlation": 0.5}
-    assert "correlated noise is for one-pass sampling" in refusal(edited(edits))
+    assert "correlated noise needs one-pass sampling" in refusal(edited(edits))
 
 
 def test_correlated_noise_must_be_large_enough_for_the_sum_of_all_rounds() -> None:
@@ -94,9 +94,9 @@ def test_every_phase_needs_a_record() -> None:
     phases = [{"rounds": 1, "penalty": 0.1}] * 5
     assert parse(edited(LOCALIZED | {"algorithm.phases": phases})).rounds == 5  # 40 records: 20, 10, 5, 2, 1
     too_many: Edits = {"algorithm.phases": [*phases, phases[0]], "rounds": 6}
-    assert "silo 'north' has too few records for so many phases" in refusal(edited(LOCALIZED | too_many))
+    assert "silo 'north' has too few records for this many phases" in refusal(edited(LOCALIZED | too_many))
     lonely: Edits = {"silos.1.records": 1, "silos.1.batch": 1}
-    assert "silo 'süd' has too few records for so many phases" in refusal(edited(LOCALIZED | lonely))
+    assert "silo 'süd' has too few records for this many phases" in refusal(edited(LOCALIZED | lonely))
 
 
 def test_a_later_phase_whose_noise_is_too_small_to_be_added_exactly_is_refused() -> None:
@@ -146,11 +146,11 @@ def test_an_algorithm_s_values_out_of_range_are_refused(kind: Edits, path: str, 
         ({"shuffle.quorum": 1}, "quorum"),
         ({"silos.0.key": None}, "silo 'north' has a key and the epsilon of its noise alone if, and only if"),
         ({"silos.1.alone_epsilon": None}, "silo 'süd' has a key and the epsilon of its noise alone if, and only if"),
-        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "weigh by how many take part"),
-        ({"silos.0.sigma": 0.2}, "noise of silo 'north' is not that of its coins"),
-        ({"silos.1.sigma": 0.1}, "noise of silo 'süd' is not that of its coins"),
+        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "must be its share of the batch"),
+        ({"silos.0.sigma": 0.2}, "sigma of silo 'north' is not the noise of its coins"),
+        ({"silos.1.sigma": 0.1}, "sigma of silo 'süd' is not the noise of its coins"),
         ({"shuffle.width": 1}, "do not fit the width"),
-        ({"shuffle.shuffler_key": SHUFFLED["shuffle"]["server_key"]}, "two keys"),
+        ({"shuffle.shuffler_key": SHUFFLED["shuffle"]["server_key"]}, "different keys"),
     ],
     ids=str,
 )

@@ -150,7 +150,7 @@ def test_one_pass_that_needs_a_record_twice_is_refused() -> None:
 
 
 def test_asking_more_silos_than_there_are_or_by_two_rules_is_refused() -> None:
-    assert "more silos than there are" in refusal(edited({"participation.silos": 3}))
+    assert "more silos than the plan has" in refusal(edited({"participation.silos": 3}))
     assert "not both" in refusal(edited({"participation": {"silos": 1, "probability": 0.5}}))
 
 
@@ -198,8 +198,8 @@ def test_noise_too_small_to_be_added_exactly_is_refused() -> None:
 
 
 def test_noise_beyond_the_range_of_exact_arithmetic_is_refused() -> None:
-    assert "out of the range" in refusal(edited({"silos.0.sigma": 1e300}))
-    assert "out of the range" in refusal(edited({"clip": 1e-300, "silos.0.sigma": 1e-290, "silos.1.sigma": 1e-290}))
+    assert "too large or too" in refusal(edited({"silos.0.sigma": 1e300}))
+    assert "too large or too" in refusal(edited({"clip": 1e-300, "silos.0.sigma": 1e-290, "silos.1.sigma": 1e-290}))
 
 
 # Hostile bytes

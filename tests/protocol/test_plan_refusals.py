@@ -153,11 +153,11 @@ def test_an_algorithm_s_values_out_of_range_are_refused(kind: Edits, path: str, 
 
 
 def test_a_promise_of_no_epsilon_or_of_any_is_refused() -> None:
-    assert "silo 'north' must be promised a positive, finite epsilon" in refusal(
+    assert "silo 'north' must be promised a positive and finite epsilon" in refusal(
         edited({"silos.0.guarantees.0.epsilon": 0.0})
     )
     huge = json.dumps(DOCUMENT).replace('"epsilon": 2.0', '"epsilon": 1e999').encode()
-    assert "silo 'süd' must be promised a positive, finite epsilon" in refusal(huge)
+    assert "silo 'süd' must be promised a positive and finite epsilon" in refusal(huge)
 
 
 @pytest.mark.parametrize(
@@ -180,9 +180,9 @@ def test_nothing_that_affects_privacy_has_a_default(path: str) -> None:
 
 def test_a_plan_says_what_is_trained_or_which_loss_a_model_has_as_far_as_its_questions_need_it() -> None:
     loss = {"name": "huber", "threshold": 0.5}
-    assert "trains none needs to say which loss it has" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
+    assert "without training one must name its loss" in refusal(edited(EVALUATED_ONLY | {"model_loss": None}))
     for edits in (EVALUATED_ONLY | {"training": DOCUMENT["training"]}, COUNTED | {"training": None}):
-        assert "only a plan that asks about a model and trains none" in refusal(edited(edits | {"model_loss": loss}))
+        assert "only a plan that asks about a model without" in refusal(edited(edits | {"model_loss": loss}))
     assert "The schema names no target" in refusal(edited(EVALUATED_ONLY | {"data.target": LEFT_OUT}))
     assert "The schema names no target" in refusal(edited({"data.target": LEFT_OUT}))
     assert "the logistic loss does not fit" in refusal(edited(EVALUATED_ONLY | {"model_loss": {"name": "logistic"}}))
@@ -234,8 +234,8 @@ def test_every_silo_has_one_guarantee_against_each_observer_the_one_that_counts_
 
 
 def test_asking_more_silos_than_there_are_or_by_two_rules_is_refused() -> None:
-    assert "more silos than there are" in refusal(edited({"stages.0.participation.silos": 3}))
-    assert "more silos than there are" in refusal(edited(SURVEY | {"stages.0.participation.silos": 3}))
+    assert "more silos than the plan has" in refusal(edited({"stages.0.participation.silos": 3}))
+    assert "more silos than the plan has" in refusal(edited(SURVEY | {"stages.0.participation.silos": 3}))
     assert "not both" in refusal(edited({"stages.0.participation": {"silos": 1, "probability": 0.5}}))
 
 

@@ -101,7 +101,7 @@ def test_a_phase_takes_its_own_half_of_what_the_earlier_ones_left() -> None:
     for phase, batch in enumerate((20, 10, 5, 2, 1)):
         assert checked(Phased(phase=phase), 41, batch, 1000) == ""
         assert "batch of silo 'north' differs" in checked(Phased(phase=phase), 41, batch + 1)
-    assert "too few records for so many phases" in checked(Phased(phase=5), 41, 1)
+    assert "too few records for this many phases" in checked(Phased(phase=5), 41, 1)
 
 
 # Parts of the partition
@@ -152,7 +152,7 @@ def test_rules_of_one_plan_divide_the_records_once() -> None:
     for rules in FITTING:
         require_one_partition(rules)
     for rules in CLASHING:
-        with pytest.raises(ValueError, match="a plan divides its records once"):
+        with pytest.raises(ValueError, match="a plan divides its records only once"):
             require_one_partition(rules)
 
 

@@ -45,7 +45,7 @@ def test_a_name_that_looks_like_a_pattern_is_a_name_where_a_table_has_it() -> No
 
 
 def test_a_pattern_that_cannot_be_written_out_says_why() -> None:
-    assert "name the numbers, as in gene_{1..500}" in refusal({"columns": {"gene_*": NUMBER, "y": LABEL}})
+    assert "give the numbers, as in gene_{1..500}" in refusal({"columns": {"gene_*": NUMBER, "y": LABEL}})
     assert "no column matches the pattern" in refusal({"columns": {"gen_*": NUMBER, "y": LABEL}}, ["gene_1", "y"])
     both = {"columns": {"gene_*": NUMBER, "*_1": NUMBER, "y": LABEL}}
     assert "'gene_1' matches two patterns" in refusal(both, ["gene_1", "y"])
@@ -72,5 +72,5 @@ def test_defaults_fill_in_what_a_column_of_that_type_does_not_say() -> None:
         }
     }
     assert schema(content).canonical() == schema(by_hand).canonical()
-    assert "`defaults.number` is for no type" in refusal({**content, "defaults": {"number": {}}})
+    assert "`defaults.number` is not a type" in refusal({**content, "defaults": {"number": {}}})
     assert "must have a table for each type" in refusal({**content, "defaults": 3})

@@ -42,7 +42,7 @@ def test_the_page_has_the_statements_words_and_the_ledgers_numbers(run: Trained)
     report, outcomes, _ = run
     text = words(report)
     statement = outcomes.result.statement
-    assert "In words: whoever sees everything that a silo sends" in text
+    assert "In words: anyone who sees everything that a silo sends" in text
     assert "What is not protected" in text
     for silo in statement.silos.values():
         assert f"{silo.records} {silo.rounds} {silo.run.epsilon:.4g}" in text

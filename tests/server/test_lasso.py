@@ -65,7 +65,7 @@ def test_a_plan_without_a_lasso_says_nothing_of_one() -> None:
 
 
 def test_axes_of_a_survey_take_no_lasso() -> None:
-    with pytest.raises(ValueError, match="takes no lasso: ask for accelerated"):
+    with pytest.raises(ValueError, match="does not support a lasso: ask for accelerated"):
         make_plan(lasso=0.5, algorithm=Preconditioned())
 
 

@@ -116,7 +116,7 @@ def test_a_plan_with_a_shuffler_needs_one_and_no_other_plan_does(
 ) -> None:
     plan = made.plan if shuffled else plan_of()
     collect = None if shuffled else made.local.collect(made.plan)
-    with pytest.raises(TrainingError, match="trusts a shuffler needs one"):
+    with pytest.raises(TrainingError, match="only if, the plan trusts a shuffler"):
         conduct(plan, silos_of(made), tmp_path / "run", seconds=1.0, collect=collect)
     assert not (tmp_path / "run").exists()
 
@@ -162,7 +162,7 @@ def test_a_round_that_too_many_silos_have_lost_is_passed_without_a_step(
 def test_a_shuffler_that_lets_nothing_out_stops_the_run_with_a_sentence(made: Federation, tmp_path: Path) -> None:
     run = tmp_path / "run"
     nothing: Collect = lambda round, updates: None  # noqa: E731 (one line says it)
-    with pytest.raises(TrainingError, match=r"has not let out round 0.*Nothing is lost"):
+    with pytest.raises(TrainingError, match=r"has not released round 0.*Nothing is lost"):
         conduct(made.plan, silos_of(made), run, seconds=0.01, collect=nothing)
     assert sum(isinstance(entry, Answered) for entry in read(run)[1]) == 3
     model_of(made, run)

@@ -337,7 +337,7 @@ def test_a_disk_that_cannot_be_written_stops_the_run_with_a_sentence_and_the_run
         return real(file, content)
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OutputError, match=r"No space left on device.*do the same again"):
+    with pytest.raises(OutputError, match=r"No space left on device.*run the same command again"):
         go(plan, Local(silos), tmp_path)
     monkeypatch.undo()
     assert_same(go(plan, Local(silos), tmp_path), replay(tmp_path))
@@ -348,7 +348,7 @@ def test_a_run_that_is_not_over_has_no_model_to_replay(tmp_path: Path) -> None:
         replay(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         go(plan_of("accelerated"), Local(silos, stop_after=7), tmp_path)
-    with pytest.raises(TrainingError, match="stands in round 2"):
+    with pytest.raises(TrainingError, match="is still in round 2"):
         replay(tmp_path)
 
 

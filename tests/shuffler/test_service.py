@@ -99,7 +99,7 @@ def test_updates_go_in_and_one_batch_comes_out(served: Served, silos: Depositors
     document, messages = silos.read(batch)
     assert document.silos == 3
     assert Counter(messages) == Counter(chain(*sealed.values()))
-    with pytest.raises(DoorError, match="batch is fixed"):
+    with pytest.raises(DoorError, match="batch is final"):
         client.deposit(updates[0])
 
 
@@ -170,7 +170,7 @@ def test_a_refusal_comes_with_its_reason_and_names_nobody(caller: Caller, served
     status, body, _ = caller.send("POST", "/deposit", forged)
     assert status == 422
     assert json.loads(body) == {"refused": "bad-signature", "error": ShufflerRefusal.BAD_SIGNATURE.explanation}
-    with pytest.raises(DoorError, match="not one by the key that the plan has for this silo"):
+    with pytest.raises(DoorError, match="not made with the key that the plan names for this silo"):
         served.client().deposit(forged)
     with pytest.raises(DoorError, match="no plan with this digest"):
         served.client().batch("0" * 64, 0)
@@ -314,7 +314,7 @@ def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
         for name in silos.names:
             client.deposit(silos.update(name))
         assert client.batch(silos.plan.digest(), 0) is not None
-        with pytest.raises(DoorError, match="does not show a certificate that is trusted here"):
+        with pytest.raises(DoorError, match="does not show a trusted certificate"):
             served.client(patience=60.0).deposit(silos.update(silos.names[0], 1))
         plain = ShufflerClient(served.address.replace("https", "http"), served.token, patience=0.1)
         with pytest.raises(DoorError, match="did not answer"):
@@ -326,7 +326,7 @@ def test_over_tls_the_same_service_answers_those_who_trust_its_certificate(
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "mixer.example", ""])
 def test_without_tls_it_is_served_to_this_machine_only(tmp_path: Path, host: str) -> None:
-    with pytest.raises(ShufflerError, match="over a network the token would be there to read"):
+    with pytest.raises(ShufflerError, match="over a network, where the token could be read"):
         serve(tmp_path / "mixer", host=host)
 
 
@@ -374,7 +374,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> 
     with pytest.raises(ShufflerError, match="`ringfence shuffler init` makes one"):
         run("status", folder)
     run("init", folder)
-    with pytest.raises(ShufflerError, match="exists already"):
+    with pytest.raises(ShufflerError, match="already exists"):
         run("init", folder)
     with pytest.raises(PlanError, match="could not be read"):
         run("add", folder, tmp_path / "none.json")
@@ -383,7 +383,7 @@ def test_what_an_operator_gets_wrong_is_said_in_one_sentence(tmp_path: Path) -> 
         run("add", folder, tmp_path / "other.json")
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ShufflerError, match="cannot be served at"):
         run("serve", folder, "--port", str(taken.getsockname()[1]))
-    with Store(folder) as store, store.alone(), pytest.raises(ShufflerError, match="Another process serves"):
+    with Store(folder) as store, store.alone(), pytest.raises(ShufflerError, match="Another process is serving"):
         run("serve", folder, "--port", "0")
 
 

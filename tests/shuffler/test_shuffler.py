@@ -292,7 +292,7 @@ def test_there_is_a_most_of_plans(setting: Setting, monkeypatch: pytest.MonkeyPa
     shuffler, silos = setting
     monkeypatch.setattr(shuffler_module, "PLANS_LIMIT", 1)
     shuffler.add(silos.plan)
-    with pytest.raises(ShufflerError, match="1 plans here already"):
+    with pytest.raises(ShufflerError, match="already 1 plans here"):
         shuffler.add(depositors(shuffler.public_key).plan)
 
 

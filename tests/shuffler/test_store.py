@@ -172,7 +172,7 @@ def test_a_folder_is_closed_to_others_and_made_once(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {"shuffler.key", "shuffler.token", "shuffler.db"}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir())
-    with pytest.raises(ShufflerError, match="exists already"):
+    with pytest.raises(ShufflerError, match="already exists"):
         Store.create(folder)
 
 
@@ -221,7 +221,7 @@ def test_a_database_that_is_moved_while_it_is_used_is_noticed(setting: Setting, 
 
 def test_one_process_serves_a_folder_at_a_time(folder: Path) -> None:
     with Store.create(folder) as store, Store(folder) as second:
-        with store.alone(), pytest.raises(ShufflerError, match="Another process serves"), second.alone():
+        with store.alone(), pytest.raises(ShufflerError, match="Another process is serving"), second.alone():
             pass
         with second.alone():
             pass

@@ -267,7 +267,7 @@ def test_a_second_agent_on_the_same_folder_is_refused_and_the_first_goes_on(
     plan = approved(silo_folder, plan_of())
     with serving(silo_folder) as served:
         assert silo_folder.is_served()
-        with pytest.raises(SiloError, match="Another process serves"):
+        with pytest.raises(SiloError, match="Another process is serving"):
             agent.serve(silo_folder)
         assert isinstance(served.ask(plan, 0), NoisyUpdate)
         assert served.stop() == 0

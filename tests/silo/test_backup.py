@@ -67,7 +67,7 @@ def test_a_backup_says_how_far_it_goes_and_overwrites_nothing(
         assert (made.silo, made.number, made.hash, made.replaced) == ("clinic", last.number, last.hash, None)
         assert copied.entries() == ledger.entries()
     before = backup.read_bytes()
-    with pytest.raises(OutputError, match="exists already, and a backup overwrites nothing"):
+    with pytest.raises(OutputError, match="already exists, and a backup overwrites nothing"):
         back_up(silo_folder, backup)
     assert backup.read_bytes() == before
     with pytest.raises(OutputError, match="cannot be written"):
@@ -112,7 +112,7 @@ def test_a_backup_that_would_forget_is_refused_and_nothing_is_changed(
     set_budget(silo_folder, Budget(4.0, 1e-6))
     accident(silo_folder)
     before = files(silo_folder)
-    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*begin anew"):
+    with pytest.raises(LedgerDamagedError, match=r"ends with entry 3, .* had entry [45] .*later backup.*a new ledger"):
         restore(silo_folder, backup)
     assert files(silo_folder) == before
 
@@ -130,7 +130,7 @@ def test_a_backup_that_is_truncated_is_refused_and_nothing_is_changed(silo_folde
     before, whole = files(silo_folder), backup.read_bytes()
     for keep in (0, 1, 100, 4096, len(whole) - 4096, len(whole) - 1):
         backup.write_bytes(whole[:keep])
-        with pytest.raises(LedgerDamagedError, match=r"backup\.ledger is no backup that can be restored, and nothing"):
+        with pytest.raises(LedgerDamagedError, match=r"backup\.ledger cannot be restored; nothing"):
             restore(silo_folder, backup)
         assert files(silo_folder) == before
         assert backup.read_bytes() == whole[:keep]
@@ -144,7 +144,7 @@ def test_another_ledger_s_backup_is_refused(silo_folder: SiloFolder, tmp_path: P
     Ledger.create(other, silo="clinic", budget=Budget(99.0, 1e-6)).close()
     Ledger.create(foreign, silo="hospital", budget=Budget(99.0, 1e-6)).close()
     before = files(silo_folder)
-    with pytest.raises(LedgerError, match="a copy of another ledger than the one in"):
+    with pytest.raises(LedgerError, match="not a copy of the ledger in"):
         restore(silo_folder, other)
     with pytest.raises(LedgerError, match="a ledger of silo 'hospital', not of 'clinic'"):
         restore(silo_folder, foreign)
@@ -154,7 +154,7 @@ def test_another_ledger_s_backup_is_refused(silo_folder: SiloFolder, tmp_path: P
 def test_nothing_is_restored_while_an_agent_serves(silo_folder: SiloFolder, backup: Path) -> None:
     with serving(silo_folder):
         before = silo_folder.ledger_path.read_bytes()
-        with pytest.raises(SiloError, match="Another process serves"):
+        with pytest.raises(SiloError, match="Another process is serving"):
             restore(silo_folder, backup)
         assert silo_folder.ledger_path.read_bytes() == before
 

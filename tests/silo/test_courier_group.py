@@ -88,7 +88,7 @@ def test_parts_of_a_table_are_data_that_couriers_may_not_read(data: Path) -> Non
 def test_couriers_of_another_user_reach_no_workers_without_certificates(data: Path) -> None:
     """A port of this machine is open to all who are on it, and workers run what they are sent."""
     folder = divided(data, "tcp://127.0.0.1:8786")
-    with pytest.raises(SiloError, match=r"can have the workers at tcp://127\.0\.0\.1:8786 run anything"):
+    with pytest.raises(SiloError, match=r"can make the workers at tcp://127\.0\.0\.1:8786 run anything"):
         folder.require_closed(*folder.data_files())
 
 

@@ -145,7 +145,7 @@ def test_a_worker_that_reads_by_another_schema_than_the_agent_s_adds_nothing_up(
     assert divided.difference(plan.data) == ""
     table.schema.write_text(table.schema.read_text().replace("upper = 1.0", "upper = 3.0", 1))
     workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"schema\.toml has changed since the agent began"):
+    with pytest.raises(RecordsError, match=r"schema\.toml has changed since the agent was started"):
         divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
 
 
@@ -182,7 +182,7 @@ def test_a_part_that_another_worker_finds_changed_is_not_added_up(
     first = ",".join([changed, *first.split(",")[1:]])
     (table.parts / "2.csv").write_text("\n".join([head, first, *rows]) + "\n")  # as many rows as before
     workers._client.run(parts._held.cache_clear)  # as a worker that has just begun
-    with pytest.raises(RecordsError, match=r"2\.csv has changed since the agent began"):
+    with pytest.raises(RecordsError, match=r"2\.csv has changed since the agent was started"):
         divided.encoded(plan.data).total(counted, np.ones(RECORDS), 1)
 
 
@@ -218,13 +218,13 @@ def test_sums_without_noise_go_over_no_open_network() -> None:
 def test_parts_that_are_missing_damaged_or_about_persons_are_told_of_in_a_sentence(
     table: Table, workers: DaskWorkers, tmp_path: Path
 ) -> None:
-    with pytest.raises(RecordsError, match="is to be a folder with the parts of a table"):
+    with pytest.raises(RecordsError, match="must be a folder that holds the parts of a table"):
         load_divided(tmp_path / "nothing", table.schema, workers)
     (table.parts / "2.csv").write_text("a,b,c,ill\n0.5,0.5,secret,no\n")
     with pytest.raises(RecordsError, match=r"2\.csv, row 2, column 'c': this is not a finite number"):
         load_divided(table.parts, table.schema, workers)
     table.schema.write_text('person = "who"\n' + table.schema.read_text())
-    with pytest.raises(RecordsError, match="cannot be about persons yet"):
+    with pytest.raises(RecordsError, match="does not support persons yet"):
         load_divided(table.parts, table.schema, workers)
 
 

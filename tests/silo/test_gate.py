@@ -222,7 +222,7 @@ def test_a_raised_budget_leaves_running_plans_alone_and_a_lowered_one_that_still
 
 
 def test_a_plan_about_other_records_is_not_approved(gate: Gate, plan_of: MakePlan) -> None:
-    with pytest.raises(ApprovalError, match="the plan counts 41 records where there are 40"):
+    with pytest.raises(ApprovalError, match="the plan names 41 records, but there are 40"):
         gate.approve(plan_of(members=[Member("clinic", 41, 1.0, 1e-6)]))
     with pytest.raises(ApprovalError, match="no part"):
         gate.approve(plan_of(members=[Member("bank", 40, 1.0, 1e-6)]))

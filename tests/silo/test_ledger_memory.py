@@ -59,7 +59,7 @@ def test_an_open_ledger_refuses_a_file_that_went_another_way_and_grew_longer(led
 
 def test_an_older_copy_is_not_opened_wherever_it_stands(ledger: Ledger, older: Path) -> None:
     for _ in range(3):
-        with pytest.raises(LedgerDamagedError, match=r"ends with entry 2, and once had entry 3 .* silo restore"):
+        with pytest.raises(LedgerDamagedError, match=r"ends with entry 2, but once had entry 3 .* silo restore"):
             Ledger.open(older)
     with Ledger.open(ledger.path) as opened:
         assert opened.account().number == 3
@@ -69,7 +69,7 @@ def test_a_copy_that_went_another_way_is_not_opened_though_it_is_longer(ledger: 
     with Ledger.open(older, marked=False) as other:
         for epsilon in (5.0, 6.0, 7.0):
             other.grant(Budget(epsilon, 1e-6))
-    with pytest.raises(LedgerDamagedError, match="ends with entry 5, and once had entry 3"):
+    with pytest.raises(LedgerDamagedError, match="ends with entry 5, but once had entry 3"):
         Ledger.open(older)
 
 
@@ -103,7 +103,7 @@ def test_a_ledger_of_an_earlier_version_gets_a_watermark(version: str, tmp_path:
         before = ledger.account().number
         ledger.grant(Budget(9.0, 1e-6))
     assert len(marks(own_state)) == 1
-    with pytest.raises(LedgerDamagedError, match=f"ends with entry {before}, and once had entry {before + 1}"):
+    with pytest.raises(LedgerDamagedError, match=f"ends with entry {before}, but once had entry {before + 1}"):
         Ledger.open(older)
 
 
@@ -122,7 +122,7 @@ def test_a_state_folder_that_cannot_be_made_is_told_with_what_to_do(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(LedgerWriteError, match=r"no place for the ledger's watermark: .*XDG_STATE_HOME"):
+    with pytest.raises(LedgerWriteError, match=r"The ledger's watermark cannot be stored: .*XDG_STATE_HOME"):
         Ledger.open(ledger.path)
 
 
@@ -143,6 +143,6 @@ def test_a_ledger_that_nobody_will_open_again_leaves_no_watermark(tmp_path: Path
 def test_a_ledger_that_cannot_be_marked_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    with pytest.raises(LedgerError, match="no place for the ledger's watermark"):
+    with pytest.raises(LedgerError, match="The ledger's watermark cannot be stored"):
         Ledger.create(tmp_path / "new.ledger", silo="clinic", budget=Budget(1.0, 1e-6))
     assert not (tmp_path / "new.ledger").exists()

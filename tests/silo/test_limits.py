@@ -96,7 +96,7 @@ def test_a_plan_that_fits_the_shuffler_and_not_this_machine_is_refused(
 ) -> None:
     plan = with_channel(shuffled, block=2**20, shares=8, width=5)
     said = refused(local, plan, tmp_path, Limits(megabytes=100))
-    assert "MB of this machine" in said
+    assert "MB on this machine" in said
     assert "`round_memory` (in MB) in silo.toml" in said
 
 

@@ -212,7 +212,7 @@ def test_rows_of_one_person_are_found_wherever_they_stand_in_the_file(tmp_path: 
 
 def test_a_row_that_is_nobody_s_is_refused_by_its_number(tmp_path: Any) -> None:
     path = written(tmp_path / "clinic.csv", ["eve,0.1,0,0", ",0.2,0,0"])
-    with pytest.raises(RecordsError, match="row 3 does not say whose it is") as refused:
+    with pytest.raises(RecordsError, match="row 3 names no person") as refused:
         load_records(path, SCHEMA)
     assert "eve" not in str(refused.value)
 
@@ -224,7 +224,7 @@ def test_a_gate_counts_persons_and_refuses_rows_that_do_not_say_whose_they_are(t
         with pytest.raises(ApprovalError, match="counts 4 persons where there are 3"):
             Gate(records_of(people), ledger).check(plan)
         rows = np.full((4, 4), 0.1)
-        with pytest.raises(ApprovalError, match="do not say whose they are"):
+        with pytest.raises(ApprovalError, match="do not identify them"):
             Gate(Records(SCHEMA, rows[:, :3], rows[:, 3]), ledger).check(plan)
         Gate(records_of([*people, people[0]]), ledger).check(plan)
 
@@ -259,7 +259,7 @@ def test_a_ledger_adds_up_no_costs_of_records_and_of_persons(tmp_path: Any) -> N
     rows = np.array([person[0] for person in people])
     with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
         Gate(Records(nameless, rows[:, :3], rows[:, 3]), ledger).approve(of_records)
-        with pytest.raises(ApprovalError, match="its ledger counts what other plans cost each record"):
+        with pytest.raises(ApprovalError, match="its ledger counts what earlier plans cost each record"):
             Gate(records_of(people), ledger).approve(PLANS["mean"])
 
 

@@ -31,7 +31,7 @@ def test_every_stage_is_told_what_it_asks_who_takes_part_and_with_what_noise(pla
         "In each of 5 rounds, 4 numbers: the average gradient of the logistic loss, for predicting 'ill' from a, b, c, "
         "at weights that the server chooses.",
         "In each round 18 of 40 records take part, drawn afresh and in secret.",
-        "Each record's gradient is cut to length 0.5, and each number gets noise of standard deviation "
+        "Each record's gradient is clipped to norm 0.5, and each number gets noise of standard deviation "
         f"{own_terms(plan, 1).sigma:.4g}.",
         NOTHING_ELSE,
     ]
@@ -78,7 +78,7 @@ def test_phases_are_told_one_by_one_and_what_they_ask_once(plan_of: MakePlan) ->
 def test_correlated_noise_is_told_to_be_so(plan_of: MakePlan) -> None:
     plan = plan_of(sampling="one-pass", correlation=0.5)
     assert any(
-        "takes back part of the earlier rounds' (correlation 0.5)" in line for line in reveals(plan, plan.silos[0])
+        "cancels part of the earlier rounds' noise (correlation 0.5)" in line for line in reveals(plan, plan.silos[0])
     )
 
 
@@ -131,7 +131,7 @@ def test_a_plan_that_trusts_a_shuffler_is_told_against_each_observer(
     assert everybody in told.text()
     assert f"the budget allows {budget.limits[-1].epsilon:.4g}" in told.text()
     assert f"for each of 40 records {against_words('server', 1)}; it claims 1" in told.text()
-    assert "The stated epsilon holds even if 1 of them tell the server all that they know." in told.text()
+    assert "The stated epsilon holds even if 1 of them tell the server everything they know." in told.text()
     assert "coins tossed for each record and number" in told.text()
     assert "The shuffler: sealed messages, which it cannot read." in told.text()
 
@@ -146,7 +146,7 @@ def test_costs_of_plans_with_different_numbers_of_colluders_hold_against_the_lea
     with Ledger.create(tmp_path / "own.ledger", silo="clinic", budget=Budget(2.0, DELTA, anyone=9.0)) as ledger:
         gate = Gate(records_of(schema_of(3), 40, 0), ledger, local.silos["clinic"])
         alone = review(first, ledger.account(), "").text()
-        assert "The stated epsilon holds against none of them: a silo knows its own noise" in alone
+        assert "The stated epsilon does not hold against them: a silo knows its own noise" in alone
         assert f"for each of 40 records {against_words('server', 0)}; it claims 1" in alone
         gate.approve(first)
         told = review(second, ledger.account(), "")

@@ -82,7 +82,7 @@ def test_a_time_beyond_the_bound_is_watched_until_then_without_an_event(tmp_path
 
 def test_a_weight_beyond_its_bound_is_named_with_its_file(tmp_path: Path) -> None:
     read(tmp_path, "70,3,yes,4\n")
-    with pytest.raises(RecordsError, match=r"north.csv: Row 2, column 'counts': this weight lies beyond"):
+    with pytest.raises(RecordsError, match=r"north.csv: Row 2, column 'counts': this weight is outside"):
         load_records(tmp_path / "north.csv", load_schema(tmp_path / "schema.toml", target="days"))
 
 
@@ -151,7 +151,7 @@ def test_the_operator_is_told_of_such_a_row_in_the_review_and_decides(tmp_path: 
         "Row 2, column 'counts': this weight",
         "Row 2, column 'days': this time",
     ]
-    assert "  Row 2, column 'counts': this weight lies beyond the schema's bounds" in found.text()
+    assert "  Row 2, column 'counts': this weight is outside the schema's bounds" in found.text()
     assert "A plan that you decline because of them tells its author that there are some." in found.text()
     assert found.data()["clamped"] == list(found.clamped)
     approve_plan(folder, plan)
@@ -162,18 +162,18 @@ def test_a_weight_beyond_its_bound_is_refused_when_a_silo_is_set_up_whose_own_sc
     settings = make_settings(
         name="north", data_file=str(tmp_path / "north.csv"), schema_file=str(tmp_path / "schema.toml"), port=None
     )
-    with pytest.raises(RecordsError, match="Row 2, column 'counts': this weight lies beyond the schema's bounds"):
+    with pytest.raises(RecordsError, match="Row 2, column 'counts': this weight is outside the schema's bounds"):
         SiloFolder.create(tmp_path / "folder", settings, Budget(2.0, 1e-6))
     assert not (tmp_path / "folder").exists()
     [told] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
-    assert told.startswith("Row 2, column 'counts': this weight lies beyond")
+    assert told.startswith("Row 2, column 'counts': this weight is outside")
 
 
 def test_a_weight_that_is_no_column_is_told_by_the_schema_s_check(tmp_path: Path) -> None:
     read(tmp_path, "")
     (tmp_path / "schema.toml").write_text(SCHEMA.replace('weight = "counts"', 'weight = "count"'))
     [told] = check_schema(tmp_path / "schema.toml", tmp_path / "north.csv")
-    assert told.startswith("column 'count' is named as weight, and is not among the schema's columns")
+    assert told.startswith("column 'count' is named as weight, but is missing from the schema's columns")
 
 
 def test_targets_beyond_their_bounds_are_measured_with_their_offsets(tmp_path: Path) -> None:

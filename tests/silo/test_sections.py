@@ -155,7 +155,7 @@ def test_a_ledger_holds_out_the_same_records_for_all_plans(tmp_path: Path) -> No
         gate = Gate(records_of(values_of(40)), ledger)
         gate.approve(plan_of())
         gate.approve(plan_of(held_out=0.0))
-        with pytest.raises(ApprovalError, match=r"holds out 50% .* earlier ones held out 20%"):
+        with pytest.raises(ApprovalError, match=r"holds out 50% .* earlier plans held out 20%"):
             gate.approve(plan_of(held_out=0.5))
 
 

@@ -88,10 +88,14 @@ def test_plans_for_different_targets_are_answered_side_by_side_from_one_ledger(s
     [
         ("height", {"type": "numeric", "lower": 0, "upper": 3}, "reads the column 'height', which is not in"),
         ("patient", {"type": "numeric", "lower": 0, "upper": 60}, "'patient', which the silo's schema ignores"),
-        ("age", {"type": "numeric", "lower": 0, "upper": 90, "missing": 50}, "'age' has another `upper`"),
-        ("age", {"type": "numeric", "lower": 0, "upper": 100}, "'age' has another `missing`"),
-        ("ward", {"type": "categorical", "categories": ["a", "b"], "missing": "b"}, "'ward' has another `categories`"),
-        ("dose", {"type": "categorical", "categories": ["a", "b"]}, "'dose' has another `type`"),
+        ("age", {"type": "numeric", "lower": 0, "upper": 90, "missing": 50}, "'age' has a different `upper`"),
+        ("age", {"type": "numeric", "lower": 0, "upper": 100}, "'age' has a different `missing`"),
+        (
+            "ward",
+            {"type": "categorical", "categories": ["a", "b"], "missing": "b"},
+            "a different `categories`",
+        ),
+        ("dose", {"type": "categorical", "categories": ["a", "b"]}, "'dose' has a different `type`"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused_with_what_differs(
@@ -106,7 +110,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_what_differs(
 @pytest.mark.parametrize("changes", [{"radius": 1.0}, {"intercept": 2.0}])
 def test_a_plan_with_another_radius_or_intercept_is_refused(silo: SiloFolder, changes: dict[str, float]) -> None:
     content = {**read_toml(Path(silo.settings.schema_file)), **changes}
-    with pytest.raises(ApprovalError, match=f"another `{next(iter(changes))}`"):
+    with pytest.raises(ApprovalError, match=f"a different `{next(iter(changes))}`"):
         approve_plan(silo, plan_of_content(content, "ill"))
 
 

@@ -90,7 +90,7 @@ def test_one_pass_has_a_part_for_every_turn_and_uses_all_records(plan_of: MakePl
 
 
 def test_a_number_of_turns_needs_a_number_of_silos() -> None:
-    with pytest.raises(ValueError, match="need a number of them that a round asks"):
+    with pytest.raises(ValueError, match="give the number of silos that a round asks"):
         Participation(answers=3)
 
 

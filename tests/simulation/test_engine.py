@@ -126,7 +126,7 @@ def test_so_they_do_where_a_record_is_a_person(changes: dict[str, Any]) -> None:
 def test_a_plan_about_persons_is_not_simulated_on_rows_that_are_nobody_s() -> None:
     plan = plan_for(Logistic(), person_rule="mean")
     rows = engine.federation(arrays_of(silos_for(plan.loss, plan.data)), dtype=np.float64)
-    with pytest.raises(TrainingError, match="whose the rows of persons are"):
+    with pytest.raises(TrainingError, match="which person each row belongs to"):
         engine.simulate(engine.Rules.of(plan), rows, *engine.from_plans([plan], SEEDS[:1], dtype=np.float64))
 
 
@@ -209,7 +209,7 @@ def test_stages_that_differ_follow_each_other_as_in_the_plain_loop(changes: list
 
 def test_a_plan_that_asks_something_else_after_training_is_refused() -> None:
     late = Stage(question=Moments(), rounds=1, sampling=Full())
-    with pytest.raises(TrainingError, match="The simulator trains last"):
+    with pytest.raises(TrainingError, match="The simulator takes only plans"):
         engine.Rules.of(in_stages({}, after=[late]))
 
 

@@ -107,8 +107,8 @@ def test_a_description_names_any_encoding_of_texts(tmp_path: Path, encoding: str
         ('file = "a"\nquery = "b"', "`query` goes with a database"),
         ('file = "a"\ndelimiter = ";;"', "one character"),
         ('file = "a"\ndecimal = "x"', '"." or ","'),
-        ('file = "a"\nencoding = "martian"', "`encoding` is none"),
-        ('file = "a"\nencoding = "base64"', "`encoding` is none"),
+        ('file = "a"\nencoding = "martian"', "`encoding` is unknown"),
+        ('file = "a"\nencoding = "base64"', "`encoding` is unknown"),
         ('file = "a"\ncompression = "zip"', "gzip"),
         ('file = "a"\narrays = 3', "`arrays`"),
         ('database = "sqlite:a"\norder_by = "x"', "needs a `query`"),
@@ -256,7 +256,7 @@ def test_arrays_stand_beside_the_columns_of_a_file(tmp_path: Path) -> None:
     of = schema(x={**NUMBER, "missing": 5}, image=IMAGE)
     np.testing.assert_allclose(load_records(described, of).features[1], [0.6, 0.8, 0.0], atol=1e-8)
     np.save(tmp_path / "image.npy", np.zeros((2, 2)))
-    assert "not as many rows" in refusal(described, of)
+    assert "not have as many rows" in refusal(described, of)
 
 
 def test_columns_that_a_schema_cannot_describe_are_refused_only_where_it_reads_them(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_damaged_row_group_is_told_and_nothing_of_the_file_is_kept(tmp_path: P
     place = pyarrow.parquet.read_metadata(file).row_group(2).column(0).data_page_offset
     content[place + 5 : place + 400] = bytes(395)
     file.write_bytes(content)
-    assert "is damaged, or is no Parquet file" in refusal(file, schema(x=NUMBER))
+    assert "is damaged, or is not a Parquet file" in refusal(file, schema(x=NUMBER))
 
 
 def test_of_a_damaged_file_no_agent_is_begun_and_nothing_is_charged(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_of_a_damaged_file_no_agent_is_begun_and_nothing_is_charged(tmp_path: Pa
         content, place = bytearray(file.read_bytes()), pyarrow.parquet.read_metadata(file).row_group(0).column(0)
         content[place.data_page_offset : place.data_page_offset + 30] = bytes(30)
         file.write_bytes(content)
-        with pytest.raises(RecordsError, match="is damaged, or is no Parquet file"):
+        with pytest.raises(RecordsError, match="is damaged, or is not a Parquet file"):
             folder.current_records(ledger)
         assert ledger.account().number == before
 

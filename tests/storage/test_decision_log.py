@@ -83,4 +83,4 @@ def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(
     log.close()
     told = capsys.readouterr()
     assert told.err.count("\n") == 1
-    assert "decisions.log cannot be written (Is a directory): decisions go on" in told.err
+    assert "decisions.log cannot be written (Is a directory): decisions continue" in told.err

@@ -58,7 +58,7 @@ def test_an_engine_that_loses_every_job_is_given_up_with_a_sentence() -> None:
 
     with (
         RelayLink(slack=5.0, tell=lambda sentence: None) as link,
-        pytest.raises(DeploymentError, match=r"again and again.*answered rounds are not lost"),
+        pytest.raises(DeploymentError, match=r"repeatedly.*answered rounds are not lost"),
     ):
         link.exchange(b"request", set(SITES), lambda site, answer: None, 5.0, engine(link, run))
 

@@ -26,7 +26,7 @@ def answer_question(
     rows_per_person: int = 1,
     silos_per_person: int = 1,
 ) -> AccountAnswer:
-    """Return epsilon for the given sigma, or sigma for the given epsilon, with the question beside it.
+    """Return epsilon for the given sigma, or sigma for the given epsilon, together with the question.
 
     Exactly one of `sigma` and `epsilon` is given. `unit` is what `records` and `batch` count and epsilon protects: if
     it is a person, then with any number of rows. Where a person has several rows in a silo whose unit is a record, or
@@ -34,11 +34,11 @@ def answer_question(
     draw their noise, and who takes part, independently of each other, so their releases compose.
     """
     if unit not in get_args(Unit):
-        raise AccountingError("What is protected, --unit, is a record or a person.")
+        raise AccountingError("--unit must be 'record' or 'person'.")
     if unit == "person" and rows_per_person != 1:
         raise AccountingError(
-            "Where the unit is a person, epsilon covers all rows of a person in a silo, however many: leave "
-            "--rows-per-person out. What several rows cost where every row is a record by itself, --unit record says."
+            "With --unit person, epsilon already covers all of a person's rows in a silo: leave out "
+            "--rows-per-person. To see what several rows cost when each row is its own record, use --unit record."
         )
     batch = batch_of(sampling, records, batch)
     if sigma is None:
@@ -73,14 +73,14 @@ def answer_question(
 
 
 def batch_of(sampling: str, records: int, batch: int | None) -> int:
-    """Return how many records take part in a round: all of them where sampling takes all, else as many as asked."""
+    """Return how many records take part in a round: all with full sampling, else the number asked for."""
     takes_all = sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all
     if takes_all:
         if batch not in (None, records):
             raise AccountingError(
-                "Full sampling takes all in every round: leave the batch out, or choose another sampling."
+                "Full sampling uses every record in every round: leave out the batch, or choose another sampling rule."
             )
         return records
     if batch is None:
-        raise AccountingError(f"Sampling '{sampling}' needs --batch, how many take part in a round.")
+        raise AccountingError(f"Sampling '{sampling}' needs --batch, the number of records or persons in a round.")
     return batch

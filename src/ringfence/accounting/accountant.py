@@ -129,7 +129,7 @@ def _delta(releases: _Releases, epsilon: float) -> float:
 def as_one_gaussian(events: Events) -> float | None:
     """Return the shift of the single Gaussian release that ``events`` amount to; 0.0 for no events.
 
-    None if a sampled batch is among them, or counts from a shuffler: such a composition is no Gaussian release.
+    None if they include a sampled batch, or counts from a shuffler: such a composition is not a Gaussian release.
     """
     found = [_compose(releases) for releases in _paid_for(events)]
     shifts = [None if composed.slack else composed.shift for composed in found]
@@ -148,9 +148,9 @@ def is_sampled(events: Events) -> bool:
 def dominating_shift(events: Events, slack: float, releases: int) -> float:
     """Return μ with which ``events``, at every ε, have no more δ than N(μ,1) against N(0,1), plus ``slack``.
 
-    Infinity if none can be proved. Half of the slack is for counts from a shuffler, of which there are or may yet be
-    as many as ``releases``: each may be priced with any slack, not only with its own. Sampling hides: with every
-    record in every batch it would cost no less.
+    Infinity if none can be proved. Half of the slack is for counts from a shuffler, of which there are or may yet be as
+    many as ``releases``: each may be priced with any slack, not only with its own. Sampling only hides: with every
+    record in every batch the cost would be no lower.
     """
     return max(_dominating_shift(paid_for, slack, releases) for paid_for in _paid_for(events))
 
@@ -183,7 +183,7 @@ def _compose(events: _Releases) -> _Composed:
     for event, count in events:
         if not isinstance(event, get_args(Release)):
             raise AccountingError(
-                f"Cannot account for {event!r}: it is none of the known privacy events, and guessing its cost could "
+                f"Cannot account for {event!r}: it is not a known privacy event, and guessing its cost could "
                 "understate it."
             )
         counts[event] += require_count("the count of an event", count, least=0)

@@ -22,10 +22,10 @@ from ringfence.protocol.sampling import sampling_named
 _PRECISION = 1e-7  # of sigma, relative
 _SLACK = 1 - 1e-9  # of a shift: more than the last digit of the accountant's epsilon
 _OUT_OF_REACH = (
-    "No noise meets this budget: rounding alone, or what was already released, costs as much; raise epsilon, or lower "
+    "No amount of noise meets this budget: rounding, or earlier releases, already use it up. Raise epsilon or lower "
     "the rounds."
 )
-_NO_LIMIT = "However little the noise, the budget is met: what is asked for does not cost more as its noise falls."
+_NO_LIMIT = "Any amount of noise meets this budget: the cost of this request does not grow as its noise shrinks."
 
 
 def gaussian_shift(epsilon: float, delta: float) -> float:
@@ -64,8 +64,8 @@ def least_noise(
     spent = list(already)
     if accountant.epsilon(spent, delta) >= epsilon:
         raise AccountingError(
-            f"The budget of epsilon {epsilon:g} at delta {delta:g} is already spent by earlier releases, so no noise "
-            "is enough for a new one; raise the budget."
+            f"The budget of epsilon {epsilon:g} at delta {delta:g} is already spent by earlier releases: no amount of "
+            "noise makes room for another. Raise the budget."
         )
 
     @cache

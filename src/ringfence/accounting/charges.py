@@ -20,10 +20,10 @@ def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
 
 
 def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
-    """Return events that cost as much as all rounds of the plan that the silo may answer, if it answers them all.
+    """Return events that cost as much as all rounds of the plan that the silo may answer.
 
-    Which ones these are does not matter: all rounds of a stage cost the same. Disjoint parts cost together what one of
-    them does, so a one-pass stage is its first part only.
+    Which rounds these are does not matter: all rounds of a stage cost the same. Disjoint parts cost together what one
+    of them does, so a one-pass stage is its first part only.
     """
     return [
         (task_event(plan, terms, task(plan, terms, first, 0)), stage.sampling.times(stage.most_answers))
@@ -32,7 +32,7 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
 
 
 def all_events(plans: Iterable[Plan], silo: str) -> list[tuple[Event, int]]:
-    """Return what all these plans together cost the silo, in those that it takes part in."""
+    """Return what all these plans together cost the silo; those without it cost nothing."""
     terms = [(plan, plan.terms(silo)) for plan in plans]
     return [event for plan, own in terms if own is not None for event in plan_events(plan, own)]
 
@@ -40,8 +40,8 @@ def all_events(plans: Iterable[Plan], silo: str) -> list[tuple[Event, int]]:
 def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]:
     """Return what the plan costs a person with a record in each of these silos, against anyone.
 
-    Each silo draws its noise, and who takes part, by itself, so the silos' releases compose. Only what anyone may see
-    is counted: a total over silos would move by the records of all of them.
+    Each silo draws its noise, and who takes part, independently, so the silos' releases compose. Only what anyone may
+    see is counted: a total over silos would move by the records of all of them.
     """
     return [
         (event.of_silo(terms.name), count)
@@ -57,7 +57,7 @@ def cost(events: Events, guarantee: Guarantee) -> float:
 
 
 def costs(events: Events, observers: Iterable[Observer], delta: float) -> tuple[Guarantee, ...]:
-    """Return what the events come to, against each of the observers, at one delta."""
+    """Return what the events cost in total, against each of the observers, at one delta."""
     return tuple(
         Guarantee(epsilon=accountant.epsilon(seen_by(observer, events), delta), delta=delta, against=observer)
         for observer in observers

@@ -109,8 +109,8 @@ class FixedSizeRelease(_Release):
     def of_group(self, size: int) -> tuple["Event", int]:
         """Return a draw for each row: it has 1/``size`` of the noise's variance, and other rows may have been drawn.
 
-        Where the rows outside of the group cannot fill the batch, or it has more rows than the batch, count on no
-        draw at all.
+        Where the rows outside the group cannot fill the batch, or it has more rows than the batch, assume no draw at
+        all.
         """
         if require_count("size", size) == 1:
             return self, 1
@@ -147,8 +147,7 @@ class DisjointBatchRelease(_Release):
 
     Events of one part are about the same records and compose: √(Σ shift²). Different parts share no record, so a
     partition costs as much as the dearest of its parts, beside whatever else was released (`docs/proofs.md`, Lemma R5).
-    It needs each record to keep its part, and parts that were chosen without looking at the records: the silo must see
-    to both.
+    Each record must keep its part, and parts must be chosen without looking at the records: the silo must ensure both.
 
     In one pass every answer has its own part. In phased training part i holds the records of phase i.
     """
@@ -185,8 +184,8 @@ class BinomialRelease(_Release):
     silo's own; ``slack`` is the part of δ that one release sets aside. ``partition`` and ``part`` are as in
     `DisjointBatchRelease`; without a partition every record takes part.
 
-    Whoever sees the silo's own counts (a server that works together with the shuffler, or with more silos than the plan
-    counts on) is stopped by its own coins alone.
+    Against an observer of the silo's own counts (a server that works together with the shuffler, or with more silos
+    than the plan assumes), only its own coins protect.
     """
 
     kind: ClassVar[str] = "binomial"
@@ -206,7 +205,9 @@ class BinomialRelease(_Release):
         require_probability("slack", self.slack)
         require_count("part", self.part, least=0)
         if self.own > self.trials:
-            raise AccountingError(f"A silo's own {self.own} coins cannot be more than the {self.trials} of all silos.")
+            raise AccountingError(
+                f"A silo cannot toss more coins ({self.own}) than all silos together ({self.trials})."
+            )
         if not isinstance(self.partition, str):
             raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
 
@@ -222,27 +223,27 @@ class BinomialRelease(_Release):
         """Return a reach that is ``size`` times as large; rows that may lie in several parts are not accounted for."""
         if require_count("size", size) > 1 and self.partition:
             raise AccountingError(
-                "What counts through a shuffler cost several rows together is proved only where all records take part "
-                "in every round, not for one pass or phases: keep one row for each person."
+                "The cost of several rows of one person through a shuffler is proved only if all records take part in "
+                "every round, not for one-pass or phased sampling. Keep one row per person."
             )
         return replace(self, reach=size * self.reach), 1
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the cost counts on coins of other silos, and so on shares that hide which are whose."""
+        """Whether the cost relies on coins of other silos, and so on shares that hide which coins are whose."""
         return self.trials > self.own
 
 
 Release = GaussianRelease | FixedSizeRelease | PoissonRelease | DisjointBatchRelease | BinomialRelease
-"""One release of records that all have the same part in it, as far as anybody knows."""
+"""One release in which all records take the same part, as far as anyone knows."""
 
 
 @dataclass(frozen=True)
 class SectionRelease(_Release):
-    """A ``release`` of one ``section`` of a silo's records, by a ``division`` of them that was made without a look.
+    """A ``release`` of one ``section`` of a silo's records, by a ``division`` made without looking at them.
 
-    A record lies in one section of a division, so it pays for that section's releases alone: `views` has what the
-    records of each section pay for, and the dearest of them counts (`docs/proofs.md`, Lemma R6).
+    A record lies in one section of a division, so it pays only for that section's releases; the most expensive section
+    counts (`docs/proofs.md`, Lemma R6).
     """
 
     kind: ClassVar[str] = "section"
@@ -252,9 +253,9 @@ class SectionRelease(_Release):
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) and name for name in (self.division, self.section)):
-            raise AccountingError("A release of a section names the division of the records, and the section of it.")
+            raise AccountingError("A section's release must name both the division of the records and the section.")
         if not isinstance(self.release, Release):
-            raise AccountingError(f"{self.release!r} is not a release that a section can have.")
+            raise AccountingError(f"{self.release!r} cannot be the release of a section.")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as JSON-ready data, with its release inside."""
@@ -292,7 +293,7 @@ def of_group(size: int, events: Events) -> list[tuple[Event, int]]:
 
 
 def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Event, int]]:
-    """Return what the events cost so many rows in each section together, each replaced by any other.
+    """Return what the events cost that many rows in each section together, each replaced by any other.
 
     One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
     lemma 7).
@@ -309,7 +310,7 @@ def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Ev
 
 
 _MOST_DIVISIONS = 4
-"""The newest divisions whose sections are told apart; of others, each record pays for everything."""
+"""The number of newest divisions whose sections are told apart; in older ones, each record pays for everything."""
 
 
 def in_version(version: int | str, events: Events) -> list[tuple[Event, int]]:

@@ -35,7 +35,7 @@ _LEAST = 2.0**-6  # a first plan that costs less counts as this much where the o
 
 @dataclass(frozen=True)
 class Commitment:
-    """A plan in a ledger: what all its rounds come to, and, once it has ended, what was charged of it.
+    """A plan in a ledger: what all its rounds cost, and, once it has ended, what was charged.
 
     ``founding``: it was approved, and could be asked, when the ledger's first round was charged.
     """
@@ -76,12 +76,12 @@ class Commitment:
 
     @property
     def is_later(self) -> bool:
-        """Whether somebody may have chosen the plan by an answer of another."""
+        """Whether the plan may have been chosen in the light of another plan's answer."""
         return not self.founding and bool(self.counted)
 
 
 def used(history: Sequence[Commitment], limit: Guarantee) -> float:
-    """Return how much of the limit's ε the plans take up, against its observer: they are admitted if it is no more.
+    """Return how much of the limit's ε the plans use, against its observer: they are admitted if it is no more than ε.
 
     ``history`` has every plan that was ever approved, in that order.
     """
@@ -111,10 +111,10 @@ def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> 
 
 
 def guaranteed(history: Sequence[Commitment], pledged: Guarantee) -> Guarantee:
-    """Return what is guaranteed of all plans together, however they are chosen and whenever one stops.
+    """Return the guarantee of all plans together, however they are chosen and whenever one stops.
 
-    ``pledged`` is the limit that was in force when the first round was charged, which no answer chose: it is the
-    guarantee while it admits all plans. After that an odometer's reading is.
+    ``pledged`` is the limit that was in force when the first round was charged, so that no answer chose it: it is the
+    guarantee while it admits all plans. After that, the odometer's reading is.
     """
     admits = used(history, pledged) <= pledged.epsilon
     return pledged if admits else odometer(history, pledged.delta, pledged.against)

@@ -30,7 +30,7 @@ from ringfence.protocol.sampling import (
 )
 
 Shift = Callable[[float], float]
-"""From a share of the sensitivity to the shift of a release that moves by that much."""
+"""Maps a share of the sensitivity to the shift of a release that moves by that share."""
 
 
 def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Part | None, shift: Shift) -> Release:
@@ -53,7 +53,7 @@ def event(rule: Sampling, *, records: int, batch: int, partition: str, part: Par
             both = 2 * shift(0.5)
             return PoissonRelease(batch / records, both) if records > batch else GaussianRelease(both)
         case _:  # never guess: a sampling that is counted as another could cost more than is charged
-            raise AccountingError(f"The cost of sampling '{rule.name}' is not known to this version.")
+            raise AccountingError(f"This version cannot account for sampling '{rule.name}'.")
 
 
 def per_round_event(
@@ -116,7 +116,7 @@ def run_events(
         rule.check("any", records=records, batch=batch, rounds=rounds)
     except ValueError:
         raise AccountingError(
-            f"One pass has no {rounds} disjoint batches of {batch}: {rounds * batch} are needed and "
-            f"{records} exist; lower the rounds or the batch."
+            f"One pass of {rounds} disjoint batches of {batch} needs {rounds * batch} records, but there are "
+            f"{records}; lower the rounds or the batch."
         ) from None
     return [(made, rule.times(rounds))]

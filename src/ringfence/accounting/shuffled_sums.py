@@ -164,7 +164,9 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
     m, d, limit = require_count("vectors", vectors), require_count("dimension", dimension), require_count("bits", bits)
     require_positive("shift", shift)
     if require_positive("inflation", inflation) < 1:
-        raise AccountingError(f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by a level.")
+        raise AccountingError(
+            f"inflation must be at least 1, but is {inflation!r}: a level moves a sum by at least one level."
+        )
     per_coordinate = limit // d
     candidates: list[CoinNoise] = []
     coins = 1
@@ -181,8 +183,8 @@ def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: in
         coarsest = CoinNoise(1, -(-least // m))
         raise AccountingError(
             f"{limit} bits per vector are too few: {m} vectors of {d} coordinates need at least "
-            f"{coarsest.bits_per_vector(d)} each at this budget; raise the limit of bits, add records, or allow a "
-            "larger epsilon."
+            f"{coarsest.bits_per_vector(d)} each at this budget; raise the bit limit, add records, or allow a larger "
+            "epsilon."
         )
     finest = min(_noise_to_signal(candidate) for candidate in candidates)
     good = [candidate for candidate in candidates if _noise_to_signal(candidate) <= 1.01 * finest]
@@ -205,15 +207,15 @@ def _noise_to_signal(noise: CoinNoise) -> float:
 def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
     """Return how far the shuffled shares of a sum are, at most, from a simulation that knows the total alone.
 
-    Each of so many ``parties`` holds an element of an abelian group of 2^``bits`` elements and sends ``shares``,
+    Each of that many ``parties`` holds an element of an abelian group of 2^``bits`` elements and sends ``shares``,
     uniform among those that add up to it; a shuffler permutes all of them. The distance is in total variation: two
-    inputs with the same total are at most twice that apart. Shares of anybody else in the mix do no harm, even if they
+    inputs with the same total are at most twice that apart. Other parties' shares in the mix do no harm, even if they
     are known: count the parties that keep theirs to themselves. The recursion over x(n) is proved in docs/proofs.md.
     """
     n, k, bits = require_count("parties", parties), require_count("shares", shares), require_count("bits", bits)
     if n > _MOST_PARTIES:
         raise AccountingError(
-            f"{n} parties are more than the {_MOST_PARTIES} that are accounted for; let some add up first."
+            f"{n} parties are more than the {_MOST_PARTIES} that can be accounted for; combine some of them first."
         )
     return _mixing_distance(n, k, bits)
 

@@ -119,8 +119,8 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
 def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
     """Return the silos, the audited one first, of whose answers the observer sees no more than the mean.
 
-    Whoever works together with everybody else can take the others' part off, and is left with the silo's own answer.
-    The server can take off what its accomplices tell it: they are the last silos of the plan, as many as it names.
+    An observer that works together with all others can subtract their part, and is left with the silo's own answer. The
+    server can subtract what its accomplices tell it: they are the last silos of the plan, as many as it names.
     """
     return plan.silos[:1] if against == "anyone" else plan.silos[: len(plan.silos) - (plan.most_colluders or 0)]
 
@@ -150,14 +150,14 @@ def _mean(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], coll
     for answer in answers.values():
         if not way.is_usable(channel, plan, number, request, answer):
             # That an audited gate does not answer what the plan asks is a mistake of the audit's.
-            form = "It answered in another form than the plan's."
+            form = "Its answer is not in the form that the plan asks for."
             reason = answer.reason.explanation if isinstance(answer, Refusal) else form
             raise TrainingError(f"The gate refused a round of the audit: {reason}")
     sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
     totals = collect(request.round, sealed) if channel.is_collected else None
     mean = way.mean(channel, plan, number, answers, totals)
     if mean is None:
-        raise TrainingError("Nothing came of a round of the audit, though every silo answered it.")
+        raise TrainingError("A round of the audit gave no result, although every silo answered.")
     return mean
 
 

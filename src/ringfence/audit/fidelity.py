@@ -38,7 +38,7 @@ from ringfence.protocol.arrays import FloatArray
 class Expected:
     """What a number is by the plan, but for its sign: strength·B + z, B ~ Binomial(trials, rate).
 
-    z is Gaussian, or made of so many fair `coins`; these need a rate of 1.
+    z is Gaussian, or made of that many fair `coins`; these need a rate of 1.
     """
 
     strength: float

@@ -34,7 +34,7 @@ from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
 
 FALSE_ALARM = 1e-6
-"""Probability, at most, with which the game refutes a true claim if nobody says otherwise; so may the squares."""
+"""Probability, at most, with which the game refutes a true claim by default; so may the squares."""
 
 RUNS = 1200
 """Runs of a game with 64 canaries: enough to reach about nine tenths of a claimed epsilon of 3."""
@@ -179,12 +179,12 @@ class AuditReport:
 
 
 def default_rounds(mechanism: str) -> int:
-    """Return how many rounds a run has if nobody says."""
+    """Return how many rounds a run has by default."""
     return MECHANISMS[mechanism].rounds if mechanism in MECHANISMS else ROUNDS
 
 
 def default_runs(mechanism: str, question: AuditQuestion) -> int:
-    """Return how many runs are played if nobody says: more where fewer canaries play, up to four times as many."""
+    """Return how many runs are played by default: more where fewer canaries play, up to four times as many."""
     if mechanism not in MECHANISMS:
         return min(4 * RUNS, RUNS * CANARIES // question.canaries)
     chosen = MECHANISMS[mechanism]
@@ -215,8 +215,8 @@ def audit(
         played = play_local(question, total, sabotage)
     elif sabotage in MECHANISMS[mechanism].not_played:
         raise PlanError(
-            f"Sabotage '{sabotage}' is not played against '{mechanism}': it changes nothing there, or too little to be "
-            "found in few runs. Choose another mechanism for it, or another sabotage."
+            f"Sabotage '{sabotage}' is not run against '{mechanism}': it changes nothing there, or too little to "
+            "detect in a few runs. Choose another mechanism for it, or another sabotage."
         )
     else:
         played = play(MECHANISMS[mechanism], question, total, sabotage)

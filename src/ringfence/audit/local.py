@@ -52,7 +52,7 @@ def local_claim(question: AuditQuestion) -> tuple[Claim, float]:
 def play_local(question: AuditQuestion, runs: int, sabotage: str) -> Iterator[GameRun]:
     """Simulate runs of one silo of canaries, each with coins, draws and noise of its own."""
     if sabotage not in NOISE:
-        raise PlanError(f"Sabotage '{sabotage}' is about a gate, and local-sgd has none; choose {', '.join(NOISE)}.")
+        raise PlanError(f"Sabotage '{sabotage}' breaks a gate, and local-sgd has none; choose {', '.join(NOISE)}.")
     claim, sigma = local_claim(question)
     import jax
 

@@ -111,9 +111,9 @@ class Mechanism:
     against: Observer = "anyone"
     """Who looks: the claim is the one against them."""
     rounds: int = 2
-    """Rounds of a run if nobody says: two at least for every plan of it, or noise that is reused would not show."""
+    """Rounds of a run by default: two at least for every plan of it, or noise that is reused would not show."""
     runs: int | None = None
-    """Runs if nobody says, where a run costs more than elsewhere: by the number of canaries otherwise."""
+    """Runs by default, where a run costs more than elsewhere: by the number of canaries otherwise."""
 
     def canaries(self, question: AuditQuestion) -> int:
         """Return how many records play."""

@@ -70,7 +70,7 @@ def second_moments_argument(plan: Plan, stage: int) -> FloatArray:
 
 
 def second_moments_records(plan: Plan, coins: FloatArray) -> Records:
-    """One record of the largest norm, among zeros: its target just inside of the unit, or far beyond the other way."""
+    """One record of the largest norm, among zeros: its target just inside the unit, or far beyond the other way."""
     rows = np.zeros((plan.silos[0].records, 3))
     rows[0] = 1.0, 0.0, 0.5 - 2.0**-30 if coins[0] > 0 else -1.0
     return Records(plan.data, rows[:, :2], rows[:, 2])

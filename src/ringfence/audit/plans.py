@@ -157,7 +157,7 @@ def gradient_plan(
 def shuffled(question: AuditQuestion, canaries: int, peers: int = 0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
     """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one.
 
-    A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that counts on it shows.
+    A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that relies on it is found out.
     """
     sizes = {SILO: 1, shuffled_plans.OTHER: 1, shuffled_plans.PEER: PEER_SIZE}
     members = [

@@ -27,7 +27,7 @@ def make_key(path: Path) -> str:
 
 
 def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float) -> Collect:
-    """Return what the server collects the plan's rounds with, waiting for the shuffler no longer than told.
+    """Return the function with which the server collects the plan's rounds, waiting at most `seconds` for the shuffler.
 
     What it hands in twice counts once, and what it fetches twice is the same, so a restart only repeats.
     """
@@ -35,7 +35,8 @@ def collector(plan: Plan, client: ShufflerClient, key_file: Path, seconds: float
     channels = [stage.channel for stage in plan.stages if isinstance(stage.channel, ShufflerChannel)]
     if {channel.server_key for channel in channels} != {sealing.public_key(key)}:
         raise DeploymentError(
-            f"The key {key_file} is not the one that the silos of this plan seal to: its messages could not be read."
+            f"{key_file} is not the key that this plan's silos seal to, so their messages could not be read: give the "
+            "server's key that the plan names."
         )
 
     def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:

@@ -11,7 +11,7 @@ def forbid() -> None:
     """Let this process, and those that it starts, write no core dump, whatever limit they were given.
 
     On Linux, moreover, no other process of the same user can attach to this one or read its memory: a courier that runs
-    as the agent's user cannot look into it by that way. (What it starts can be looked into: a new program begins anew.)
+    as the agent's user cannot inspect it that way. (This does not cover other programs that it starts.)
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform == "linux":

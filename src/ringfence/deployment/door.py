@@ -5,7 +5,8 @@ token to show there, and nothing of the data, ledger or keys. All it can do is h
 the answer's back. Asking again is always safe: a round that was answered gets the stored answer, byte for byte.
 
 It is a witness too. It keeps the latest head of the silo's ledger that it carried (`deployment.carried_head`), and
-shows it with the next request: an agent whose ledger was put back meanwhile sees its own signature under what it lacks.
+shows it with the next request: an agent whose ledger was rolled back meanwhile sees its own signature under what it
+lacks.
 """
 
 from pathlib import Path
@@ -40,8 +41,8 @@ class Door:
             connect = over_network("127.0.0.1", int(port))
         else:
             raise DoorError(
-                f"'{address}' is not a door: give unix:PATH or 127.0.0.1:PORT. The agent is on this machine, and "
-                "its door is not open to others."
+                f"'{address}' is not a door's address: give unix:PATH or 127.0.0.1:PORT. An agent's door can only be "
+                "reached from its own machine."
             )
         self._client = Client(
             f"silo's agent at {address}",
@@ -70,7 +71,7 @@ class Door:
                 "silo's folder or its courier.toml, and let this user read it."
             ) from None
         except (ValueError, KeyError, TypeError):
-            raise DoorError(f"{file} does not describe a door; `ringfence silo serve` writes it anew.") from None
+            raise DoorError(f"{file} does not describe a door; `ringfence silo serve` rewrites it.") from None
 
     def ask(self, request: bytes) -> bytes:
         """Hand the request's bytes in and return the answer's bytes: an update or a refusal."""

@@ -16,19 +16,19 @@ _OPEN = {"courier.toml", "door.token", "door.sock"}
 
 
 def require_out_of_reach(folder: Path, silo: str) -> None:
-    """Raise DeploymentError if this process can read, or change, what the silo keeps to itself."""
+    """Raise DeploymentError if this process can read, or change, the silo's private files."""
     reached = within_reach(folder, silo)
     if reached:
         raise DeploymentError(
-            f"A courier must not be able to read what the silo keeps to itself, and this user can: "
+            "A courier must not be able to read the silo's private files, but this user can: "
             f"{', '.join(map(str, reached[:4]))}{' and more' if len(reached) > 4 else ''}. Run it as another user "
-            "(`docs/operations.md`, the courier as another user). If you insist, say so with `ringfence silo join "
-            "FOLDER KIT --same-user`: the silo's ledger and certificates will then say it too."
+            "(`docs/operations.md`, the courier as another user). To accept this, run `ringfence silo join FOLDER KIT "
+            "--same-user`: the silo's ledger and certificates will then record it."
         )
 
 
 def within_reach(folder: Path, silo: str) -> list[Path]:
-    """Return what this process can open of the silo's: it tries, since modes do not tell the whole story."""
+    """Return the silo's files that this process can open: it tries, since modes do not tell the whole story."""
     names = {"silo.toml", "signing.key", f"{silo}.ledger", "operator.token"}
     with contextlib.suppress(OSError):  # a folder that cannot be listed may still be passed
         names |= {entry.name for entry in folder.iterdir() if entry.is_file()}

@@ -58,10 +58,12 @@ class SystemdService:
         try:
             owner = pwd.getpwuid(self.folder.stat().st_uid)
         except (OSError, KeyError):
-            raise DeploymentError(f"{self.folder} does not exist or belongs to nobody who has a name here.") from None
+            raise DeploymentError(
+                f"{self.folder} does not exist, or its owner has no account on this machine."
+            ) from None
         if owner.pw_uid == 0:
             raise DeploymentError(
-                f"{self.folder} belongs to root, and no service of ours runs as root. Give it to a user of its own: "
+                f"{self.folder} belongs to root, and our services never run as root. Give it to a user of its own: "
                 f"`useradd --system {self.name}`, `chown -R {self.name}: {self.folder}`."
             )
         return owner.pw_name
@@ -157,8 +159,8 @@ def write(services: Sequence[SystemdService], folder: Path) -> list[Path]:
             file.write_text(text)
     except OSError as problem:
         raise OutputError(
-            f"No unit can be written into {folder} ({problem.strerror}). Run this as root, or name another folder "
-            "with --out and copy them."
+            f"Cannot write units into {folder} ({problem.strerror}). Run this as root, or write them elsewhere with "
+            "--out and copy them."
         ) from None
     return list(texts)
 
@@ -194,7 +196,7 @@ def next_steps(services: Sequence[SystemdService], out: Path) -> list[str]:
 
 def _specifier(text: str) -> str:
     if re.search(r"[\x00-\x1f\x7f]", text):
-        raise DeploymentError(f"{text!r} holds control characters, which no unit can name: rename it.")
+        raise DeploymentError(f"{text!r} contains control characters, which a unit cannot hold: rename it.")
     return text.replace("%", "%%")
 
 

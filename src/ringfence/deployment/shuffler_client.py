@@ -53,7 +53,7 @@ class ShufflerClient:
         try:
             token = token_file.read_text(encoding="ascii").strip()
         except (OSError, UnicodeDecodeError):
-            raise DoorError(f"{token_file} is not a shuffler's token that this user may read.") from None
+            raise DoorError(f"{token_file} is not a shuffler's token, or this user may not read it.") from None
         return cls(address, token, certificate=certificate, patience=patience)
 
     def deposit(self, update: bytes) -> None:
@@ -70,4 +70,4 @@ def _tls(certificate: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=certificate)
     except (OSError, ValueError):  # ssl.SSLError is an OSError
-        raise DoorError(f"{certificate} is not a file of certificates, in PEM, that this user may read.") from None
+        raise DoorError(f"{certificate} is not a file of certificates in PEM, or this user may not read it.") from None

@@ -75,7 +75,10 @@ class Ground:
         self.say(f"ringfence plan: {rounds} rounds, epsilon {epsilon:g} at every silo.")
         run(["plan", "--schema", self.schema, "--target", TARGET, *sizes, "--epsilon", str(epsilon),
              "--delta", "1e-6", "--rounds", str(rounds), "--out", self.plan])  # fmt: skip
-        self.say("ringfence silo init, request, join, approve: each operator sets a budget, makes a key, agrees.")
+        self.say(
+            "ringfence silo init, request, join, approve: each operator sets a budget, makes a key and approves the "
+            "plan."
+        )
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda site: run(["silo", "request", site.kit, "--name", site.name]), self.sites))
             run(["federation", "sign", self.kits, *(site.beside_kit("request") for site in self.sites)])

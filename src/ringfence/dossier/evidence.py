@@ -1,7 +1,8 @@
 """What a dossier may say: plan, certificates, model, audit and evaluation, each checked against the others.
 
-A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is computed
-anew. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be missing.
+A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is
+recomputed. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be
+missing.
 """
 
 import hashlib
@@ -145,26 +146,29 @@ class Evidence:
         for silo in self.silos:
             yield from self._missing_of(silo)
         if self.model is None:
-            yield "No model was given: this dossier does not say which one came out of the plan."
+            yield "No model was given: this dossier does not say which one the plan produced."
         elif self.model.statement is None:
-            yield "The model carries no statement: whoever made it saw no silo's ledger. The certificates stand for it."
+            yield (
+                "The model carries no statement, since it was made without the silos' ledgers. The certificates take "
+                "its place."
+            )
         if self.audit is None:
             yield "No audit was given: this dossier shows no attack on the mechanism (`ringfence audit --json`)."
         if self.evaluation is None:
             yield "No evaluation was given: this dossier does not say how good the model is."
         elif set(self.evaluation.shown_by) != {silo.name for silo in self.silos}:
-            yield "Not every silo's certificate shows the plan that the evaluation was asked by."
+            yield "Not every silo's certificate shows the evaluation's plan."
 
     def _missing_of(self, silo: SiloEvidence) -> Iterator[str]:
         name = f"silo '{visible(silo.name)}'"
         if silo.certified is None:
             yield (
-                f"No certificate from {name}: who approved the plan there, what was released, and what else was ever "
-                "released from its records, is not known here."
+                f"No certificate from {name}: this dossier does not show who approved the plan there, what was "
+                "released, or what else was ever released from its records."
             )
             return
         if not silo.certified.found.key_was_given:
-            yield f"The key of {name} was not confirmed by another way: somebody else may have signed its certificate."
+            yield f"The key of {name} was not confirmed independently: someone else may have signed its certificate."
         for plan in (self.plan, *self.others):
             followed = silo.certified.plans.get(plan.digest())
             if followed is None:
@@ -184,12 +188,12 @@ def gather(inputs: Inputs) -> Evidence:
     certified = dict(_certified(path, plan, others, inputs.keys) for path in inputs.certificates)
     if len(certified) != len(inputs.certificates):
         raise CertificateError(
-            "Two of the certificates are of one silo: give its newest; `ringfence verify` takes both."
+            "Two of the certificates are from the same silo: give the newer one. `ringfence verify` compares both."
         )
     if model is not None and model.statement is not None and not others and inputs.certificates:
         verify_statement(model.statement, inputs.certificates)
     if unknown := set(inputs.keys) - set(certified):
-        raise CertificateError(f"There is a key of silo '{min(unknown)}', but no certificate of it.")
+        raise CertificateError(f"There is a key of silo '{min(unknown)}', but no certificate from it.")
     silos = tuple(
         SiloEvidence(
             terms,
@@ -204,15 +208,17 @@ def gather(inputs: Inputs) -> Evidence:
 
 
 def read_audit(content: bytes) -> Audit:
-    """Read an audit's result; MessageError if it is none, or of a silo that was broken on purpose."""
+    """Read an audit's result; MessageError if it is not one, or if its silo was broken on purpose."""
     try:
         audit = Audit.model_validate_json(content)
     except ValidationError as refused:
         raise MessageError(
-            f"This is no result of `ringfence audit --json`: {explain(refused)}. Save its output to a file."
+            f"This is not the output of `ringfence audit --json`: {explain(refused)}. Save its output to a file."
         ) from None
     if audit.sabotage != "none":
-        raise MessageError("This audit is of a silo that was broken on purpose (--sabotage): it says nothing of yours.")
+        raise MessageError(
+            "This audit is of a silo that was broken on purpose (--sabotage): it says nothing about yours."
+        )
     return audit
 
 
@@ -233,14 +239,14 @@ def _plan(path: Path | None, model: Model | None) -> Plan:
     if path is None:
         if model is None:
             raise PlanError(
-                "A dossier is about a plan: give its file with --plan, or a model, which holds it, with --model."
+                "A dossier needs a plan: give its file with --plan, or a model that contains it with --model."
             )
         return model.plan
     plan = load_plan(path)
     if model is not None and model.plan.digest() != plan.digest():
         raise PlanError(
-            f"The model was trained by plan {model.plan.digest()[:12]}, and {path} is plan {plan.digest()[:12]}: leave "
-            "one of them out."
+            f"The model was trained by plan {model.plan.digest()[:12]}, but {path} is plan {plan.digest()[:12]}: "
+            "leave one of them out."
         )
     return plan
 
@@ -251,11 +257,11 @@ def _certified(path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str
     if found.silo in keys:
         found, history = checked(content, keys[found.silo])
     if plan.terms(found.silo) is None:
-        raise CertificateError(f"{path} is of silo '{found.silo}', which has no part in plan {plan.digest()[:12]}.")
+        raise CertificateError(f"{path} is from silo '{found.silo}', which takes no part in plan {plan.digest()[:12]}.")
     if plan.digest() not in history.plans:
         raise CertificateError(
-            f"{path} is of silo '{found.silo}', whose ledger does not show plan {plan.digest()[:12]}: its operator "
-            "never approved it, or the certificate was issued before. Ask for a newer one, or leave it out."
+            f"{path} is from silo '{found.silo}', whose ledger does not show plan {plan.digest()[:12]}: its operator "
+            "never approved it, or did so after the certificate was issued. Ask for a newer one, or leave it out."
         )
     digests = [each.digest() for each in (plan, *others)]
     return found.silo, Certified(

@@ -31,9 +31,9 @@ def print_page(page: Path, pdf: Path, browser: str) -> None:
         except (OSError, subprocess.SubprocessError) as problem:
             raise OutputError(
                 f"{browser} could not print {page} ({type(problem).__name__}): open it in a browser and print it to "
-                f"{pdf}, or say --no-pdf."
+                f"{pdf}, or use --no-pdf."
             ) from None
     if not pdf.exists():
         raise OutputError(
-            f"{browser} printed nothing: open {page} in a browser and print it to {pdf}, or say --no-pdf."
+            f"{browser} printed nothing: open {page} in a browser and print it to {pdf}, or use --no-pdf."
         )

@@ -23,8 +23,8 @@ def nist_section(evidence: Evidence) -> Html:
         ),
         (
             "Which variant, and how was it converted?",
-            "(ε, δ), computed numerically and exactly or from above from the noise itself; no conversion from Rényi or "
-            "concentrated variants. The best guess is told beside it, computed from the same noise.",
+            "(ε, δ), computed numerically from the noise itself, exactly or as an upper bound, with no conversion "
+            "from Rényi or concentrated variants. The best guess stated beside it is computed from the same noise.",
         ),
         ("Unit of privacy: what is one person's data?", _unit(evidence)),
         (
@@ -44,10 +44,10 @@ def nist_section(evidence: Evidence) -> Html:
         ("Utility: how accurate is the result?", _utility(evidence)),
         (
             "Bias: for whom is it worse?",
-            "Noise weighs more for small groups and small silos, and clipping pulls on unusual records. "
+            "Noise hurts small groups and small silos more, and clipping reduces the influence of unusual records. "
             + ("Figures per silo are in the evaluation. " if _per_silo(evidence) else "")
-            + "No figure of another group was asked for; `ringfence statistics` and `ringfence evaluate` can ask, for "
-            "a budget.",
+            + "No figures for other groups were asked for; `ringfence statistics` and `ringfence evaluate` can ask, at "
+            "a cost in budget.",
         ),
         (
             "Trust model: who must be trusted with what?",
@@ -70,7 +70,7 @@ def nist_section(evidence: Evidence) -> Html:
         ),
         (
             "Data collection exposure: what happened before?",
-            "Not in this dossier: how records were collected and kept is each silo's to answer.",
+            "Not in this dossier: how records were collected and kept is for each silo to answer.",
         ),
     ]
     return section(
@@ -82,14 +82,14 @@ def nist_section(evidence: Evidence) -> Html:
 
 
 def output_section(evidence: Evidence) -> Html:
-    """Answer what whoever checks outputs of a secure environment has on their list."""
+    """Answer the questions of someone who checks the outputs of a secure environment."""
     plan, model = evidence.plan, evidence.model
     numbers = 0 if model is None else model.plan.dimension
     uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
     smallest = min(evidence.silos, key=lambda silo: silo.terms.records)
     rows: list[tuple[Value, ...]] = [
-        ("What is to be released?", "no model was given" if model is None else f"{numbers} weights of a linear model, "
-         "and what its file says of plan, guarantees and evaluation", "see sources"),
+        ("What is to be released?", "no model was given" if model is None else f"{numbers} weights of a "
+         "linear model, and what its file says about plan, guarantees and evaluation", "see sources"),
         ("Is any record, count, minimum, maximum or example in it?", f"No {plan.unit} and no exact statistic of them. "
          "Sizes of silos and the schema are public by the plan.", "by the plan"),
         ("How many contribute, at least?", f"{smallest.terms.records:,} {plan.unit}s in the smallest silo, "
@@ -103,7 +103,7 @@ def output_section(evidence: Evidence) -> Html:
         ("Could membership of one person be inferred?", _membership(evidence), "computed from the noise"),
         ("Was it attacked?", _audited(evidence), "missing" if evidence.audit is None else "its author's word"),
         ("Was accuracy measured without noise?", "Not in this dossier. Reports that show such figures are marked NOT "
-         "PRIVATE and must not leave.", "by how dossiers are made"),
+         "PRIVATE and must not leave.", "by the dossier's design"),
         ("Who approved the release?", "Each silo's operator, as listed under Measures" if not uncertified else
          f"As listed under Measures; not shown for {', '.join(uncertified)}",
          "certificate" if evidence.certified else "missing"),
@@ -167,6 +167,6 @@ def _membership(evidence: Evidence) -> str:
     bound = max(best_guess(silo.run[0]) for silo in evidence.silos)
     exact = max(evidence.exact(silo, observer) for silo in evidence.silos)
     return (
-        f"The best guess about one {evidence.plan.unit} of a silo is right with probability at most {bound:.1%} by (ε, "
-        f"δ), and {exact:.1%} computed exactly, after this run alone; a coin is right with 50%."
+        f"The best guess about one {evidence.plan.unit} of a silo is right with probability at most {bound:.1%} by "
+        f"(ε, δ), and {exact:.1%} computed exactly, after this run alone; a coin is right with 50%."
     )

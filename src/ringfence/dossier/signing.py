@@ -69,7 +69,7 @@ def read_signature(content: bytes) -> DossierContent:
     signed = DossierContent.parse(written.content.encode(), error=CertificateError)
     if not sealing.verify(signed.public_key, _PURPOSE + signed.content, written.signature):
         raise CertificateError(
-            "The dossier's signature does not fit its content and public key: one of them was changed."
+            "The dossier's signature does not match its content and public key: one of them was changed."
         )
     return signed
 

@@ -14,8 +14,8 @@ from ringfence.sealed_sums.sealing import verifying_key
 from ringfence.storage.private_files import read_key
 
 NO_BROWSER = (
-    "There is no PDF, since this machine has no Chromium, Chrome or Edge to print it: open the page in any browser and "
-    "print it, or run this again where one is. The signature covers the page; a print made later is not signed."
+    "No PDF was made: this machine has no Chromium, Chrome or Edge to print it. Print the page from any browser, or "
+    "run this again where there is one. The signature covers the page; a PDF printed later is not signed."
 )
 
 

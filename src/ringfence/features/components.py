@@ -43,7 +43,7 @@ class PublicComponents:
     def fit(cls, public: NDArray[np.floating], components: int, *, of: str, power: float = 0.9) -> Self:
         """Fit to PUBLIC records, a row each, which the extractor `of` made; a component's largest entry is positive."""
         if public.ndim != 2 or not np.all(np.isfinite(public)):
-            raise RecordsError("Components are fitted to a table of finite numbers, a row for each public record.")
+            raise RecordsError("Components need a table of finite numbers, with one row per public record.")
         if not 1 <= components <= min(len(public) - 1, public.shape[1]):
             raise RecordsError(
                 f"{components} components cannot be fitted to {len(public)} public records of {public.shape[1]} "
@@ -58,8 +58,8 @@ class PublicComponents:
         sizes, axes = sizes[::-1], turned[:, ::-1].T
         if sizes[-1] <= np.finfo(np.float32).eps * sizes[0]:
             raise RecordsError(
-                f"The public records do not vary in {components} directions, as far as single precision tells: ask for "
-                "fewer components."
+                f"The public records do not vary in {components} directions, in single precision: ask for fewer "
+                "components."
             )
         largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1)
         axes = axes * (np.sign(largest) / sizes[:, None] ** (power / 2))
@@ -85,7 +85,7 @@ class PublicComponents:
         """Return a row of components for every row of numbers."""
         if numbers.ndim != 2 or numbers.shape[1] != len(self.centre):
             raise RecordsError(
-                f"The extractor {self.name} takes rows of {len(self.centre)} numbers, and was given an array of shape "
+                f"The extractor {self.name} takes rows of {len(self.centre)} numbers, but was given an array of shape "
                 f"{numbers.shape}: make them with {self.of} first."
             )
         parts = [
@@ -108,7 +108,7 @@ class PublicComponents:
         except (ValueError, EOFError):
             rows = np.zeros(0)
         if rows.ndim != 2 or len(rows) < 2 or rows.dtype != np.float32 or not np.all(np.isfinite(rows)):
-            raise RecordsError(f"{path} is no file of public components: get it again from whoever fitted them.")
+            raise RecordsError(f"{path} is not a file of public components: get it again from its author.")
         return cls(of, rows[0], rows[1:])
 
     @cached_property

@@ -44,11 +44,11 @@ class NGrams:
     def __post_init__(self) -> None:
         if self.length < 2 or not 0 <= self.words <= LONGEST or self.characters not in (0, *range(3, LONGEST + 1)):
             raise ValueError(
-                f"Hashed n-grams need at least 2 places, 0 to {LONGEST} words, and 0 or 3 to {LONGEST} characters: "
-                f"{self.length} places, {self.words} words and {self.characters} characters do not do."
+                f"Hashed n-grams need at least 2 places, 0 to {LONGEST} words, and 0 or 3 to {LONGEST} characters, "
+                f"not {self.length} places, {self.words} words and {self.characters} characters."
             )
         if not (self.words or self.characters):
-            raise ValueError("Hashed n-grams of neither words nor characters are none: ask for one of them.")
+            raise ValueError("Hashed n-grams need words, characters or both: ask for at least one of them.")
 
     @property
     def name(self) -> str:
@@ -64,8 +64,8 @@ class NGrams:
         """Return a row of numbers for every text."""
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise RecordsError(
-                f"The extractor {self.name} takes a list of texts, and was given something else: fill empty cells with "
-                "an empty text, and put a single text into a list."
+                f"The extractor {self.name} takes a list of strings: replace empty cells with an empty string, and "
+                "put a single string into a list."
             )
         counts = self.counts(texts)
         norms = np.sqrt(np.sum(counts * counts, axis=1, keepdims=True))

@@ -51,8 +51,8 @@ class Scattering:
     def __post_init__(self) -> None:
         if self.scales < 1 or self.angles < 1 or self.side < 1 or self.side % 2**self.scales:
             raise ValueError(
-                f"A scattering transform needs at least one scale and angle, and a side that 2^scales divides: "
-                f"{self.side} pixels and {self.scales} scales do not go together."
+                "A scattering transform needs at least one scale and angle, and a side that 2^scales divides: "
+                f"{self.side} pixels and {self.scales} scales do not fit."
             )
         if self.groups < 0 or (self.groups and self.channels % self.groups):
             raise ValueError(f"{self.channels} channels cannot be divided into {self.groups} groups of equal size.")
@@ -83,12 +83,12 @@ class Scattering:
         shape = images.shape[1:] if images.ndim == 3 else images.shape
         if images.ndim != 3 or shape != (self.side, self.side):
             raise RecordsError(
-                f"The extractor {self.name} takes images of {self.side} × {self.side} pixels, one after the other, and "
-                f"was given an array of shape {images.shape}: reshape or resize them."
+                f"The extractor {self.name} takes images of {self.side} × {self.side} pixels, one after the other, "
+                f"but was given an array of shape {images.shape}: reshape or resize them."
             )
         numbers = images.astype(np.float32)
         if not np.all(np.isfinite(numbers)):
-            raise RecordsError("An image has a pixel that is not a finite number: leave it out, or mend it.")
+            raise RecordsError("An image has a pixel that is not a finite number: leave it out, or correct it.")
         parts = [self._chunk(numbers[start : start + CHUNK]) for start in range(0, len(numbers), CHUNK)]
         return np.concatenate(parts) if parts else np.zeros((0, self.length), np.float32)
 

@@ -22,12 +22,12 @@ of the last quarter of the rounds. All three are functions of messages already s
 
 
 def tail_begins(rounds: int) -> int:
-    """Return the round, from 0, with which the last quarter of so many rounds begins."""
+    """Return the number, from 0, of the first round in the last quarter of that many rounds."""
     return 3 * rounds // 4
 
 
 class _Algorithm(Public):
-    """What plan and planner need to know of every algorithm. `default_sampling` is taken where none is asked for."""
+    """What plan and planner need to know about every algorithm. `default_sampling` is taken where none is asked for."""
 
     default_sampling: ClassVar[SamplingName] = "full"
     takes_kinks: ClassVar[bool] = False
@@ -48,20 +48,20 @@ class _Algorithm(Public):
         return Curvature(), 1
 
     def noise(self, records: int, stage: int) -> float:
-        """Return a training stage's noise in units of the first one's, at a silo with so many records."""
+        """Return a training stage's noise in units of the first one's, at a silo with that many records."""
         return 1.0
 
     def check(self, plan: "Plan") -> None:
-        """Raise ValueError if the plan's training stages do not suit the algorithm; as a rule, any do."""
+        """Raise ValueError if the plan's training stages do not suit the algorithm; by default, any do."""
 
     @abstractmethod
     def averaged(self, average: Average, rounds: int) -> Self:
-        """Return the algorithm with another rule for which points, of so many rounds, become the model."""
+        """Return the algorithm with another rule for which points, of that many rounds, become the model."""
 
     @property
     @abstractmethod
     def keeps_theorem_average(self) -> bool:
-        """Whether the model is the average that loss bounds speak of."""
+        """Whether the model is the average that loss bounds are proved for."""
 
     @property
     def own_rounds(self) -> int | None:
@@ -69,7 +69,7 @@ class _Algorithm(Public):
         return None
 
     def takes_survey(self) -> bool:
-        """Tell whether a survey of the curvature can better its steps."""
+        """Tell whether a survey of the curvature can improve its steps."""
         return True
 
     @abstractmethod
@@ -92,9 +92,9 @@ class MinibatchSGD(_Algorithm):
     growth: float = Field(default=1.0, ge=1)
 
     def check(self, plan: "Plan") -> None:
-        """Demand that a round is left to average."""
+        """Require at least one round to average."""
         if plan.steps and self.skip >= plan.steps:
-            raise ValueError("the average must keep at least one round: lower `skip`")
+            raise ValueError("the average needs at least one round: lower `skip`")
 
     def averaged(self, average: Average, rounds: int) -> Self:
         """Leave out nothing, all rounds but the last, or all but the last quarter."""
@@ -194,7 +194,7 @@ class Accelerated(_AcceleratedFamily):
 
 
 class MultiStage(_AcceleratedFamily):
-    """Accelerated noisy minibatch SGD, restarted again and again: the paper's multi-stage implementation."""
+    """Accelerated noisy minibatch SGD with restarts: the paper's multi-stage implementation."""
 
     name: Literal["multi-stage"] = "multi-stage"
     stages: tuple[Restart, ...] = Field(min_length=1, max_length=10_000)
@@ -206,11 +206,11 @@ class MultiStage(_AcceleratedFamily):
         return sum(stage.rounds for stage in self.stages)
 
     def check(self, plan: "Plan") -> None:
-        """Demand the rounds of all restarts, and strong convexity."""
+        """Require the rounds of all restarts, and strong convexity."""
         if self.own_rounds != plan.steps:
             raise ValueError("the stages' rounds must add up to the plan's rounds")
         if plan.ridge + self.penalty == 0:
-            raise ValueError("stages halve the error of a strongly convex problem only: give a ridge or a penalty")
+            raise ValueError("stages help only with a strongly convex problem: give a ridge or a penalty")
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each restart: the paper's stages have υ ≥ 2β."""
@@ -226,7 +226,7 @@ class MultiStage(_AcceleratedFamily):
 
 
 class Localized(_AcceleratedFamily):
-    """Ever smaller neighbourhoods: each phase solves a regularised problem on fresh records, by acceleration.
+    """Localization: each phase solves a regularised problem on fresh records, in a smaller neighbourhood.
 
     Each phase is a training stage of the plan with the records of that phase (`sampling.Phased`).
     """
@@ -241,12 +241,10 @@ class Localized(_AcceleratedFamily):
         return sum(phase.rounds for phase in self.phases)
 
     def check(self, plan: "Plan") -> None:
-        """Demand one training stage for each phase, with that phase's rounds and records."""
+        """Require one training stage per phase, with that phase's rounds and records."""
         planned = [(stage.rounds, stage.sampling) for stage in plan.training_stages]
         if planned != self.training_stages(self.default_sampling, plan.steps):
-            raise ValueError(
-                "the localized algorithm needs one stage for each of its phases, with the phase's rounds and records"
-            )
+            raise ValueError("the localized algorithm needs one stage per phase, with that phase's rounds and records")
 
     def recursions(self, rounds: int, ridge: float, smoothness: float) -> list[Recursion]:
         """Return one for each phase: its penalty makes it strongly convex, so υ ≥ β."""
@@ -277,8 +275,8 @@ class Localized(_AcceleratedFamily):
 class Preconditioned(_Algorithm):
     """Heavy-ball descent along axes that a survey of the features finds (`server.algorithms.preconditioned`).
 
-    The first stage surveys how features vary together and how the target is spread; the server then decides on axes,
-    clip and step by rules that look at noisy answers alone. The model is the mean of the last points.
+    The first stage surveys how features vary together and how the target is spread; the server then chooses axes, clip
+    and step by rules that use only noisy answers. The model is the mean of the last points.
     """
 
     finds_clip: ClassVar[bool] = True
@@ -291,24 +289,26 @@ class Preconditioned(_Algorithm):
         return PreconditionedGradient()
 
     def survey(self) -> tuple[Question, int]:
-        """Look once at the features as they are, and once along what was found."""
+        """Survey the features once as they are, and once along the axes found."""
         return FeatureMoments(), 2
 
     def check(self, plan: "Plan") -> None:
-        """Demand gradients along axes, and no lasso: its proximal step in another metric is no threshold."""
+        """Require gradients along axes, and no lasso: in another metric, its proximal step is not a threshold."""
         if plan.lasso:
-            raise ValueError("the preconditioned algorithm takes no lasso: ask for accelerated, or leave the lasso out")
+            raise ValueError(
+                "the preconditioned algorithm does not support a lasso: ask for accelerated, or leave the lasso out"
+            )
         if any(stage.question != self.question(1.0) for stage in plan.training_stages):
             raise ValueError("the preconditioned algorithm needs stages that ask for preconditioned gradients")
 
     def averaged(self, average: Average, rounds: int) -> Self:
-        """Keep the mean of the last points: the choice of steps counts on it."""
+        """Keep the mean of the last points: the choice of steps assumes it."""
         del average, rounds
         return self
 
     @property
     def keeps_theorem_average(self) -> bool:
-        """Whether loss bounds speak of its average: there is none."""
+        """Whether loss bounds are proved for its average: none are."""
         return False
 
     def words(self, plan: "Plan") -> str:

@@ -20,7 +20,7 @@ PIECE = 2**16
 
 
 def pieces(count: int, size: int = PIECE) -> Iterator[slice]:
-    """Cut so many rows into pieces to be worked on one after the other."""
+    """Cut that many rows into pieces to be worked on one after the other."""
     return (slice(begin, min(begin + size, count)) for begin in range(0, count, size))
 
 
@@ -33,7 +33,7 @@ def without_negligible(array: FloatArray) -> FloatArray:
 
 
 ADDED = 2**12
-"""So many squares of a row are added up at a time: NumPy cuts longer rows, and one that is alone elsewhere."""
+"""That many squares of a row are added up at a time: NumPy cuts longer rows, and one that is alone elsewhere."""
 
 
 def row_norms(rows: FloatArray) -> FloatArray:

@@ -41,7 +41,7 @@ class Block:
     def limits(self) -> Sequence[tuple[float, float, float]]:
         """Between what each is clamped, in the table's own numbers, and what an empty cell counts as; PlanError."""
         raise PlanError(
-            "No ONNX graph is written of maps of columns: export to JSON, which names the maps and all coefficients."
+            "Maps of columns cannot be exported to ONNX: export to JSON, which names the maps and all coefficients."
         )
 
     def features(self, readings: Readings) -> FloatArray:

@@ -36,7 +36,7 @@ class CertifiedEntry(Public):
 
 
 class Certificate(Document):
-    """All entries of a silo's ledger, what they come to against each kind of observer, and the key that signs it."""
+    """All entries of a silo's ledger, what they cost in total against each observer, and the key that signs it."""
 
     newest_format: ClassVar[int] = 2
 
@@ -80,7 +80,7 @@ class SignedCertificate(NamedTuple):
 
 
 def read_certificate(content: bytes) -> SignedCertificate:
-    """Read a certificate's file, of any format; CertificateError if it is none. Nothing of it is checked yet."""
+    """Read a certificate's file, of any format; CertificateError if it is not one. Its content is not checked yet."""
     stated = format_of(content) if len(content) <= _LIMIT else 0
     require_known_format("certificate", stated, CertificateFile.newest_format, CertificateError)
     if stated == 1:
@@ -95,8 +95,8 @@ def _require_form(content: bytes, written: bytes) -> None:
     """Refuse a file that says the same in other bytes: whatever was changed in a certificate is to show."""
     if content != written:
         raise CertificateError(
-            "The certificate's content fits, but the file was written in another form (spaces, order or spelling): "
-            "ask for the file as the silo exported it."
+            "The certificate's content is right, but the file was rewritten (spaces, order or spelling): ask for the "
+            "file as the silo exported it."
         )
 
 
@@ -125,7 +125,7 @@ def _read_format_1(content: bytes) -> SignedCertificate:
     except ValidationError as refused:
         raise CertificateError(f"This is not a valid Certificate: {explain(refused)}.") from None
     except (RecursionError, ValueError):
-        raise CertificateError("This is not a valid Certificate: it is nested too deeply, or no JSON.") from None
+        raise CertificateError("This is not a valid Certificate: it is nested too deeply, or is not JSON.") from None
     _require_form(content, json.dumps(raw, indent=1, sort_keys=True).encode() + b"\n")
     certificate = Certificate(
         silo=former.silo,

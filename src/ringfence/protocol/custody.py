@@ -14,7 +14,7 @@ from ringfence.protocol.public import Digest, Public
 
 def _is_one_line(text: str) -> str:
     if not text.isprintable() or text != text.strip():
-        raise ValueError("write one line of plain text, without white space around it")
+        raise ValueError("write one line of plain text, without leading or trailing spaces")
     return text
 
 
@@ -38,7 +38,7 @@ class FormerLedger(Public):
         """Say what that ledger's releases used."""
         name = f"ledger {self.ledger[:12]}"
         if not self.spent:
-            return f"{name}, which could not be read any more, so that nobody can say what its releases used"
+            return f"{name}, which could no longer be read, so that the cost of its releases is unknown"
         costs = "; ".join(f"epsilon {cost.epsilon:.4g} {against_words(cost.against)}" for cost in self.spent)
         return f"{name}, whose releases used {costs}, at delta {self.spent[0].delta:.2g} ({self.number} entries)"
 
@@ -54,13 +54,13 @@ class NewBeginning(Public):
         """Say so."""
         former = " and by ".join(ledger.words() for ledger in self.former)
         return (
-            f"This ledger is a new beginning, by {self.by}, for the reason “{self.reason}”. It does not count what "
-            f"was released from the same records before, by {former}."
+            f"This ledger is a new beginning, made by {self.by} for the reason “{self.reason}”. It does not count "
+            f"what was released before from the same records, by {former}."
         )
 
 
 class Registration(Public):
-    """An operator's word that the ledger is that of the data, where no registry could tell."""
+    """An operator's statement that the ledger is that of the data, where no registry could tell."""
 
     by: Line
     beginning: NewBeginning | None = Field(default=None, strict=False)
@@ -69,13 +69,13 @@ class Registration(Public):
         """Say so."""
         if self.beginning is not None:
             return self.beginning.words()
-        return f"That this is the ledger of its data was said by {self.by}: no registry knew it."
+        return f"{self.by} stated that this is the ledger of its data: no registry knew it."
 
 
 class DataChange(Public):
-    """The data set changed, and the ledger goes on for its new version.
+    """The data set changed, and the ledger continues with its new version.
 
-    It had so many records, or persons, as `unit` says, and has so many now; no number where they were not told apart.
+    `before` and `after` count records, or persons if `unit` says so; they are left out where these were not told apart.
     """
 
     later_fields: ClassVar[frozenset[str]] = frozenset({"unit"})
@@ -91,8 +91,8 @@ class DataChange(Public):
         unit = f"{self.unit or 'record'}s"
         numbers = "" if None in (self.before, self.after) else f", from {self.before} {unit} to {self.after},"
         return (
-            f"The data was changed{numbers} as {self.by} says, for the reason “{self.reason}”; all that was released "
-            f"before stays counted, for all {unit}."
+            f"{self.by} stated that the data changed{numbers} for the reason “{self.reason}”; everything released "
+            f"before still counts, for all {unit}."
         )
 
 

@@ -23,13 +23,13 @@ def unmet(plan: Plan) -> str:
 def name_problem(name: str) -> str:
     """Say, as the end of a sentence, why a name cannot be used; nothing if it can.
 
-    Names stand in what operators read and decide on. They are letters, digits, marks, punctuation and spaces of any
-    script; what cannot be seen, or turns what stands beside it, has no place in them.
+    Operators read names and decide by them. Letters, digits, marks, punctuation and spaces of any script are allowed;
+    characters that are invisible, or that change how their neighbours are shown, are not.
     """
     if visible(name) != name:
-        return "has characters that cannot be seen, or that change how others are shown: give it a plain name"
+        return "has invisible characters, or ones that change how others are shown: give it a plain name"
     if name != name.strip():
-        return "has white space around it: give it a plain name"
+        return "has spaces around it: give it a plain name"
     return f"is longer than {LONGEST_NAME} characters: give it a short name" if len(name) > LONGEST_NAME else ""
 
 
@@ -49,7 +49,7 @@ def _unmet(plan: Plan) -> Iterator[str]:
             yield f"its {what} '{visible(name[:LONGEST_NAME])}' {problem}"
     weak = plan.keys.low_order() if plan.keys is not None else ""
     if weak:
-        yield f"its key of {visible(weak)} is no key that anybody can have; ask its owner for it again"
+        yield f"its key of {visible(weak)} is not a valid key; ask its owner for it again"
     if not is_computable(plan.data):
         yield "its schema scales values to numbers too small or too large to compute with; give columns other scales"
     if plan.dimension and plan.loss.missing:

@@ -41,7 +41,7 @@ class Ball(_Domain):
     radius: float = Field(gt=0)
 
     def project(self, weights: FloatArray) -> FloatArray:
-        """Scale down to the radius what lies beyond it."""
+        """Scale longer weights down to the radius."""
         xp = namespace(weights)
         # In units of the largest number, so that squares cannot overflow.
         scale = xp.maximum(xp.max(xp.abs(weights)), self.radius)
@@ -55,7 +55,7 @@ class Ball(_Domain):
 
 
 class Box(_Domain):
-    """All weights whose every coordinate lies in [lower, upper]; the origin must be among them."""
+    """All weights with every coordinate in [lower, upper], which must contain the origin."""
 
     name: Literal["box"] = "box"
     lower: float = Field(le=0)

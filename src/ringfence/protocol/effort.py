@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Effort:
-    """Seconds of one core, and bytes of memory beside those of the records themselves."""
+    """Seconds of one core, and bytes of memory on top of the records themselves."""
 
     seconds: float = 0.0
     memory: float = 0.0
@@ -31,7 +31,7 @@ AT_ONCE = 2**21
 """About how many numbers of records are worked on at once, by all threads together."""
 
 LEAST_AT_ONCE = 2**12
-"""So many records are worked on at once, however long they are: whole sums of any size are made of each such part."""
+"""That many records are worked on at once, however long they are: whole sums of any size are made of each such part."""
 
 MOST_THREADS = 8
 """How many threads work on a round at most."""
@@ -41,7 +41,7 @@ PART = 2**18
 
 
 def at_once(records: int, breadth: int) -> int:
-    """Return how many records are worked on at once, if each takes so many numbers."""
+    """Return how many records are processed at once, if each takes that many numbers."""
     return min(records, max(LEAST_AT_ONCE, AT_ONCE // breadth))
 
 

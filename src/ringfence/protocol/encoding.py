@@ -16,7 +16,7 @@ from ringfence.protocol.roles import Roles
 from ringfence.protocol.schema import Schema
 from ringfence.sources.cells import Cells, Table, as_cells
 
-ODD_REMEDY = 'write what a model is to read as columns of numbers or texts, or give it type = "ignore"'
+ODD_REMEDY = 'store what a model should read as columns of numbers or texts, or give it type = "ignore"'
 
 PART = 2**12
 """How many rows are put together at a time, so that they stay in a processor's cache."""
@@ -36,7 +36,7 @@ def encode_target(schema: Schema, table: Table, *, source: str) -> FloatArray:
 
 
 def read_cells(columns: Mapping[str, ReadColumn], table: Table, *, source: str) -> Readings:
-    """Read columns' cells: all that the public schema lets a model know of them."""
+    """Read columns' cells: all that the public schema lets a model know about them."""
     require_columns(columns, table, source=source)
     return {name: read_column(name, column, as_cells(table[name]), source=source) for name, column in columns.items()}
 
@@ -66,7 +66,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(columns: Mapping[str, ReadColumn], table: Table) -> Iterator[Misfit]:
-    """Yield everything that is wrong with a table's cells; a column that is not there is another matter."""
+    """Yield everything that is wrong with a table's cells; missing columns are not checked here."""
     for name, column in columns.items():
         cells = as_cells(table[name]) if name in table else None
         if cells is not None and not cells.odd:
@@ -79,7 +79,7 @@ def spreadsheet_row(problem: Problem, first: int = 0) -> int:
 
 
 def features_of(schema: Schema, readings: Readings) -> FloatArray:
-    """Put feature vectors together from columns that were read."""
+    """Assemble feature vectors from columns that were read."""
     count = len(next(iter(readings.values())).values)
     features = np.empty((count, schema.width))
     for begin in range(0, count, PART):
@@ -107,8 +107,8 @@ def target_of(schema: Schema, readings: Readings) -> FloatArray:
 
     Where the schema names more, a row per record (`protocol.losses.told`): targets, and whether an event ended it if
     the schema names one; the offset, counted from the middle of its range; and the weight. Each is clamped to its
-    public bounds, as all numbers are. Whoever may see the records looks for that first (`require_within`); a gate must
-    not, since what it answers would hang on a record.
+    public bounds, as all numbers are. Those who may see the records check for that first (`require_within`); a gate
+    must not, since its answer would then depend on a record.
     """
     own = _plain_target(schema, readings)
     if not schema.tells_more:
@@ -154,16 +154,16 @@ def _raw(schema: Schema, name: str, readings: Readings) -> FloatArray:
 
 
 def clamped_parts(roles: Roles, target: str | None, readings: Readings) -> list[str]:
-    """Name the first row of every column with a part of its own whose number lies beyond its bounds, as a sentence.
+    """Name, as sentences, the first row of each column with a role whose number lies outside its bounds.
 
-    A time above its bound is none of them: it is watched until then. For the eyes of whoever may see the records.
+    A time above its bound does not count: it is observed until the bound. Only for those who may see the records.
     """
     parts = [(role, name, True) for role, name in roles.roles.items()]
     parts += [("time", target, False)] if roles.event is not None and target is not None else []
     found = [(role, name, readings[name].first_beyond(above=above)) for role, name, above in parts if name in readings]
     return [
-        f"Row {row + 2}, column '{name}': this {role} lies beyond the schema's bounds, and clamped it would be another "
-        "one: widen `lower` and `upper`, by public knowledge, or remove the row."
+        f"Row {row + 2}, column '{name}': this {role} is outside the schema's bounds, and clamping would change it: "
+        "widen `lower` and `upper`, from public knowledge, or remove the row."
         for role, name, row in found
         if row is not None
     ]
@@ -186,7 +186,7 @@ def _plain_target(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def require_columns(names: Iterable[str], table: Table, *, source: str) -> None:
-    """Refuse a table that has not all columns that the schema names."""
+    """Refuse a table that lacks a column that the schema names."""
     for name in names:
         if name not in table:
             raise RecordsError(f"{source} has no column '{name}', which the schema names.")

@@ -8,11 +8,11 @@ from pydantic import Field
 from ringfence.protocol.public import Public
 
 Observer: TypeAlias = Literal["server", "anyone"]
-"""Who is trying to learn something of a record.
+"""Who is trying to learn something about a record.
 
-server: the server, whoever sees what the shuffler lets out, and as many other silos as the plan names (`colluders`),
-all of them together, as long as the shuffler does not work with them.
-anyone: the server, all other silos, the shuffler and whoever listens, all of them together.
+server: the server, anyone who sees what the shuffler releases, and as many other silos as the plan names (`colluders`),
+all of them together, as long as the shuffler does not work with them. anyone: the server, all other silos, the shuffler
+and any eavesdropper, all of them together.
 """
 
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)
@@ -20,11 +20,12 @@ OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 
 
 LARGE_EPSILON = 20.0
-"""Above it next to nobody is protected: whoever guesses whether a record was there may be right with all but 2·10⁻⁹."""
+"""Above this, almost nobody is protected: a guess whether a record was there may be wrong with probability 2·10⁻⁹
+only."""
 
 
 def against_words(observer: Observer, colluders: int | None = None) -> str:
-    """Return the observer as a phrase; `colluders` is how many other silos may be with the server, if one number is."""
+    """Return the observer as a phrase; `colluders` is how many other silos may be with the server, if known."""
     if observer == "anyone":
         return "against the server, the shuffler and all other silos together"
     if colluders == 0:
@@ -40,12 +41,12 @@ def claimed_against(observers: Sequence[Observer], colluders: int | None = None)
 
 
 def other_silos(count: int) -> str:
-    """Return so many other silos as a phrase."""
+    """Return that many other silos as a phrase."""
     return f"{count or 'no'} other silo{'s' * (count > 1)}"
 
 
 class Guarantee(Public):
-    """Whatever a silo sends is (epsilon, delta)-differentially private for each of its records, against an observer."""
+    """What a silo sends is (epsilon, delta)-differentially private for each of its records, against an observer."""
 
     epsilon: float = Field(ge=0, allow_inf_nan=True)  # infinity: nothing is proved
     delta: float = Field(gt=0, lt=1)
@@ -53,7 +54,7 @@ class Guarantee(Public):
 
 
 def observers_of(*named: Iterable[Observer]) -> tuple[Observer, ...]:
-    """Return all observers that are named, each once, the one that counts first."""
+    """Return all observers that are named, each once, the decisive one first."""
     found = {observer for observers in named for observer in observers}
     return tuple(observer for observer in OBSERVERS if observer in found)
 
@@ -61,7 +62,7 @@ def observers_of(*named: Iterable[Observer]) -> tuple[Observer, ...]:
 def against(guarantees: Iterable[Guarantee], observer: Observer) -> Guarantee:
     """Return the guarantee that holds against the observer.
 
-    What holds against anyone holds against each observer, so it stands in where no other names the observer.
+    What holds against anyone holds against each observer, so it is the answer where no guarantee names the observer.
     """
     found = {guarantee.against: guarantee for guarantee in guarantees}
     return found.get(observer) or found["anyone"]

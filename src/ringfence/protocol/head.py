@@ -1,8 +1,8 @@
-"""A ledger's head under its silo's signature: numbers and a hash, by which anybody can later show what a ledger held.
+"""A ledger's head under its silo's signature: numbers and a hash, by which anyone can later show what a ledger held.
 
-A head says that the ledger had so many entries, the last with this hash. Nothing in it is computed from a record.
-Whoever holds one (a server's transcript, a courier, an auditor) can prove by it that a ledger was put back to an older
-state, and can forge none.
+A head says that the ledger had that many entries, the last with this hash. Nothing in it is computed from a record.
+Whoever holds one (a server's transcript, a courier, an auditor) can prove with it that a ledger was rolled back to an
+older state, and cannot forge one.
 """
 
 from typing import Annotated, Literal, TypeAlias

@@ -26,10 +26,10 @@ _LOW_ORDER = frozenset({0, 1, _PRIME - 1, *_ORDER_EIGHT})
 def is_low_order(key: Key) -> bool:
     """Tell whether the key is one of the few points of small order, however it is written.
 
-    With such a key, signatures fit whatever is signed (Ed25519), and what is sealed to it has a secret that everybody
-    knows (X25519). No private key has one, so whoever names one means harm. A coordinate may be written with the prime
-    added to it, and the top bit is a sign or is not read: both are undone first. A true key is among the points of
-    the other curve with probability 2⁻²⁵².
+    With such a key, signatures fit anything (Ed25519), and what is sealed to it has a secret that everyone knows
+    (X25519). No private key has such a public key, so naming one is an attack. A coordinate may be written with the
+    prime added to it, and the top bit is a sign or is not read: both are undone first. A true key is among the points
+    of the other curve with probability 2⁻²⁵².
     """
     return (int.from_bytes(bytes.fromhex(key), "little") & (2**255 - 1)) % _PRIME in _LOW_ORDER
 
@@ -55,10 +55,10 @@ def load_keys(path: Path) -> PublicKeys:
     except OSError as problem:
         raise PlanError(f"The keys {path} could not be read: {problem.strerror}.") from None
     except ValidationError as refused:
-        raise PlanError(f"{path} does not hold everybody's public keys: {explain(refused)}.") from None
+        raise PlanError(f"{path} does not hold the public keys of all parties: {explain(refused)}.") from None
     except ValueError as problem:
         raise PlanError(f"{path} is not valid TOML: {problem}.") from None
     weak = keys.low_order()
     if weak:
-        raise PlanError(f"In {path}, the key of {weak} is no key that anybody can have; ask its owner for it again.")
+        raise PlanError(f"In {path}, the key of {weak} is not a valid key; ask its owner for it again.")
     return keys

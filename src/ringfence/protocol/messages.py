@@ -16,13 +16,13 @@ from ringfence.protocol.public import Base64, Digest, Public, SiloName, canonica
 from ringfence.storage.formats import require_known_format
 
 SIZE_LIMIT = 64 * 2**20
-"""Longest message that is read: a vector of about six million numbers."""
+"""The longest message that is read: a vector of about six million numbers."""
 
 _FRAME = 4096  # more than a message has around its content
 
 
 def written_length(content: int) -> int:
-    """Return the most bytes that a message has whose content is so many bytes, written as text."""
+    """Return the most bytes of a message whose content has that many bytes, written as text."""
     return _FRAME + 4 * -(-content // 3)
 
 
@@ -39,7 +39,7 @@ def _is_not_empty(text: str) -> str:
 
 
 MOST_HEADS = 1000
-"""Most heads that a request carries: those of that many silos."""
+"""The most heads that a request carries, one per silo."""
 
 Argument: TypeAlias = Annotated[Base64, AfterValidator(_is_whole)]
 """Little-endian float64 numbers in base64, or none: exact, compact, and equal bytes for equal numbers."""
@@ -65,7 +65,7 @@ class _Message(Public):
     round: int = Field(ge=0, le=2**53)
 
     def canonical(self) -> bytes:
-        """Leave out what is not said: a message without a head has the bytes that it had before there were heads."""
+        """Leave out unset fields: a message without a head has the same bytes as before heads existed."""
         return canonical_json(self.model_dump(mode="json", exclude_none=True))
 
     def to_bytes(self) -> bytes:
@@ -81,9 +81,8 @@ class _Message(Public):
 class RoundRequest(_Message):
     """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile.
 
-    A question about no model, in a plan that has none, comes without weights.
-
-    `heads` are the latest that the server holds of the silos that it asks: a silo looks for its own among them.
+    A plan without a model sends no weights. `heads` are the latest that the server holds of the silos it asks: a silo
+    looks for its own among them.
     """
 
     kind: Literal["request"] = "request"
@@ -107,10 +106,10 @@ class NoisyUpdate(_Message):
 
 
 class SealedUpdate(_Message):
-    """Silo to shuffler, by whatever way: a round's counts in sealed shares, which the shuffler mixes with others'.
+    """Silo to shuffler, by any route: a round's counts in sealed shares, which the shuffler mixes with others'.
 
     `envelope` is sealed to the shuffler's key and holds messages sealed to the server's; `signature` is the silo's
-    (Ed25519), so that nobody else can speak for it.
+    (Ed25519), so that nobody else can answer in its name.
     """
 
     kind: Literal["sealed"] = "sealed"
@@ -149,7 +148,7 @@ class RefusalReason(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether asking this silo again, in a later round of the same plan, is in vain."""
+        """Whether it is pointless to ask this silo again in a later round of the same plan."""
         return self in (
             RefusalReason.NOT_APPROVED,
             RefusalReason.REVOKED,
@@ -163,15 +162,14 @@ _EXPLANATIONS = {
     RefusalReason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
     RefusalReason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
     RefusalReason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    RefusalReason.ROUND_PASSED: "A later round was answered already, and rounds only go forward.",
+    RefusalReason.ROUND_PASSED: "A later round was already answered, and rounds only go forward.",
     RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
     RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
-    RefusalReason.TURNS_TAKEN: "This silo answered as many rounds of the stage as the plan lets it; ask others.",
+    RefusalReason.TURNS_TAKEN: "This silo has answered as many rounds of the stage as the plan allows; ask others.",
     RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
     RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
-    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now, so it releases nothing.",
-    RefusalReason.FORGOTTEN: "This silo's ledger lacks what the silo once signed that it held: its operator must "
-    "restore the newest ledger before anything is answered.",
+    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now; nothing was released.",
+    RefusalReason.FORGOTTEN: "This silo's ledger lacks an entry that the silo signed; its operator must restore it.",
 }
 
 
@@ -206,4 +204,4 @@ def parse_answer(content: bytes) -> Answer:
     try:
         return _ANSWER.validate_json(content)
     except ValidationError as refused:
-        raise MessageError(f"This is not an answer of a silo: {explain(refused, quote=False)}.") from None
+        raise MessageError(f"This is not a silo's answer: {explain(refused, quote=False)}.") from None

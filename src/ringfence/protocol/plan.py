@@ -7,7 +7,6 @@ change any of them.
 """
 
 import itertools
-import math
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -19,16 +18,16 @@ from ringfence.errors import PlanError
 from ringfence.protocol import sections
 from ringfence.protocol.algorithms import AlgorithmSpec
 from ringfence.protocol.channels import Channel, OwnNoise
-from ringfence.protocol.columns import Scaled
 from ringfence.protocol.custody import Line
 from ringfence.protocol.domain import Domain, WholeSpace
 from ringfence.protocol.guarantee import Guarantee, Observer, against, observers_of
 from ringfence.protocol.keys import Key, PublicKeys
 from ringfence.protocol.losses import Constants, Loss
+from ringfence.protocol.plan_checks import check_plan
 from ringfence.protocol.proximal import Proximal
 from ringfence.protocol.public import Document, Public, SiloName, canonical_json, format_of
 from ringfence.protocol.questions import PersonRule, Question, Unit
-from ringfence.protocol.sampling import Sampling, require_one_partition
+from ringfence.protocol.sampling import Sampling
 from ringfence.protocol.schema import Schema
 from ringfence.protocol.sections import Section
 from ringfence.storage.files import read_file
@@ -48,9 +47,9 @@ class StageTerms(Public):
 class SiloTerms(Public):
     """What one silo contributes, and the guarantees its records get in return.
 
-    `stages` has its terms in every stage of the plan. `guarantees` are for all stages together, one for each kind of
-    observer, the one that counts first; the silo proves them again with its own accountant before it approves. `weight`
-    is the silo's public share of the objective. `key` checks its signatures, where answers are signed.
+    `stages` has its terms in every stage of the plan. `guarantees` cover all stages together, one for each kind of
+    observer, the decisive one first; the silo proves them again with its own accountant before it approves. `weight` is
+    the silo's public share of the objective. `key` checks its signatures, where answers are signed.
     """
 
     name: SiloName
@@ -62,7 +61,7 @@ class SiloTerms(Public):
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee that counts."""
+        """The decisive guarantee."""
         return self.guarantees[0]
 
     def against(self, observer: Observer) -> Guarantee:
@@ -73,9 +72,9 @@ class SiloTerms(Public):
 class Participation(Public):
     """How many silos the server asks in a round.
 
-    `silos`: that many, drawn afresh; `probability`: each one independently; neither: all of them. Since the server sees
-    who answers, that buys no privacy. `answers` does: it is how many rounds of a stage a silo answers at most, whoever
-    asks, so that its noise pays for no more. Silos then take turns.
+    `silos`: that many, drawn anew in each round; `probability`: each one independently; neither: all of them. This adds
+    no privacy, since the server sees who answers. `answers` does: it limits how many rounds of a stage a silo answers,
+    whoever asks, so that its noise need not cover more. Silos then take turns.
     """
 
     later_fields: ClassVar[frozenset[str]] = frozenset({"answers"})
@@ -89,11 +88,11 @@ class Participation(Public):
         if self.silos is not None and self.probability is not None:
             raise ValueError("give either a number of silos or a probability, not both")
         if self.answers is not None and self.silos is None:
-            raise ValueError("silos that take turns need a number of them that a round asks")
+            raise ValueError("where silos take turns, give the number of silos that a round asks")
         return self
 
     def share(self, silos: int) -> float:
-        """Return what part of so many silos a round asks, on average."""
+        """Return the average share of that many silos that a round asks."""
         return self.probability or (self.silos or silos) / silos
 
 
@@ -117,12 +116,12 @@ class Stage(Public):
 
     @property
     def most_answers(self) -> int:
-        """How many of its rounds a silo answers at most."""
+        """The most rounds that a silo answers."""
         return min(self.participation.answers or self.rounds, self.rounds)
 
     @property
     def goes_by_place(self) -> bool:
-        """Whether who takes part goes by the records' places, so that these must stay as they are while a plan runs."""
+        """Whether records' positions decide who takes part, so that they must not change while a plan runs."""
         return self.sampling.goes_by_place or self.section is not None
 
 
@@ -143,7 +142,7 @@ class Training(Public):
 
 
 class Place(NamedTuple):
-    """Where a round of messages stands in a plan: its stage, the stage's number, and the round within the stage."""
+    """The place of a round of messages in a plan: its stage, the stage's number, and the round within the stage."""
 
     stage: Stage
     number: int
@@ -153,21 +152,21 @@ class Place(NamedTuple):
 class Plan(Document):
     """Everything the parties agree on before a run.
 
-    `training` is left out where nothing is trained. Questions about a model that was trained elsewhere then need its
-    loss alone, `model_loss`; others need neither, and no weights go with them.
+    `training` is left out where nothing is trained. Questions about a model trained elsewhere then need only its loss,
+    `model_loss`; other questions need neither, and are sent without weights.
 
-    `run` sets apart two runs that agree in all else. Rounds of messages are counted through all stages, from 0. `sums`
-    is how silos add up their records: noise that suffices for exact sums may not cover the errors of others.
+    `run` distinguishes two runs that are otherwise equal. Rounds of messages are numbered through all stages, from 0.
+    `sums` is how silos add up their records: noise that suffices for exact sums may not cover floating-point errors.
 
     `unit` is what a guarantee protects. If it is a person, a silo's `records` are persons, each with any number of
-    rows, in everything that the plan says: batches, samples, parts and the terms of a mean. `person_rule` is what a
-    person's rows come to in a gradient: the `mean` of their clipped gradients; the sum of the clipped gradients of the
-    first `rows_per_person` of them, divided by that number (`rows`); or the `sum` of their gradients, clipped as one.
+    rows, in everything that the plan says: batches, samples, parts and the terms of a mean. `person_rule` is how a
+    person's rows enter a gradient: the `mean` of their clipped gradients; the sum of the clipped gradients of the first
+    `rows_per_person` of them, divided by that number (`rows`); or the `sum` of their gradients, clipped as one.
 
     `held_out` is the share of a silo's records in the held-out section, in whole percent, where the plan divides them
     (`protocol.sections`).
 
-    `purpose`, `controller` and `contact` are for people: what the plan is for, who answers for it in law, and whom to
+    `purpose`, `controller` and `contact` are for people: what the plan is for, who is legally responsible, and whom to
     ask. They are public and part of what is approved. Nothing is computed from them.
     """
 
@@ -204,108 +203,20 @@ class Plan(Document):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        self._check_training()
-        self._check_unit()
-        if self.held_out is not None and round(self.held_out, 2) != self.held_out:
-            raise ValueError("the held-out share must be given in whole percent")
-        names = [terms.name for terms in self.silos]
-        if len(set(names)) != len(names):
-            raise ValueError("two silos have the same name")
-        if not math.isclose(math.fsum(terms.weight for terms in self.silos), 1.0, rel_tol=1e-9):
-            raise ValueError("the silos' weights must add up to 1")
-        for terms in self.silos:
-            if len(terms.stages) != len(self.stages):
-                raise ValueError(
-                    f"silo '{terms.name}' must have terms for each of the plan's {len(self.stages)} stages"
-                )
-            if tuple(guarantee.against for guarantee in terms.guarantees) != self.observers:
-                raise ValueError(
-                    f"silo '{terms.name}' must have one guarantee against each of: {', '.join(self.observers)}"
-                )
-            if not all(0 < guarantee.epsilon < math.inf for guarantee in terms.guarantees):
-                raise ValueError(f"silo '{terms.name}' must be promised a positive, finite epsilon")
-        require_one_partition(stage.sampling for stage in self.stages)
-        for number, stage in enumerate(self.stages):
-            self._check_stage(number, stage)
-        if self.training is not None:
-            self.training.algorithm.check(self)
+        check_plan(self)
         return self
-
-    def _check_stage(self, number: int, stage: Stage) -> None:
-        stage.question.check(self)
-        if (stage.participation.silos or 0) > len(self.silos):
-            raise ValueError("a round cannot ask more silos than there are")
-        if stage.question.record_norm(self) is None and not stage.sampling.takes_all:
-            raise ValueError(f"the {stage.question.name} is asked of all records: its sampling must be full")
-        if stage.section is not None and self.held_out is None:
-            raise ValueError("a stage that asks a section of the records needs a plan that says which are held out")
-        for terms in self.silos:
-            batch, records = terms.stages[number].batch, self.records_in(stage, terms)
-            if not records:
-                raise ValueError(f"silo '{terms.name}' has too few records: its {stage.section} section would be empty")
-            stage.sampling.check(terms.name, records=records, batch=batch, rounds=stage.most_answers)
-        stage.channel.check(self, stage, number)
-
-    def _check_unit(self) -> None:
-        if (self.unit == "person") != (self.data.person is not None):
-            raise ValueError(
-                "a plan protects persons if, and only if, its schema says which column tells whose a row is: `person`"
-            )
-        if (self.unit == "person") != (self.person_rule is not None):
-            raise ValueError("a plan has a rule for a person's rows if, and only if, it protects persons")
-        if (self.person_rule == "rows") != (self.rows_per_person is not None):
-            raise ValueError("a plan says how many rows of a person count if, and only if, its rule is 'rows'")
-        if self.unit == "person" and self.sums != "exact":
-            raise ValueError("a plan that protects persons needs exact sums")
-
-    def _check_training(self) -> None:
-        if self.training is None and self.training_numbers:
-            raise ValueError("training: Field required, for a stage of the plan trains")
-        about_model = any(stage.question.about_model for stage in self.stages)
-        if self.model_loss is not None and (self.training is not None or not about_model):
-            raise ValueError("model_loss: only a plan that asks about a model and trains none says which loss it has")
-        if about_model or self.training is not None:
-            self._check_loss_fits_target()  # and that there is a target
-
-    def _check_loss_fits_target(self) -> None:
-        column = self.data.target_column
-        classes = len(column.classes)
-        kind = self.loss.target_kind
-        several = len(self.data.targets)
-        if (kind == "numbers") != (several > 1) or (kind == "numbers" and self.loss.outputs != several):
-            raise ValueError(
-                "several targets are learned together by the multi-squared loss, of as many targets, and one target by "
-                "any other: leave the loss out, or name one target"
-            )
-        fits = {"label": classes == 2, "class": classes == self.loss.categories > 2}.get(kind, classes == 0)
-        if not fits:
-            raise ValueError(
-                f"the {self.loss.name} loss does not fit the target '{self.data.target}': logistic and hinge need two "
-                "categories, softmax three or more, ordinal three or more in order, the others a numeric target"
-            )
-        if isinstance(column, Scaled) and (misfit := self.loss.misfit(column.unit, column.offset, column.low)):
-            raise ValueError(misfit)
-        if (kind == "time") != (self.data.event is not None):
-            raise ValueError(
-                "the survival loss, and no other, is of a time and an event: name the column of the `event` beside the "
-                "target, which is the time"
-            )
-        if self.loss.shares_slopes and not self.data.intercept:
-            raise ValueError(f"the {self.loss.name} loss learns constants: give the schema an intercept")
 
     @property
     def loss(self) -> Loss:
-        """The loss of one record; ValueError in a plan that is about no model."""
+        """The loss of one record; ValueError in a plan without a model."""
         loss = self.model_loss if self.training is None else self.training.loss
         if loss is None:
-            raise ValueError(
-                "model_loss: a plan that asks about a model and trains none needs to say which loss it has"
-            )
+            raise ValueError("model_loss: a plan that asks about a model without training one must name its loss")
         return loss
 
     @property
     def domain(self) -> Domain:
-        """The set that the weights stay in: any that a plan which trains none is asked about will do."""
+        """The set that the weights stay in; without training, any weights are allowed."""
         return WholeSpace() if self.training is None else self.training.domain
 
     @property
@@ -335,7 +246,7 @@ class Plan(Document):
         return {terms.name: terms for terms in self.silos}
 
     def terms(self, silo: str) -> SiloTerms | None:
-        """Return the named silo's terms, or None if it has no part in the plan."""
+        """Return the named silo's terms, or None if it takes no part in the plan."""
         return self._terms.get(silo)
 
     def records_in(self, stage: Stage, terms: SiloTerms) -> int:
@@ -344,24 +255,24 @@ class Plan(Document):
 
     @property
     def goes_by_place(self) -> bool:
-        """Whether it divides records by their places."""
+        """Whether the plan divides records by their positions."""
         return any(stage.goes_by_place for stage in self.stages)
 
     def others(self, silo: str) -> str:
-        """Name the other silos, the first ten of them."""
+        """Name the other silos, ten at most."""
         names = [terms.name for terms in self.silos if terms.name != silo]
         more = f" and {len(names) - 10} more" if len(names) > 10 else ""
         return (", ".join(names[:10]) + more) or "none"
 
     @property
     def dimension(self) -> int:
-        """Number of weights: none in a plan that is about no model."""
+        """Number of weights: 0 in a plan without a model."""
         about_model = self.training is not None or self.model_loss is not None
         return self.loss.dimension(self.data.width) if about_model else 0
 
     @cached_property
     def rounds(self) -> int:
-        """Rounds of messages in all."""
+        """Total number of rounds of messages."""
         return sum(stage.rounds for stage in self.stages)
 
     @cached_property
@@ -380,7 +291,7 @@ class Plan(Document):
         return tuple(self.stages[number] for number in self.training_numbers)
 
     def place(self, round: int) -> Place:
-        """Return where a round of messages stands; IndexError if the plan has no such round."""
+        """Return the place of a round of messages; IndexError if the plan has no such round."""
         if round >= 0:
             for number, first in enumerate(self.first_rounds):
                 if round < first + self.stages[number].rounds:
@@ -395,12 +306,12 @@ class Plan(Document):
 
     @cached_property
     def observers(self) -> tuple[Observer, ...]:
-        """Whom guarantees are stated against, the one that counts first."""
+        """Whom guarantees are stated against, the decisive one first."""
         return observers_of(*(stage.channel.observers for stage in self.stages))
 
     @cached_property
     def leading_channel(self) -> Channel:
-        """The channel whose guarantees rely on most: what is said of it holds for the plan."""
+        """The channel whose guarantees rely on the most: what it says about trust holds for the plan."""
         channels = (stage.channel for stage in self.stages)
         return max(channels, key=lambda channel: (len(channel.observers), channel.least_answers()))
 
@@ -412,24 +323,24 @@ class Plan(Document):
 
     @property
     def aim(self) -> str:
-        """What it is for: to predict something, or to know what its questions tell."""
+        """What the plan is for: to predict something, or to ask something else."""
         asked = dict.fromkeys(stage.question.name for stage in self.stages)
         return f"to predict “{self.data.target_words}”" if self.steps else f"to ask for {', '.join(asked)}"
 
     @property
     def responsible(self) -> dict[str, str]:
-        """What it says of its purpose, its controller and whom to contact; what it does not say is left out."""
+        """Its purpose, controller and contact; those that the plan does not state are left out."""
         said = {"Purpose": self.purpose, "Controller": self.controller, "Contact": self.contact}
         return {name: text for name, text in said.items() if text is not None}
 
     @property
     def trust(self) -> str:
-        """Whom the guarantees rely on beside the silo itself."""
+        """Whom the guarantees rely on, apart from the silo itself."""
         return self.leading_channel.trust
 
     @property
     def keys(self) -> PublicKeys | None:
-        """The keys that the plan pins, if a channel of it needs any."""
+        """The keys that the plan pins, if one of its channels needs any."""
         return self.leading_channel.keys({terms.name: terms.key for terms in self.silos if terms.key is not None})
 
     @property
@@ -440,7 +351,7 @@ class Plan(Document):
 
 
 def _read_embedded(value: Any) -> Any:
-    """Read a plan that stands inside of another document: its own bytes as text; in format 1, an object."""
+    """Read a plan that stands inside another document: its own bytes as text; in format 1, an object."""
     if isinstance(value, str):
         return Plan.parse(value.encode(), error=_NotAPlanError)
     if isinstance(value, dict):
@@ -455,13 +366,13 @@ class _NotAPlanError(PlanError, ValueError):
 EmbeddedPlan: TypeAlias = Annotated[
     Plan, BeforeValidator(_read_embedded), PlainSerializer(lambda plan: plan.content.decode(), return_type=str)
 ]
-"""A plan inside of another document, as the very bytes that it is named by."""
+"""A plan inside another document, as the very bytes that it is named by."""
 
 
 def fewest_colluders(plans: Iterable[Plan]) -> int | None:
     """Return how many silos may work with the server whatever plan they turn to; None if no plan names a number.
 
-    What several plans come to together, each counted with its own number, holds against so many.
+    What several plans come to together, each counted with its own number, holds against that many.
     """
     return min((plan.most_colluders for plan in plans if plan.most_colluders is not None), default=None)
 

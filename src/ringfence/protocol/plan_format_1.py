@@ -94,7 +94,7 @@ class PlanFormat1(Public):
         if isinstance(self.algorithm, Localized):
             self._check_phases(self.algorithm)
         if (self.correlation or self.survey) and shuffled:
-            raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
+            raise ValueError("a shuffler takes full and one-pass sampling only, without correlated noise or a survey")
         return self
 
     def _check_phases(self, algorithm: Localized) -> None:
@@ -103,7 +103,7 @@ class PlanFormat1(Public):
             raise ValueError("the phases' rounds must add up to the plan's rounds")
         for terms in self.silos:
             if terms.records >> len(algorithm.phases) == 0:
-                raise ValueError(f"silo '{terms.name}' has too few records for so many phases, each half as large")
+                raise ValueError(f"silo '{terms.name}' has too few records for this many phases, each half as large")
             if terms.batch != terms.records // 2:
                 raise ValueError(f"the first phase takes half of the records: batch of silo '{terms.name}' differs")
 

@@ -79,8 +79,8 @@ def weighting(plan: Plan) -> str:
         how = "shares of their own"
     least = min(range(len(raised)), key=raised.__getitem__)
     return (
-        f"silos count by {how}: the model is the best for {plan.unit}s that are weighed so, and least that of "
-        f"'{plan.silos[least].name}', which has {shares[least]:.2g} of all and counts {plan.silos[least].weight:.2g}"
+        f"silos are weighted by {how}: the model is best for {plan.unit}s weighted that way, and least suited to "
+        f"'{plan.silos[least].name}', which has {shares[least]:.2g} of all and weighs {plan.silos[least].weight:.2g}"
     )
 
 

@@ -76,7 +76,7 @@ class Public(BaseModel):
 
     @classmethod
     def parse(cls, content: bytes, *, error: type[RingfenceError], limit: int = 16 * 2**20, quote: bool = True) -> Self:
-        """Read a document from bytes that anybody may have written; refuse with `error` and one sentence."""
+        """Read a document from untrusted bytes; refuse them with `error` and one sentence."""
         name = cls.__name__
         if len(content) > limit:
             raise error(f"This {name} has {len(content)} bytes, more than the {limit} allowed; it was not read.")
@@ -96,7 +96,7 @@ class Public(BaseModel):
 class Document(Public):
     """A public document with a name: the SHA-256 of the bytes that were approved, sent or signed.
 
-    Those bytes are kept as they came and are never serialised again to be named, so that a document's name outlives
+    Those bytes are kept as received and never serialised again to compute the name, so that a document's name outlives
     the version that wrote it. A document made here has its canonical bytes.
     """
 
@@ -130,7 +130,7 @@ class _Formatted(BaseModel):
 
 
 def format_of(content: bytes) -> int:
-    """Return the format number that a document states; 1 if it states none, or is no document at all."""
+    """Return the format number that a document states; 1 if it states none, or is not a document."""
     try:
         stated = _Formatted.model_validate_json(content).format
     except ValidationError:
@@ -157,15 +157,15 @@ def _shortened(text: str, longest: int = 200) -> str:
 
 
 def explain(refused: ValidationError, *, quote: bool = True) -> str:
-    """Name the first thing that is wrong, where it stands and how many more there are, but not its value."""
+    """Name the first error, its place and how many more there are, but no value."""
     problems = refused.errors(include_url=False, include_input=False, include_context=False)
     first = problems[0]
     kind, steps = first["type"], first["loc"]
     message = first["msg"].removeprefix("Value error, ").rstrip(".")
     if not quote and kind == "extra_forbidden":  # the field's name is the sender's
-        steps, message = steps[:-1], "a field that is not permitted here"
+        steps, message = steps[:-1], "this field is not permitted here"
     elif not quote and kind == "union_tag_invalid":  # pydantic quotes the tag
-        message = "this is none of the kinds that are known here"
+        message = "this kind is unknown here"
     place, message = ".".join(_shortened(str(step)) for step in steps), _shortened(message)
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{place}: {message}{more}" if place else f"{message}{more}"

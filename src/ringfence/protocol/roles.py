@@ -22,12 +22,12 @@ LATER = frozenset({*ROLES, "class_weights", "more_targets"})
 
 
 class Roles(Public):
-    """Columns with a part of their own, each left out where there is none.
+    """Columns with a role of their own; each is optional.
 
-    `offset` is added to every score, in its own units; of `exposure` the logarithm is, so that a count is modelled as a
-    rate. `weight` multiplies a record's loss, before its gradient is cut. `event` tells of a target that is a time
-    whether an event ended it (the second of two categories) or the watching did. `class_weights` multiply the loss of a
-    category's records. `more_targets` are numbers that are predicted together with the target.
+    `offset` is added to every score, in its own units; for `exposure` its logarithm is added, so that a count is
+    modelled as a rate. `weight` multiplies a record's loss, before its gradient is clipped. `event` says of a target
+    that is a time whether an event ended it (the second of two categories) or observation did. `class_weights` multiply
+    the loss of a category's records. `more_targets` are numbers that are predicted together with the target.
     """
 
     offset: str | None = Field(default=None, min_length=1)
@@ -39,25 +39,25 @@ class Roles(Public):
 
     @property
     def roles(self) -> dict[str, str]:
-        """The columns with a part of their own, by the part's name."""
+        """The columns that have a role, by the role's name."""
         named = {role: getattr(self, role) for role in ROLES}
         return {role: column for role, column in named.items() if column is not None}
 
     @property
     def tells_more(self) -> bool:
-        """Whether more than a target is told of a record beside its features."""
+        """Whether a record has more than features and a target."""
         return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
 
     def check_roles(self, used: "Mapping[str, ReadColumn]", target: str | None) -> None:
-        """Raise ValueError, with a clause that says why, if columns cannot be what they are named as."""
+        """Raise ValueError, with a clause that says why, if a column cannot have the role that it is named for."""
         names = list(self.roles.values())
         for role, name in self.roles.items():
             if name not in used:
                 raise ValueError(
-                    f"the {role} column '{name}' is not among the columns, or ignored: give it a type and its values"
+                    f"the {role} column '{name}' is missing from the columns, or ignored: give it a type and its values"
                 )
             if name == target or names.count(name) > 1:
-                raise ValueError(f"the column '{name}' is named as {role} and as something else: it can be one of both")
+                raise ValueError(f"the column '{name}' is named as {role} and as something else: choose one")
             if target is None:
                 raise ValueError(f"a schema with the {role} column '{name}' needs a target")
             if used[name].indicator:
@@ -67,11 +67,11 @@ class Roles(Public):
                 )
             self._check(role, name, used[name])
         if self.offset is not None and self.exposure is not None:
-            raise ValueError("an exposure is an offset by its logarithm: name one of both")
+            raise ValueError("an exposure is an offset by its logarithm: name only one of the two")
         if self.event is not None and target is not None and getattr(used[target], "low", -1.0) < 0:
             raise ValueError(
-                f"the target '{target}' is a time, as the schema names an event: it must be numeric, with a `lower` of "
-                "0 or more"
+                f"the schema names an event, so the target '{target}' is a time: it must be numeric, with a `lower` "
+                "of 0 or more"
             )
         self._check_class_weights(target, used)
         if self.more_targets is not None:
@@ -81,14 +81,16 @@ class Roles(Public):
         for name in targets:
             if name not in used or not used[name].is_number:
                 raise ValueError(
-                    f"several targets are predicted together, and each must be a number with bounds: '{name}' is none"
+                    f"several targets are predicted together, so each must be a number with bounds: '{name}' is not"
                 )
             if used[name].indicator:
                 raise ValueError(f"the target column '{name}' has an indicator, which only a feature can have")
             if targets.count(name) > 1 or name in self.roles.values():
-                raise ValueError(f"the column '{name}' is named as a target and as something else: it can be one thing")
+                raise ValueError(f"the column '{name}' is named as a target and as something else: choose one")
         if {"offset", "exposure", "event"} & self.roles.keys():
-            raise ValueError("several targets have no offset, exposure or event: leave these out, or name one target")
+            raise ValueError(
+                "several targets cannot have an offset, exposure or event: leave these out, or name one target"
+            )
 
     @staticmethod
     def _check(role: str, name: str, column: "ReadColumn") -> None:
@@ -115,6 +117,6 @@ class Roles(Public):
 
 
 def offset_range(column: "Scaled", *, logarithm: bool) -> tuple[float, float]:
-    """Return the middle of an offset's range, and how far it reaches to either side."""
+    """Return the middle of an offset's range, and its half-width."""
     low, high = (math.log(end) if logarithm else end for end in (column.low, column.high))
     return (low + high) / 2, (high - low) / 2

@@ -23,7 +23,7 @@ SAMPLING_NAMES: tuple[SamplingName, ...] = get_args(SamplingName)
 
 
 class Part(NamedTuple):
-    """A part of a silo's fixed partition: its number, and the place in the partition's order where it begins."""
+    """A part of a silo's fixed partition: its number, and its first position in the partition's order."""
 
     number: int
     first: int
@@ -56,7 +56,7 @@ class _Rule(Public):
         return None
 
     def times(self, rounds: int) -> int:
-        """Return how many times a record may take part in so many rounds: how often a round's cost counts."""
+        """Return how many times a record may take part in that many rounds: how often a round's cost counts."""
         return rounds
 
     def most(self, *, records: int, batch: int) -> int:
@@ -64,19 +64,19 @@ class _Rule(Public):
         return batch
 
     def effort(self, records: int) -> Effort:
-        """Return what finding out who takes part takes: the order of a draw, or of a partition by hashes."""
+        """Return the effort of choosing who takes part: the order of a draw, or of a partition by hashes."""
         return Effort((HASH if self.is_fresh else PASS) * records, 4 * NUMBER * records)
 
     @abstractmethod
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return a silo's batch where `asked` is what it asks for, if anything; ValueError if there is none."""
+        """Return a silo's batch, where `asked` is the batch asked for, if any; ValueError if there can be none."""
 
     def most_rounds(self, records: int) -> int | None:
-        """Return how many rounds so many records allow; None if any number."""
+        """Return how many rounds that many records allow; None if any number."""
         return None
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name what the rule does, with silos of these records, batches and weights, that no loss bound speaks of."""
+        """Name what the rule does, with silos of these records, batches and weights, that no loss bound covers."""
         return ""
 
     @abstractmethod
@@ -92,15 +92,15 @@ class Full(_Rule):
     name: Literal["full"] = "full"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand a batch of all records."""
+        """Require a batch of all records."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch != records:
-            raise ValueError(f"full sampling averages over all records: batch of silo '{silo}' differs")
+            raise ValueError(f"full sampling averages over all records: the batch of silo '{silo}' differs")
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
         """Return all records."""
         if asked not in (None, records):
-            raise ValueError("Full sampling takes all in every round: leave the batch out, or choose poisson.")
+            raise ValueError("Full sampling uses every record in every round: leave the batch out, or choose poisson.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
@@ -118,7 +118,7 @@ class _SecretDraw(_Rule):
         return max(1, round(records / math.sqrt(rounds))) if asked is None else asked
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name it all: the planner counts on the largest silo's batches, for want of a formula."""
+        """Name all secret draws: lacking a formula, the planner assumes the largest silo's batches."""
         return "sampled batches"
 
 
@@ -134,7 +134,7 @@ class FixedSize(_SecretDraw):
 
 
 class Poisson(_SecretDraw):
-    """Each record by itself, in secret, with probability batch / records."""
+    """Each record independently, in secret, with probability batch / records."""
 
     brief: ClassVar[str] = "a fresh, secret draw, each by chance"
     name: Literal["poisson"] = "poisson"
@@ -157,7 +157,7 @@ class OnePass(_Rule):
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand records for all rounds."""
+        """Require records for all rounds."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch * rounds > records:
             raise ValueError(
@@ -165,7 +165,7 @@ class OnePass(_Rule):
             )
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
-        """Go by the silo's own count of answers: a round that it missed wastes no record."""
+        """Count the silo's own answers: a round that it missed wastes no record."""
         return Part(answered, answered * batch)
 
     def times(self, rounds: int) -> int:
@@ -210,14 +210,14 @@ class Phased(_Rule):
     phase: int = Field(default=0, ge=0, lt=60)
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Demand the phase's own number of records, and that there are any."""
+        """Require the phase's own number of records, and that there are any."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if self._size(records) == 0:
-            raise ValueError(f"silo '{silo}' has too few records for so many phases, each half as large")
+            raise ValueError(f"silo '{silo}' has too few records for this many phases, each half as large")
         if batch != self._size(records):
             raise ValueError(
-                f"the first phase takes half of the records, each later one half of the last: batch of silo '{silo}' "
-                "differs"
+                "the first phase takes half of the records, each later one half of the previous: the batch of silo "
+                f"'{silo}' differs"
             )
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
@@ -230,12 +230,12 @@ class Phased(_Rule):
             raise ValueError("Phases take half of a silo, then half of the rest, …: leave the batch out.")
         if self._size(records) == 0:
             raise ValueError(
-                f"Silo '{silo}' is too small for {self.phase + 1} phases, each half as large: take fewer phases."
+                f"Silo '{silo}' is too small for {self.phase + 1} phases, each half as large: use fewer phases."
             )
         return self._size(records)
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name silos that differ: the planner counts on silos of one size."""
+        """Name silos that differ: the planner assumes silos of one size."""
         return "phases of silos that differ" if len({(records, weight) for records, _, weight in sizes}) > 1 else ""
 
     def _size(self, records: int) -> int:
@@ -266,5 +266,5 @@ def require_one_partition(rules: Iterable[Sampling]) -> None:
     divided = [rule for rule in rules if rule.is_fresh]
     if len(divided) > 1 and not all(isinstance(rule, Phased) for rule in divided):
         raise ValueError(
-            "a plan divides its records once: into the phases of its stages, or into one pass of one stage"
+            "a plan divides its records only once: into the phases of its stages, or into one pass of one stage"
         )

@@ -22,7 +22,7 @@ from ringfence.protocol.schema_patterns import expanded
 from ringfence.storage.toml_files import read_toml
 
 Header: TypeAlias = Callable[[], Sequence[str]]
-"""Gives the names of a table's columns, where a pattern needs them."""
+"""Returns the names of a table's columns, which patterns need."""
 
 AnyColumns = TypeVar("AnyColumns", bound="TableColumns")
 
@@ -38,12 +38,12 @@ class Geometry(NamedTuple):
 
 
 class TableColumns(Public):
-    """What is public of a table, whichever of its columns a plan asks about: its columns, by name, and its scales.
+    """What is public about a table, whichever columns a plan asks about: its columns, by name, and its scales.
 
-    `person` names the column that tells whose a row is, if one does: all rows with the same cell are one person's, and
-    plans protect persons. No model reads that column, so it need not be among `columns`.
+    `person` names the column that identifies persons, if there is one: all rows with the same cell belong to one
+    person, and plans protect persons. No model reads that column, so it need not be among `columns`.
 
-    `maps` are public functions of columns, whose values are features (`protocol.maps`). They are for a plan to choose.
+    `maps` are public functions of columns, whose values are features (`protocol.maps`). A plan chooses them.
     """
 
     later_fields: ClassVar[frozenset[str]] = frozenset({"person", "maps"})
@@ -63,19 +63,19 @@ class TableColumns(Public):
     def _reads_nobody_s_name(self) -> Self:
         if self.person in self.used:
             raise ValueError(
-                f"the column '{self.person}' tells whose a row is, so no model may read it: give it type = 'ignore'"
+                f"the column '{self.person}' identifies persons, so no model may read it: give it type = 'ignore'"
             )
         return self
 
     @cached_property
     def used(self) -> dict[str, ReadColumn]:
-        """The columns whose cells are read, sorted by name so that a file's column order is free."""
+        """The columns whose cells are read, sorted by name, so that a file's column order does not matter."""
         return {name: column for name, column in sorted(self.columns.items()) if isinstance(column, ReadColumn)}
 
     def difference(self, schema: "Schema") -> str:
-        """Say why a plan with this schema cannot be answered from the table, or nothing if it can.
+        """Say why the table cannot answer a plan with this schema, or nothing if it can.
 
-        A plan may leave columns out. Those that it reads must be the table's, with the same values and scales.
+        A plan may leave columns out. Those that it reads must be the table's own, with the same values and scales.
         """
         for name, column in schema.used.items():
             if name not in self.columns:
@@ -84,10 +84,12 @@ class TableColumns(Public):
                 return f"the plan reads the column '{name}', which the silo's schema ignores"
             for field in ("type", *type(column).model_fields):
                 if getattr(column, field) != getattr(self.used[name], field, None):
-                    return f"the column '{name}' has another `{field}` in the plan than in the silo's schema"
+                    return (
+                        f"the column '{name}' has a different `{field}` in the plan from the one in the silo's schema"
+                    )
         for field in ("intercept", "radius", "person"):
             if getattr(schema, field) != getattr(self, field):
-                return f"the plan has another `{field}` than the silo's schema"
+                return f"the plan has a different `{field}` from the silo's schema"
         return ""
 
 
@@ -98,12 +100,12 @@ class _NoTargetError(SchemaError, ValueError):
 class Schema(roles.Roles, TableColumns):
     """Columns by name, which one is the target, and how long a feature vector may be.
 
-    The target is left out where nothing is predicted: all columns are features then.
+    Without a target nothing is predicted, and all columns are features.
 
-    The feature vector has one entry per numeric or ordered column and one per category of the others, in the
-    columns' order of names, or what `maps` make of columns, and last the constant `intercept`, unless that is 0 (a
-    file may say true or false for 1 and 0). What lies before the constant is scaled down to norm `radius` where it is
-    longer; without `radius` the bounds alone limit it.
+    The feature vector has one entry per numeric or ordered column and one per category of the others, in the order of
+    the columns' names, or what `maps` make of columns, and last the constant `intercept`, unless that is 0 (a file may
+    say true or false for 1 and 0). If the part before the constant is longer than `radius`, it is scaled down to that
+    norm; without `radius` only the bounds limit it.
     """
 
     later_fields: ClassVar[frozenset[str]] = TableColumns.later_fields | {"target"} | roles.LATER
@@ -112,7 +114,7 @@ class Schema(roles.Roles, TableColumns):
 
     @cached_property
     def identity(self) -> str:
-        """What two schemas share if they are equal, and no others: it is made once."""
+        """A value that equal schemas share, and no others; computed once."""
         return self.canonical().decode()
 
     @model_validator(mode="after")
@@ -128,7 +130,7 @@ class Schema(roles.Roles, TableColumns):
         self.check_roles(self.used, self.target)
         for name in (name for each in self.maps or () for name in each.columns):
             if name in (self.target, *self.roles.values()):
-                raise ValueError(f"a map names the column '{name}', which is no feature: leave it out of the map")
+                raise ValueError(f"a map names the column '{name}', which is not a feature: leave it out of the map")
         if not self.features:
             raise ValueError("there is no feature column left besides the target")
         return self
@@ -141,27 +143,27 @@ class Schema(roles.Roles, TableColumns):
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The feature vector's parts, but for the constant: each column's, in their order, and maps' of several."""
+        """The feature vector's parts without the constant: each column's, in order, then those of maps of several."""
         return blocks_of(self.features, self.maps or ())
 
     @property
     def inputs(self) -> str:
-        """What is predicted from, for people to read."""
+        """The features, in words."""
         mapped = f"; mapped to {'; '.join(each.words for each in self.maps)}" if self.maps else ""
         return ", ".join(self.features) + mapped
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The columns to predict: mostly one, and none where nothing is predicted."""
+        """The columns to predict: usually one, and none if nothing is predicted."""
         return () if self.target is None else (self.target, *(self.more_targets or ()))
 
     @property
     def target_words(self) -> str:
-        """What is predicted, for people to read."""
+        """The target, in words."""
         return " and ".join(self.targets)
 
     def of_one(self, target: str) -> Self:
-        """Return the schema of one of several targets, as if nobody asked about the others."""
+        """Return the schema for one of several targets, as if the others did not exist."""
         others = set(self.targets) - {target}
         columns = {name: column for name, column in self.columns.items() if name not in others}
         return self.model_copy(update={"target": target, "more_targets": None, "columns": columns})
@@ -170,7 +172,7 @@ class Schema(roles.Roles, TableColumns):
     def target_column(self) -> ReadColumn:
         """The target's column; SchemaError if there is none."""
         if self.target is None:
-            raise _NoTargetError("The schema names no target: say which column a model is to predict.")
+            raise _NoTargetError("The schema names no target: say which column the model should predict.")
         return self.used[self.target]
 
     @cached_property
@@ -202,7 +204,7 @@ class Schema(roles.Roles, TableColumns):
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        """What to multiply a scaled target by, and what to add then, to have it in its own units."""
         return self.target_column.target_scaling
 
     @property
@@ -212,20 +214,20 @@ class Schema(roles.Roles, TableColumns):
 
     @property
     def target_bound(self) -> float:
-        """Y: the largest absolute target after scaling, of several their norm (labels need no constant: 1)."""
+        """Y: the largest absolute target after scaling; the norm of several targets; 1 for labels."""
         numbers = [self.used[name].bound for name in self.targets if self.used[name].is_number]
         return math.hypot(*numbers) if numbers else 1.0
 
     @property
     def offset_range(self) -> tuple[float, float]:
-        """The middle of the offsets' range, and how far it reaches to either side; of exposures, their logarithms."""
+        """The middle and the half-width of the offsets' range; for exposures, of their logarithms."""
         column = self.used.get(self.offset or self.exposure or "")
         logarithm = self.exposure is not None
         return roles.offset_range(column, logarithm=logarithm) if isinstance(column, Scaled) else (0.0, 0.0)
 
     @property
     def offset_bound(self) -> float:
-        """The largest absolute offset, counted from the middle of its range."""
+        """The largest absolute offset, measured from the middle of its range."""
         return self.offset_range[1]
 
     @property
@@ -237,9 +239,9 @@ class Schema(roles.Roles, TableColumns):
 
 
 def load_schema(path: Path, target: str | Sequence[str], header: Header | None = None) -> Schema:
-    """Read a schema file (TOML) for the given target column, or for several numbers to predict together.
+    """Read a schema file (TOML) for the given target column, or for several numeric ones to predict together.
 
-    `header` names a table's columns, for its patterns.
+    `header` returns a table's column names, which patterns in the file need.
     """
     return parse_schema(_read(path), target=target, source=str(path), header=header)
 
@@ -250,7 +252,7 @@ def load_columns(path: Path, header: Header | None = None) -> TableColumns:
 
 
 def load_roles(path: Path) -> roles.Roles:
-    """Read which columns a schema file gives a part of their own, whatever target a plan will name."""
+    """Read which columns a schema file gives a role, whatever target a plan will name."""
     content = {name: value for name, value in _read(path).items() if name in roles.LATER}
     try:
         return roles.Roles.model_validate(content, strict=False)
@@ -261,7 +263,7 @@ def load_roles(path: Path) -> roles.Roles:
 def load_draft(path: Path, header: Header | None = None) -> TableColumns:
     """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
 
-    Columns whose other fields are not filled in are ignored: no question finds them out.
+    Columns whose other fields are not filled in are ignored: no question can find those out.
     """
     content = {name: value for name, value in _without_roles(_read(path)).items() if name != "maps"}
     columns = content.get("columns")
@@ -278,7 +280,7 @@ def _filled(column: Any) -> Any:
 def without_target(columns: TableColumns) -> Schema:
     """Return a schema of these columns for a plan that predicts nothing."""
     if not columns.used:
-        raise SchemaError("This schema ignores all its columns: give one that is to be asked about its type.")
+        raise SchemaError("This schema ignores all its columns: give at least one a type.")
     return Schema(**{name: getattr(columns, name) for name in TableColumns.model_fields if name != "maps"})
 
 

@@ -30,7 +30,7 @@ def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Se
     if not isinstance(defaults, Mapping) or not all(isinstance(each, Mapping) for each in defaults.values()):
         raise SchemaError(f"In {source}, `defaults` must have a table for each type, such as [defaults.numeric].")
     if unknown := [kind for kind in defaults if kind not in TYPES]:
-        raise SchemaError(f"In {source}, `defaults.{unknown[0]}` is for no type of column: use {', '.join(TYPES)}.")
+        raise SchemaError(f"In {source}, `defaults.{unknown[0]}` is not a type of column: use {', '.join(TYPES)}.")
     columns = said.get("columns")
     if not isinstance(columns, Mapping):
         return said
@@ -107,8 +107,8 @@ def _matches(pattern: str, source: str, header: Sequence[str] | None) -> Iterato
             yield name
         elif header is None:
             raise SchemaError(
-                f"In {source}, the pattern '{pattern}' stands for columns of a table, and there is none here to look "
-                "at: name the numbers, as in gene_{1..500}, or name each column."
+                f"In {source}, the pattern '{pattern}' stands for columns of a table, and there is no table here: "
+                "give the numbers, as in gene_{1..500}, or name each column."
             )
         else:
             matching = re.compile(".*".join(map(re.escape, name.split("*"))), re.DOTALL)

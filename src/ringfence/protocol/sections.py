@@ -34,7 +34,7 @@ def size(section: Section | None, records: int, share: float | None) -> int:
 
 
 def folds(records: int, count: int) -> NDArray[np.int64]:
-    """Return which of so many folds, about equally large, each record is in, from 0: by its number alone."""
+    """Return which of that many folds, about equally large, each record is in, from 0: by its number alone."""
     fold = np.empty(records, dtype=np.int64)
     fold[np.argsort(_hashed(np.arange(records, dtype=np.uint64)), kind="stable")] = np.arange(records) % count
     return fold

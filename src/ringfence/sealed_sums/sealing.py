@@ -76,7 +76,7 @@ def open_envelope(private: bytes, plan: str, round: int, silo: str, envelope: by
 def cut(content: bytes, size: int) -> list[bytes]:
     """Take joined messages of equal size apart again."""
     if len(content) % size:
-        raise MessageError("The joined messages are not of equal size: nothing of them is used.")
+        raise MessageError("The joined messages are not of equal size: none of them is used.")
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 

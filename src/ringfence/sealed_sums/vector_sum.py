@@ -21,7 +21,7 @@ Counts = NDArray[np.int64]
 
 
 def encode(total: FloatArray, *, vectors: int, clip: float, levels: int, rounding: FloatArray, coins: Counts) -> Counts:
-    """Return how many ones stand for a sum of so many vectors.
+    """Return how many ones stand for a sum of that many vectors.
 
     `rounding` is uniform on [0, 1) and `coins` Bin(vectors·b, 1/2), a number per coordinate each: both are secret.
     """

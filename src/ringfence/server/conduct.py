@@ -31,7 +31,7 @@ Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], Non
 """What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
 
 WAITING_SECONDS = 5.0
-"""A round that takes longer than this is worth a word about whom it waits for."""
+"""After this long, a round reports which silos it is waiting for."""
 
 SHORT = 0.1
 """Seconds that a silo which was silent for long is waited for at least."""
@@ -41,7 +41,7 @@ SHORT = 0.1
 class Quorum:
     """How many updates a round needs: a number, or a share of the silos asked, and never more than are asked.
 
-    0 lets rounds pass that nobody answers.
+    0 skips rounds that no silo answers.
     """
 
     count: int = 1
@@ -59,10 +59,10 @@ class Quorum:
                 return cls(share=1.0)
             return cls(share=float(text[:-1]) / 100) if text.endswith("%") else cls(int(text))
         except ValueError:
-            raise TrainingError(f"The quorum '{text}' is none of: a number like 2, a share like 50%, all.") from None
+            raise TrainingError(f"The quorum '{text}' is not a number like 2, a share like 50%, or all.") from None
 
     def of(self, asked: int) -> int:
-        """Return how many updates a round needs that asks so many silos."""
+        """Return how many updates a round needs that asks that many silos."""
         return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
 
 
@@ -88,7 +88,7 @@ class ConductedRun:
         if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
             raise TranscriptError(
                 f"The transcript's entries of round {entry.round} are out of order: it is damaged. Restore it from a "
-                "backup, or begin anew in another folder."
+                "backup, or start again in another folder."
             )
         if isinstance(entry, Asked):
             self._require_same(entry.silos == tuple(session.asked()) and entry.request == self.fingerprint())
@@ -127,19 +127,19 @@ class ConductedRun:
     def _require_same(self, same: bool) -> None:
         if not same:
             raise TranscriptError(
-                f"Replayed, the transcript's round {self.session.round} is not what was recorded: another version of "
-                "Ringfence or NumPy wrote it. Go on with that version, or begin anew in another folder."
+                f"Replaying round {self.session.round} of the transcript does not give what was recorded: another "
+                "version of Ringfence or NumPy wrote it. Continue with that version, or start again in another folder."
             )
 
 
 def replay(folder: Path) -> RunResult:
-    """Return the model that a finished run's transcript gives, without asking anybody anything."""
+    """Return the model that a finished run's transcript gives, without asking any silo."""
     header, entries = read(folder)
     run = ConductedRun(header)
     for entry in entries:
         run.apply(entry)
     if not run.session.finished:
-        raise TrainingError(f"The run in {folder} stands in round {run.session.round}: it has no model yet.")
+        raise TrainingError(f"The run in {folder} is still in round {run.session.round}: it has no model yet.")
     return run.session.result()
 
 
@@ -155,26 +155,23 @@ def conduct(
     waiting: Callable[[int, Sequence[str]], None] = lambda round, silos: None,
     collect: Collect | None = None,
 ) -> RunResult:
-    """Begin the plan's run in the folder, or go on with it, and return the model.
+    """Start or continue the plan's run in the folder, and return the model.
 
-    A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without one, those who
-    are silent are asked again, `patience` times; then TrainingError, and the same call goes on later. A silo that
-    was silent for `patience` rounds in a row is still asked, and waited for no longer than the others took, until it
-    answers again. `watch` sees every round that is over, those of earlier calls included. `waiting` is
-    told once of a round that takes longer than WAITING_SECONDS, and of the silos whose updates are missing then: none
-    if the round waits for what a third party lets out. It is told from a thread of its own. A plan that trusts a
+    A round is closed when all silos asked have answered, or after `seconds` if a quorum has. Without a quorum, silent
+    silos are asked again, `patience` times; then TrainingError is raised, and the same call can continue later. A silo
+    that was silent for `patience` rounds in a row is still asked, but until it answers again, it is waited for no
+    longer than the others took. `watch` is called with every finished round, including those of earlier calls.
+    `waiting` is called once for a round that takes longer than WAITING_SECONDS, with the silos whose updates are
+    missing then: none if the round waits for a third party. It is called from its own thread. A plan that trusts a
     shuffler needs `collect`, and at least its own quorum.
 
-    A silo is shown the latest head of its ledger that it sent, so that it notices if that was put back. One that has
-    sent none is asked without, after the others and for as long: it may be of a version that knows no heads.
+    A silo is shown the latest head of its ledger that it sent, so that it notices if the ledger was rolled back. A silo
+    that has sent none is asked without a head, after the others and for as long: it may be of a version without heads.
     """
     if (collect is None) == any(stage.channel.is_collected for stage in plan.stages):
-        raise TrainingError(
-            "A plan that trusts a shuffler needs one, and no other plan does: give the shuffler's address, or another "
-            "plan."
-        )
+        raise TrainingError("Give a shuffler's address if, and only if, the plan trusts a shuffler.")
     if not (0 < seconds < math.inf and patience >= 0):
-        raise TrainingError("A round needs a positive number of seconds, and the patience is 0 or more tries.")
+        raise TrainingError("The seconds of a round must be above 0, and the number of tries 0 or more.")
     with Transcript.open(folder, plan) as transcript:
         run = ConductedRun(transcript.header)
         for entry in transcript.entries():
@@ -258,15 +255,15 @@ class _Conductor:
         totals = collected(run.session, answers, self.collect)
         if totals is None:
             raise TrainingError(
-                f"The shuffler has not let out round {round}: fewer than {self._needed(len(run.session.asked()))} "
-                "silos' messages have reached it. Nothing is lost: run the same command again, which goes on with "
-                "this round."
+                f"The shuffler has not released round {round}: it has the messages of fewer than "
+                f"{self._needed(len(run.session.asked()))} silos. Nothing is lost: run the same command again to "
+                "continue with this round."
             )
         with self._lock:
             self._write(Mixed.of(round, totals))
 
     def _needed(self, asked: int) -> int:
-        """Return how many updates the open round needs that asks so many silos."""
+        """Return how many updates the open round needs that asks that many silos."""
         least = self.run.session.stage.channel.least_answers()
         quorum = Quorum(max(self.quorum.count, least), self.quorum.share) if least > 1 else self.quorum
         return quorum.of(asked)
@@ -339,16 +336,15 @@ class _Conductor:
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
         often = "1 try" if tries == 1 else f"{tries} tries"
         return (
-            f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, "
-            f"after {often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and "
-            "run the same command again, which goes on with this round; or lower the quorum (0 passes rounds without "
-            "answers)."
+            f"Round {run.session.round} has {run.updates()} of the {self._needed(len(asked))} updates it needs, after "
+            f"{often} of at most {self.seconds:g} seconds ({why}). Nothing is lost: bring these silos back and run "
+            "the same command again to continue with this round; or lower the quorum (0 skips rounds without answers)."
         )
 
 
 @contextmanager
 def _after(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act once, in a thread of its own, if the block takes longer than so many seconds."""
+    """Act once, in a thread of its own, if the block takes longer than that many seconds."""
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     timer.start()

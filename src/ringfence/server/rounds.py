@@ -23,7 +23,7 @@ class RoundOutcome:
     """What happened in a round: who answered, who refused and why, whose answer was not usable.
 
     `update_norm` is the length of the averaged answers, None if there were none. `weights` is where a training round
-    asked, None in others; whoever watches the rounds gets it, and a run's history does not keep it.
+    asked, None in others; it is passed to `watch`, and not kept in a run's history.
     """
 
     round: int
@@ -44,12 +44,12 @@ class RunResult:
 
 
 class Session:
-    """One run of a plan, from the side of whoever steps: a server, or every silo of a peer-to-peer run.
+    """One run of a plan, as seen by the party that takes the steps: a server, or every silo of a peer-to-peer run.
 
     `asked()` and `request()` say what to send to whom next; `receive()` takes what came back. Equal answers make equal
-    sessions, bit for bit. A silo that refuses for good is not asked again; a round that nobody answers changes
-    nothing. `choices` decides which silos are asked where the plan leaves it open; it protects nothing, so it may be
-    seeded. `candidates` are the weights of models that the plan compares, if it does.
+    sessions, bit for bit. A silo that refuses for good is not asked again; a round without answers changes nothing.
+    `choices` decides which silos are asked where the plan leaves it open; it protects nothing, so it may be seeded.
+    `candidates` are the weights of models that the plan compares, if it does.
     """
 
     def __init__(self, plan: Plan, choices: np.random.Generator, candidates: Sequence[FloatArray] = ()) -> None:
@@ -93,7 +93,7 @@ class Session:
         )
 
     def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> RoundOutcome:
-        """Use what came back, and go on to the next round; None stands for bytes that were no message of ours.
+        """Use what came back, and go on to the next round; None stands for bytes that were not a message of ours.
 
         Where answers go through a third party they say only who took part, and `totals` what came of it.
         """
@@ -125,7 +125,8 @@ class Session:
         return outcome
 
     def result(self) -> RunResult:
-        """Return the model; TrainingError if nobody answered a training round, or any where there is no such round."""
+        """Return the model; TrainingError if no training round was answered, or no round at all if the plan trains
+        nothing."""
         training = self.plan.steps > 0
         if not any(
             outcome.answered and (self.plan.place(outcome.round).stage.question.trains or not training)

@@ -130,7 +130,7 @@ def to_line(entry: RunHeader | TranscriptEntry) -> bytes:
 
 
 def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
-    """Read a line, or return None if it is torn; TranscriptError if it is whole and yet means nothing to us."""
+    """Read a line, or return None if it is torn; TranscriptError if it is whole but unknown to this version."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
     if line != _BEFORE + _check(content) + _BETWEEN + content + _AFTER:
@@ -139,8 +139,8 @@ def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
         return _ENTRY.validate_json(content)
     require_known_format("transcript", format_of(content), RunHeader.newest_format, TranscriptError)
     raise TranscriptError(
-        "The transcript holds an entry that this version of Ringfence cannot read: go on with the version that wrote "
-        "it."
+        "The transcript holds an entry that this version of Ringfence cannot read: continue with the version that "
+        "wrote it."
     )
 
 
@@ -154,7 +154,7 @@ class Transcript(Closing):
 
     @classmethod
     def open(cls, folder: Path, plan: Plan) -> Self:
-        """Open the folder's transcript of this plan, or begin one; drop what a crash left torn at its end."""
+        """Open the folder's transcript of this plan, or start one; drop an incomplete last line left by a crash."""
         with Lines(folder / NAME, _KIND).closed_on_error() as lines:
             header, end = _survey(lines.path)
             if header is None:
@@ -176,7 +176,7 @@ class Transcript(Closing):
         self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
 
     def close(self) -> None:
-        """Close the file, and let another process go on with the run; closing twice is fine."""
+        """Close the file, and let another process continue the run; closing twice is fine."""
         self._lines.close()
 
 
@@ -200,7 +200,7 @@ def _survey(path: Path) -> tuple[RunHeader | None, int]:
             _require_ours(path, first)
             return None, 0
         if not isinstance(header, RunHeader):
-            raise TranscriptError(f"{path} does not begin with its header: it is damaged. Restore it or begin anew.")
+            raise TranscriptError(f"{path} does not begin with its header: it is damaged. Restore it or start again.")
         round, end = 0, file.tell()
         for line in file:
             entry = from_line(line)
@@ -208,7 +208,7 @@ def _survey(path: Path) -> tuple[RunHeader | None, int]:
                 _require_an_end(path, file, round)
                 break
             if isinstance(entry, RunHeader):
-                raise TranscriptError(f"{path} has two headers: it is damaged. Restore it or begin anew.")
+                raise TranscriptError(f"{path} has two headers: it is damaged. Restore it or start again.")
             round = entry.round + isinstance(entry, Closed)
             end += len(line)
     return header, end
@@ -228,8 +228,8 @@ def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
         later = from_line(line)
         if later is not None and (isinstance(later, RunHeader) or later.round > open_round):
             raise TranscriptError(
-                f"{path} is damaged in round {open_round}, and rounds after it are there: restore it from a backup, "
-                "or begin anew in another folder."
+                f"{path} is damaged in round {open_round}, and later rounds follow: restore it from a backup, or "
+                "start again in another folder."
             )
 
 

@@ -29,10 +29,10 @@ SMALL_DEPOSIT = 2**20
 _WAITING, _REFUSED = 202, 422
 
 _SENTENCES = {
-    400: "This is not a request that can be read.",
+    400: "The request cannot be read.",
     401: "Show the shuffler's token.",
     404: "There is nothing here.",
-    405: "The shuffler is not used that way.",
+    405: "The shuffler does not support this request.",
     408: "The request came too slowly.",
     413: "The request is longer than any served plan needs.",
     503: "The shuffler cannot answer now; ask again later.",
@@ -80,7 +80,7 @@ def serve(
     private_key: Path | None = None,
     ready: Callable[[str], None] = lambda where: None,
 ) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
+    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
 
     Raises, before anything is served, if the folder cannot be trusted or is older than its witness knows, another
     process serves it, or the service would be open to a network without TLS.
@@ -116,16 +116,16 @@ def _check_transport(host: str, certificate: Path | None, private_key: Path | No
         raise ShufflerError("TLS needs both a certificate and its private key: give --certificate and --private-key.")
     if certificate is None and not _is_loopback(host):
         raise ShufflerError(
-            f"{host} is not this machine alone, and over a network the token would be there to read: give "
-            "--certificate and --private-key, or serve on 127.0.0.1."
+            f"{host} can be reached over a network, where the token could be read: give --certificate and "
+            "--private-key, or serve on 127.0.0.1."
         )
     if certificate is not None:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, private_key)
         except (OSError, ValueError):  # ssl.SSLError is an OSError
             raise ShufflerError(
-                f"{certificate} and {private_key} are not a certificate and its private key, in PEM, that this user "
-                "may read."
+                f"{certificate} and {private_key} are not a certificate and its private key in PEM, or this user may "
+                "not read them."
             ) from None
 
 

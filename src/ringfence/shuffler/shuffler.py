@@ -50,7 +50,7 @@ class Receipt(StrEnum):
 
 
 class ShufflerRefusal(StrEnum):
-    """Why a deposit is not taken, or a batch not there. Nothing was stored, and nothing lost."""
+    """Why a deposit is not accepted, or a batch not available. Nothing was stored, and nothing was lost."""
 
     MALFORMED = "malformed"
     UNKNOWN_PLAN = "unknown-plan"
@@ -75,21 +75,21 @@ _EXPLANATIONS = {
     ShufflerRefusal.PLAN_ENDED: "The shuffler's operator has ended this plan; its batches are deleted.",
     ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
     ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
-    ShufflerRefusal.BAD_SIGNATURE: "The signature is not one by the key that the plan has for this silo.",
+    ShufflerRefusal.BAD_SIGNATURE: "The signature was not made with the key that the plan names for this silo.",
     ShufflerRefusal.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
     ShufflerRefusal.NOT_FOR_US: (
         "The envelope does not open: it was sealed to another key, or for another plan, round or silo."
     ),
-    ShufflerRefusal.ROUND_RELEASED: "The round's batch is fixed; nothing is added to it any more.",
+    ShufflerRefusal.ROUND_RELEASED: "The round's batch is final; nothing more can be added.",
     ShufflerRefusal.SECOND_DEPOSIT: (
-        "This silo has deposited other messages in this round already; the first ones count."
+        "This silo has already deposited other messages in this round; the first ones count."
     ),
 }
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """A batch that is not fixed yet: so many silos have deposited, at least `quorum` must, all that are asked may."""
+    """A batch that is not fixed yet: that many silos have deposited, at least `quorum` must, all that are asked may."""
 
     silos: int
     quorum: int
@@ -99,11 +99,9 @@ class Waiting:
 class Shuffler(Closing):
     """The shuffler of one folder. All its methods may be called from several threads.
 
-    With a `witness` no batch leaves a folder that is older than it knows, and none before it knows of it. Whoever lets
-    batches out to others needs one; a folder that goes with its process does not.
-
-    `note` is told of every refusal and of every batch that leaves. Of a deposit that is taken it is told nothing: its
-    time, kept, would help to tell which silos are in a batch.
+    With a `witness` no batch leaves a folder that is older than it knows, and none before it knows of it. A shuffler
+    that serves others needs one; a temporary folder does not. `note` is called for every refusal and every batch that
+    leaves, but not for accepted deposits: their times would help to tell which silos are in a batch.
     """
 
     def __init__(
@@ -128,7 +126,7 @@ class Shuffler(Closing):
         self._store.close()
 
     def add(self, plan: Plan) -> None:
-        """Serve the plan from now on; PlanError if it does not travel through this shuffler. Again is fine."""
+        """Serve the plan from now on; PlanError if it does not use this shuffler. Adding it twice is fine."""
         if {channel.shuffler_key for _, channel in _shuffled(plan)} != {self.public_key}:
             raise PlanError(
                 f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
@@ -138,7 +136,7 @@ class Shuffler(Closing):
             raise PlanError(f"The shuffler does not serve this plan: {unmet}.")
         with self._store.transaction():
             if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
-                raise ShufflerError(f"There are {PLANS_LIMIT} plans here already; set up another folder for more.")
+                raise ShufflerError(f"There are already {PLANS_LIMIT} plans here; set up another folder for more.")
             self._store.add_plan(plan.digest(), plan.content, longest_deposit(plan))
 
     def deposit(self, content: bytes) -> Receipt | ShufflerRefusal:
@@ -235,16 +233,16 @@ class Shuffler(Closing):
         return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
 
     def end(self, which: str) -> str:
-        """Take and give nothing of a plan any more, delete its messages and batches, and return its digest.
+        """Stop serving a plan for good, delete its messages and batches, and return its digest.
 
-        It is named by its digest, or the first characters of it. Ending it again changes nothing, and neither does
-        adding it again.
+        It is named by its digest, or by the digest's first characters. Ending it again changes nothing, and neither
+        does adding it again.
         """
         with self._store.transaction():
             found = [digest for digest in self._digests() if len(which) >= _SHORTEST and digest.startswith(which)]
             if len(found) != 1:
                 raise ShufflerError(
-                    f"'{which}' is not the digest, or its first {_SHORTEST} characters or more, of one plan that was "
+                    f"'{which}' is not the digest (or at least its first {_SHORTEST} characters) of a plan that was "
                     f"added here; `ringfence shuffler status {self._store.folder}` lists them."
                 )
             if not self._store.is_ended(found[0]):

@@ -44,7 +44,7 @@ from ringfence.storage.private_files import read_key, read_token, served_alone, 
 _KIND = Kind(
     "database",
     ShufflerError,
-    if_damaged="Nothing is released from it; set a new folder up, and let the silos agree on a plan with its key.",
+    if_damaged="Nothing is released from it. Set up a new folder, and have the silos approve a plan with its key.",
 )
 _APPLICATION = 0x52464E43  # tells our database from others', and a finished one from one whose making was cut off
 
@@ -98,7 +98,8 @@ class Store(Closing):
         self.path = folder / "shuffler.db"
         if not os.path.isfile(folder / "shuffler.key"):
             raise ShufflerError(
-                f"{folder} is not a shuffler's folder that this user may read: `ringfence shuffler init` makes one."
+                f"{folder} is not a shuffler's folder, or this user may not read it: `ringfence shuffler init` makes "
+                "one."
             )
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
@@ -108,9 +109,11 @@ class Store(Closing):
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Set a folder up, closed to other users; nothing that exists is overwritten."""
+        """Set up a folder, closed to other users; nothing that exists is overwritten."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ShufflerError(f"{folder} exists already and is not an empty folder; a shuffler's is made once, anew.")
+            raise ShufflerError(
+                f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
+            )
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -140,7 +143,7 @@ class Store(Closing):
         return self._database.transaction()
 
     def add_plan(self, digest: str, content: bytes, longest: int) -> None:
-        """Keep a plan whose deposits are at most so long; one that is there already stays as it is."""
+        """Keep a plan whose deposits are at most that long; a plan that is already there stays as it is."""
         self._database.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
 
     def plan(self, digest: str) -> bytes | None:
@@ -162,7 +165,7 @@ class Store(Closing):
         return self._database.execute(query, (digest,)).fetchone() is not None
 
     def end_plan(self, digest: str) -> None:
-        """Take nothing of the plan any more, and forget its messages and batches; that there were rounds stays."""
+        """Accept nothing more for the plan, and delete its messages and batches; only the rounds' numbers stay."""
         rounds = "(SELECT number FROM rounds WHERE plan = ?)"
         self._database.execute("UPDATE plans SET longest = 0 WHERE digest = ?", (digest,))
         self._database.execute(f"DELETE FROM pool WHERE number IN {rounds}", (digest,))  # noqa: S608 (a constant)
@@ -203,7 +206,7 @@ class Store(Closing):
         return [StoredRound(*row) for row in self._database.execute(query, (plan,))]
 
     def round(self, plan: str, round: int) -> StoredRound | None:
-        """Return what is known of a round; nothing, if nothing was deposited."""
+        """Return what is known about a round; nothing, if nothing was deposited."""
         query = "SELECT number, plan, round, opened, silos, batch FROM rounds WHERE plan = ? AND round = ?"
         row = self._database.execute(query, (plan, round)).fetchone()
         return None if row is None else StoredRound(*row)

@@ -1,4 +1,4 @@
-"""A witness outside of a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
+"""A witness outside a shuffler's folder: how far the folder has come, so that an older copy of it is noticed.
 
 A shuffler promises one batch per round. An older copy of its database has forgotten batches that the server holds, and
 would mix a second one, perhaps with a silo more: the difference would show what that silo sent. So whoever serves a
@@ -26,22 +26,23 @@ class Witness:
         self._folder = folder
 
     def check(self, decisions: int, *, was_witnessed: bool) -> None:
-        """Raise ShufflerError if a database that has made so many decisions is older than this, or has lost it."""
+        """Raise ShufflerError if a database that has made that many decisions is older than this, or has lost it."""
         seen = self.seen()
         if seen is None and was_witnessed:
             raise ShufflerError(
-                f"{self._folder} was served before, and {self._file}, which knows how far it came, is not there: this "
-                "may be an older copy, or another user or machine. Serve it where it was served before; or, to go on "
-                f"here, {self._way_out}."
+                f"{self._folder} was served before, but {self._file}, which records how far it came, is missing: this "
+                "may be an older copy, or another user or machine. Serve it where it was served before; or, to "
+                f"continue here, {self._way_out}."
             )
         if seen is not None and decisions < seen:
             raise ShufflerError(
-                f"{self._folder} is an older copy: it has made {decisions} decisions, and {self._file} knows of "
-                f"{seen}. It would mix second batches. Put the newest copy back; or, if that is lost, {self._way_out}."
+                f"{self._folder} is an older copy: it has made {decisions} decisions, but {self._file} knows of "
+                f"{seen}. It would mix second batches of the same rounds. Restore the newest copy; or, if that is "
+                f"lost, {self._way_out}."
             )
 
     def note(self, decisions: int) -> None:
-        """Know, when this returns, that the database has made so many decisions."""
+        """Know, when this returns, that the database has made that many decisions."""
         seen = self.seen()
         if seen is not None and seen >= decisions:
             return
@@ -51,7 +52,7 @@ class Witness:
         except OSError as problem:
             raise ShufflerError(
                 f"{self._file} cannot be written ({problem.strerror}), and without it an older copy of the folder "
-                "would not be noticed: nothing is let out. Make room, or let this user write there."
+                "would not be noticed: nothing is released. Make room, or let this user write there."
             ) from None
 
     def seen(self) -> int | None:
@@ -64,7 +65,6 @@ class Witness:
             text = ""
         if not text.isdecimal():
             raise ShufflerError(
-                f"{self._file} does not say how far {self._folder} came. Put it back as it was; or delete it and "
-                f"{self._way_out}."
+                f"{self._file} does not say how far {self._folder} came. Restore it; or delete it and {self._way_out}."
             )
         return int(text)

@@ -39,10 +39,10 @@ _FRAME = 1024 * (1 + MOST_HEADS)  # more than a request has around its weights
 _LOOPBACK = "127.0.0.1"
 
 _SENTENCES = {
-    400: "This is not a round's request.",
+    400: "This is not a request for a round.",
     401: "Show the door's token.",
     404: "There is nothing here.",
-    405: "The door is not used that way.",
+    405: "The door does not support this request.",
     408: "The request came too slowly.",
     413: "The request is longer than any approved plan needs.",
     421: "The door answers to localhost only.",
@@ -127,9 +127,9 @@ class Agent(Service):
             self._told = True
             complain(
                 LedgerDamagedError(
-                    "This silo was shown its own signature under an entry that its ledger lacks: the ledger was put "
-                    "back to an older copy, or another one is in use. Nothing is released from it any more. Stop the "
-                    "agent, and restore the newest copy (`ringfence silo restore`)."
+                    "This silo was shown its own signature under an entry that its ledger lacks: the ledger was "
+                    "rolled back to an older copy, or another one is in use. Nothing more is released from it. Stop "
+                    "the agent, and restore the newest copy (`ringfence silo restore`)."
                 )
             )
 
@@ -144,7 +144,7 @@ def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
 
 
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is told where, when requests are taken.
+    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
 
     Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read, another agent serves
     the folder, or its couriers may read what they must not.

@@ -32,12 +32,12 @@ class Copy:
 
 
 def back_up(folder: SiloFolder, out: Path) -> Copy:
-    """Write the ledger as it stands to a new file, also while an agent serves, and verify what was written."""
+    """Copy the ledger to a new file, even while an agent is serving, and verify the copy."""
     with folder.ledger() as ledger:
         try:
             ledger.copy_to(out)
         except FileExistsError:
-            raise OutputError(f"{out} exists already, and a backup overwrites nothing: name another file.") from None
+            raise OutputError(f"{out} already exists, and a backup overwrites nothing: name another file.") from None
         except (OSError, LedgerWriteError):
             raise OutputError(f"{out} cannot be written: name another place, or make room.") from None
     try:
@@ -62,7 +62,7 @@ def restore(folder: SiloFolder, backup: Path) -> Copy:
                 account = _read(staged)
             except LedgerError as problem:
                 raise LedgerDamagedError(
-                    f"{backup} is no backup that can be restored, and nothing was changed. "
+                    f"{backup} cannot be restored; nothing was changed. "
                     f"{str(problem).replace(str(staged), str(backup))}"
                 ) from None
             _require_newest(folder, backup, staged, account)
@@ -71,8 +71,8 @@ def restore(folder: SiloFolder, backup: Path) -> Copy:
             sync(folder.path)
         except OSError as problem:
             raise SiloError(
-                f"{backup} cannot be restored: {problem.filename}: {problem.strerror}. Do the same again when that is "
-                "mended."
+                f"{backup} cannot be restored: {problem.filename}: {problem.strerror}. Fix that, then run the same "
+                "command again."
             ) from None
         finally:
             _remove(staged)
@@ -114,8 +114,8 @@ def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Acc
     else:
         if present.identity != account.identity:
             raise LedgerError(
-                f"{backup} is a copy of another ledger than the one in {folder.path}: they do not begin with the same "
-                "entry. Nothing was changed; find a backup of this one."
+                f"{backup} is not a copy of the ledger in {folder.path}: their first entries differ. Nothing was "
+                "changed; find a backup of this ledger."
             )
         known.append((present.number, present.head))
     with watermark(account.identity, account.number, account.head) as mark:
@@ -124,10 +124,10 @@ def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Acc
         for number, hash in known:
             if not ledger.holds(number, hash):
                 raise LedgerDamagedError(
-                    f"{backup} ends with entry {account.number}, and the ledger is known to have had entry {number} "
-                    f"with the hash {hash[:12]}, which is not in it: what was released since would be forgotten. "
-                    "Nothing was changed. Restore a later backup; if there is none, begin anew and say why (`ringfence "
-                    "silo init ... --new-beginning REASON`)."
+                    f"{backup} ends with entry {account.number}, but the ledger is known to have had entry {number} "
+                    f"with the hash {hash[:12]}, which is not in it: restoring it would forget what was released "
+                    "since. Nothing was changed. Restore a later backup; if there is none, start a new ledger and say "
+                    "why (`ringfence silo init ... --new-beginning REASON`)."
                 )
 
 

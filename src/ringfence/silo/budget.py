@@ -11,11 +11,11 @@ from ringfence.protocol.guarantee import Guarantee, Observer, against, against_w
 
 @dataclass(frozen=True, init=False)
 class Budget:
-    """The most that all releases from a data set may cost together, against each kind of observer.
+    """The privacy budget of a data set: the most that all releases may cost together, against each observer.
 
     `Budget(1.0, 1e-6)` allows epsilon 1 against anyone. Plans that trust a shuffler cost more against a server that
     works together with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
-    Each plan is counted against the server and as many other silos as it names itself.
+    Each plan is counted against the server together with as many other silos as the plan names.
     """
 
     limits: tuple[Guarantee, ...]
@@ -26,9 +26,7 @@ class Budget:
         limits = [Guarantee(epsilon=float(epsilon), delta=delta)]
         if anyone is not None:
             if require_positive("the epsilon against anyone", anyone) < epsilon:
-                raise AccountingError(
-                    "What is allowed without the shuffler cannot be less than what is allowed with it."
-                )
+                raise AccountingError("The limit against anyone cannot be lower than the limit against the server.")
             limits = [
                 Guarantee(epsilon=float(epsilon), delta=delta, against="server"),
                 Guarantee(epsilon=float(anyone), delta=delta),
@@ -40,14 +38,16 @@ class Budget:
         """Return the budget with these limits; one of them must be against anyone."""
         epsilons = {limit.against: limit.epsilon for limit in limits}
         if "anyone" not in epsilons or len(epsilons) != len(limits) or len({limit.delta for limit in limits}) != 1:
-            raise AccountingError("A budget has one limit against anyone, no two against one observer, and one delta.")
+            raise AccountingError(
+                "A budget needs a limit against anyone, no more than one limit per observer, and one delta."
+            )
         if "server" not in epsilons:
             return cls(epsilons["anyone"], limits[0].delta)
         return cls(epsilons["server"], limits[0].delta, anyone=epsilons["anyone"])
 
     @property
     def epsilon(self) -> float:
-        """The limit that counts: against the server where that has one of its own, else against anyone."""
+        """The decisive limit: against the server if there is one, else against anyone."""
         return self.limits[0].epsilon
 
     @property
@@ -56,7 +56,7 @@ class Budget:
         return self.limits[0].delta
 
     def limit(self, observer: Observer) -> Guarantee:
-        """Return the limit against the observer; that against anyone stands in where there is none of its own."""
+        """Return the limit against the observer, or the one against anyone if there is no such limit."""
         return against(self.limits, observer).model_copy(update={"against": observer})
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Budget:
         return [limit.model_dump() for limit in self.limits]
 
     def raised(self, spent: Sequence[Guarantee]) -> "Budget":
-        """Return the least budget that allows what this one does, and all that is spent."""
+        """Return the smallest budget that allows what this one allows and covers all that is spent."""
         server, anyone = (
             max(against(self.limits, observer).epsilon, against(spent, observer).epsilon)
             for observer in ("server", "anyone")
@@ -77,7 +77,7 @@ class Budget:
         return Budget(server, max(self.delta, spent[0].delta), anyone=anyone if anyone > server else None)
 
     def covers(self, other: "Budget") -> bool:
-        """Tell whether whatever the other budget allows, this one allows too."""
+        """Tell whether this budget allows everything that the other one allows."""
         observers = {limit.against for limit in (*self.limits, *other.limits)}
         return self.delta >= other.delta and all(
             against(self.limits, observer).epsilon >= against(other.limits, observer).epsilon for observer in observers

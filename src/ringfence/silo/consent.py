@@ -1,4 +1,4 @@
-"""An operator's consent: who gave it, in which words, and what nobody gives by the way."""
+"""An operator's consent: who gave it, in which words, and what nobody grants in passing."""
 
 import os
 import pwd
@@ -28,10 +28,10 @@ def account_name() -> str:
 
 
 def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:
-    """Raise ApprovalError if a budget for so many records protects next to nobody: nobody means that by default.
+    """Raise ApprovalError if a budget for that many records protects almost nobody, unless that is intended.
 
-    At epsilon 20 whoever guesses whether a record was there may be right with all but 2·10⁻⁹. A delta above 1/n allows
-    that some records are simply given away. `word` is how the caller's user says that it is meant.
+    At epsilon 20, a guess whether a record was there may be wrong with probability 2·10⁻⁹ only. A delta above 1/n
+    allows some records to be given away entirely. `word` is how the caller's user confirms such a budget.
     """
     for limit in limits:
         if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
@@ -41,12 +41,11 @@ def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unus
                 else f"delta {limit.delta:g} is above 1/n for n = {records}"
             )
             raise ApprovalError(
-                f"This budget protects next to nobody: {what}. Choose a smaller one; or, if it is meant, say so with "
-                f"{word}."
+                f"This budget protects almost nobody: {what}. Choose a smaller one, or confirm it with {word}."
             )
 
 
 def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:
-    """Refuse to grant by the way what protects nobody: the guarantees that were asked for, or a cap on all runs."""
+    """Refuse to grant, in passing, what protects nobody: the guarantees asked for, or a cap on all runs."""
     for terms in plan.silos:
         require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records, word)

@@ -57,9 +57,9 @@ def create_ledger(
     reason: str = "",
     settled: bool = False,
 ) -> Ledger:
-    """Begin a ledger for data that has none, or, with a `reason`, for data that has one.
+    """Create a ledger for data that has none, or, with a `reason`, for data that already has one.
 
-    `settled` says that a silo's operator stands for the data as it is.
+    `settled` says that a silo's operator vouches for the data as it is.
     """
     with Registry() as registry:
         found = registry.fingerprint(marks)
@@ -78,25 +78,25 @@ def join_ledger(path: Path, marks: RowMarks, *, silo: str) -> Ledger:
         known = case.known
         if known is not None and known.settled is not None and not case.found.has_order_of(known.settled):
             raise RegistryError(
-                f"The ledger {path} is that of a silo whose records are not these, or are in another order. "
-                "Update that silo (`ringfence silo update`), or give this one the same records."
+                f"The ledger {path} belongs to a silo with other records, or with these in another order. Update that "
+                "silo (`ringfence silo update`), or give this one the same records."
             )
         case.admit(named=True, settled=True)
         return ledger
 
 
 def require_current(ledger: Ledger, marks: RowMarks) -> None:
-    """Refuse data if another process has just opened the ledger for another version of it: places may differ."""
+    """Refuse data if another process has just opened the ledger for another version of it: positions may differ."""
     with _deciding(ledger, marks) as case:
         if not case.is_settled():
             raise RegistryError(
-                f"The ledger {ledger.path} was opened just now for other rows, or another order of them. Nothing was "
-                "released: do this again, one run at a time."
+                f"The ledger {ledger.path} was just opened for other rows, or for these in another order. Nothing was "
+                "released: try again, one run at a time."
             )
 
 
 def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
-    """Tell whether a silo's rows are in another order than its operator stands for.
+    """Tell whether a silo's rows are in another order than the one its operator vouched for.
 
     Raises RegistryError if they are other rows, if the ledger is a copy, or if no registry knows it any more; a ledger
     of a version that had no registry is registered.
@@ -110,22 +110,22 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
         found, settled = case.found, case.settled
         if not found.has_rows_of(settled):
             raise RegistryError(
-                f"The rows of silo '{ledger.account().silo}' are not those that it was set up with: there were "
-                f"{settled.records}, there are {found.records} now, and not only their order has changed. "
-                'Nothing is answered until you say what happened: `ringfence silo update FOLDER --reason "…"`. If '
-                "these are another data set's rows, correct `data_file` in silo.toml instead."
+                f"The rows of silo '{ledger.account().silo}' have changed since it was set up: there were "
+                f"{settled.records}, now there are {found.records}, and more than their order has changed. The silo "
+                'answers nothing until you record what happened: `ringfence silo update FOLDER --reason "…"`. If '
+                "these rows belong to another data set, correct `data_file` in silo.toml instead."
             )
         return not found.has_order_of(settled)
 
 
 def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
-    """Let the ledger go on for what the data set is now; an entry in it says since when and why."""
+    """Continue the ledger with the data set as it is now; an entry says since when and why."""
     with _deciding(ledger, marks) as case:
         case.be_chargeable()
         if case.found.has_order_of(case.settled):
             raise RegistryError(
-                f"The rows of silo '{ledger.account().silo}' are those that are registered, in the same order: there "
-                "is nothing to update."
+                f"The rows of silo '{ledger.account().silo}' are the registered ones, in the same order: there is "
+                "nothing to update."
             )
         change = _change(case.settled, case.found, reason)
         ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
@@ -134,12 +134,12 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
 
 
 def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
-    """Enter a silo's ledger into the registry, by its operator's word; an entry in the ledger says so."""
+    """Register a silo's ledger on its operator's word; an entry in the ledger says so."""
     with _deciding(ledger, marks) as case:
         if case.known is not None and case.known.settled is not None and not case.others():
             case.require_own_place()
             raise RegistryError(
-                f"The ledger {ledger.path} is registered already. If its data has changed: `ringfence silo update`."
+                f"The ledger {ledger.path} is already registered. If its data has changed, run `ringfence silo update`."
             )
         return case.admit(reason=reason, named=True, settled=True)
 
@@ -161,7 +161,7 @@ def objection(ledger: Ledger) -> str:
 class _Case:
     """A ledger, the data that it may be charged for, and what the registry knows of both.
 
-    What is written is written inside of `registry.deciding`.
+    What is written is written inside `registry.deciding`.
     """
 
     registry: Registry
@@ -175,10 +175,10 @@ class _Case:
 
     @property
     def settled(self) -> Sketch:
-        """The version of the data that the silo's operator stands for, of a ledger that is chargeable."""
+        """The version of the data that the silo's operator vouches for, of a ledger that is chargeable."""
         known = self.known
         if known is None or known.settled is None:
-            raise LookupError("nobody stands for this ledger's data yet")
+            raise LookupError("nobody vouches for this ledger's data yet")
         return known.settled
 
     def is_settled(self) -> bool:
@@ -200,20 +200,20 @@ class _Case:
         return [other for other in others.values() if other.identity != identity]
 
     def require_own_place(self) -> None:
-        """Refuse a copy, and take note of a ledger that was moved."""
+        """Refuse a copy, and record that a ledger was moved."""
         known = self.known
         if known is not None and not _is_in_place(self.ledger, known):
             self.registry.move(known.identity, _place(self.ledger.path))
 
     def be_chargeable(self) -> None:
-        """See to it that an operator stands for some version of the data, and that no other ledger has it."""
+        """Make sure that an operator vouches for some version of the data, and that no other ledger has it."""
         if self.known is None or self.known.settled is None:
             self.admit(settled=True)
         self.require_own_place()
         _require_free(self.others(), "")
 
     def return_to_settled(self) -> None:
-        """Take note of data that is again what the operator stands for."""
+        """Record that the data is again what the operator vouches for."""
         known, found = self.known, self.found
         if known is None:
             return
@@ -230,10 +230,10 @@ class _Case:
         _require_free(others, reason)
         if known is None and account.registered and account.plans and not named:
             raise RegistryError(
-                f"The ledger {ledger.path} was registered once, and this user's registry does not know it: the "
+                f"The ledger {ledger.path} was registered before, but this user's registry does not know it: the "
                 "registry was lost, or the ledger comes from another user or machine. Nothing was released. Make sure "
-                "that it is the latest, and in use nowhere else; then register it (`ringfence silo register FOLDER`), "
-                f"or name it: `--same-data-as {ledger.path}`."
+                "that it is the newest copy and not in use elsewhere; then register it (`ringfence silo register "
+                f"FOLDER`), or name it: `--same-data-as {ledger.path}`."
             )
         said = Registration(by=account_name(), beginning=_new_beginning(others, reason) if others else None)
         registered = Draft("registered", said.model_dump(exclude_none=True))
@@ -291,8 +291,8 @@ def _place(path: Path) -> Path:
         raise RegistryError(f"The ledger {path} could not be read: {problem.strerror}.") from None
     if names > 1:
         raise RegistryError(
-            f"The ledger {place} has {names} names on this disk (hard links), and what is written under one of them "
-            "may be undone under another. Nothing was released: remove all names but one."
+            f"The ledger {place} has {names} names on this disk (hard links), and what is written under one name "
+            "could be undone under another. Nothing was released: remove all names but one."
         )
     return place
 
@@ -303,8 +303,8 @@ def _is_in_place(ledger: Ledger, known: Known) -> bool:
         return True
     if _is_there(known):
         raise RegistryError(
-            f"The ledger {ledger.path} is a copy: the ledger of these records is {known.path}. Two copies would each "
-            "forget what the other released. Nothing was released: use that one, or delete it if this is the latest."
+            f"The ledger {ledger.path} is a copy: the ledger of these records is {known.path}. Each copy would miss "
+            "what the other released. Nothing was released: use that one, or delete it if this one is newer."
         )
     return False
 
@@ -340,12 +340,12 @@ def _require_free(others: Sequence[Known], reason: str) -> None:
     first = others[0]
     there = first.path.exists()
     raise RegistryError(
-        f"These records, or most of them, have a ledger already: {first.path}, of silo '{first.silo}'"
-        f"{'' if there else ', which is not there any more'}. Another one would forget what was released from them. "
-        f"Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as {first.path}`, "
-        'where a run or a folder begins); or, if it may not count, say why: `--new-beginning "REASON"` (of an '
-        "estimator: `new_beginning`), or for a folder that is there `ringfence silo register FOLDER --reason "
-        '"REASON"`. That will stand in the ledger and in every certificate of it.'
+        f"These records, or most of them, already have a ledger: {first.path}, of silo "
+        f"'{first.silo}'{'' if there else ', which no longer exists'}. A second one would not count what was released "
+        f"from them. Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as "
+        f"{first.path}`, when starting a run or a folder); or, if it must not count, say why: `--new-beginning "
+        '"REASON"` (for an estimator: `new_beginning`), or for an existing folder `ringfence silo register FOLDER '
+        '--reason "REASON"`. The reason is recorded in the ledger and in all its certificates.'
     )
 
 
@@ -378,4 +378,4 @@ def _checked(kind: type[Said], **facts: object) -> Said:
     try:
         return kind.model_validate({"by": account_name(), **facts})
     except ValidationError as refused:
-        raise RegistryError(f"This cannot stand in a ledger: {explain(refused)}.") from None
+        raise RegistryError(f"This cannot be recorded in a ledger: {explain(refused)}.") from None

@@ -1,7 +1,7 @@
-"""Worker processes inside the silo that Dask runs: begun and watched by its own commands.
+"""Worker processes inside the silo that Dask runs: started and watched by its own commands.
 
-Dask sends functions and results as pickles, so whoever reaches the scheduler is as good as the agent: its address must
-be of this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
+Dask sends functions and results as pickles, so anyone who reaches the scheduler can do what the agent can: its address
+must be on this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +15,13 @@ _HERE = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
 class DaskWorkers:
-    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for so many seconds, then given up."""
+    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for that many seconds, then given up."""
 
     def __init__(self, address: str, seconds: float = 600.0) -> None:
         if not address.startswith((*_HERE, "tls://")):
             raise RecordsError(
-                "The address of the silo's workers must begin with tls://, or be of this machine (tcp://127.0.0.1:…): "
-                "sums without noise go over it."
+                "The address of the silo's workers must begin with tls://, or be on this machine (tcp://127.0.0.1:…): "
+                "sums without noise travel over it."
             )
         self._seconds = seconds
         try:
@@ -30,7 +30,7 @@ class DaskWorkers:
             )
         except (OSError, RuntimeError, ValueError):
             raise RecordsError(
-                f"Dask's scheduler does not answer at {address}: begin it, and its workers, and try again."
+                f"Dask's scheduler does not answer at {address}: start it and its workers, and try again."
             ) from None
         self._places: dict[Any, str] = {}
 
@@ -57,8 +57,8 @@ class DaskWorkers:
             raise
         except Exception as problem:  # of a worker: its text might show a value
             raise RecordsError(
-                f"The silo's workers could not add up a part of the table ({type(problem).__name__}): see their logs, "
-                "and whether any is alive."
+                f"The silo's workers could not add up a part of the table ({type(problem).__name__}): check their "
+                "logs, and that they are running."
             ) from None
         finally:
             self._client.cancel(futures, force=True)

@@ -19,7 +19,7 @@ _KEPT = 4
 """How many encodings are kept: one for each target that plans ask about side by side."""
 
 _MOST = 2**29
-"""With so many bytes of encodings, no other is kept beside a new one."""
+"""With that many bytes of encodings, no other is kept beside a new one."""
 
 
 class DataSet(Unpicklable):
@@ -55,7 +55,7 @@ class DataSet(Unpicklable):
 
     @property
     def rows(self) -> int:
-        """How many rows there are; of persons, that is nobody's business but the silo's."""
+        """The number of rows; where records are persons, this is private to the silo."""
         return len(self.marks)
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class DataSet(Unpicklable):
         return self._columns.difference(schema)
 
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
-        """Say which row's offset, exposure, weight or time is clamped: to the operator, and nobody else."""
+        """Say which row's offset, exposure, weight or time is clamped: for the operator only."""
         return clamped_parts(roles, target, self._readings)
 
     def encoded(self, schema: Schema) -> Records:

@@ -42,13 +42,13 @@ def require_reviewed(plan: Plan, digest: str) -> None:
     """
     if len(digest) < _REVIEWED:
         raise ApprovalError(
-            f"Give the digest that the review showed, or its first {_REVIEWED} characters or more: '{digest}' is too "
-            "short to tell plans apart."
+            f"Give the digest that the review showed, or at least its first {_REVIEWED} characters: '{digest}' is too "
+            "short to identify a plan."
         )
     if not plan.digest().startswith(digest.lower()):
         raise ApprovalError(
-            f"The file holds plan {plan.digest()}, and not the one whose digest begins with '{digest}': it is not what "
-            "was reviewed, or the digest is another plan's. Nothing was approved; review it again."
+            f"The file holds plan {plan.digest()}, not the one whose digest begins with '{digest}': it is not what "
+            "was reviewed, or the digest belongs to another plan. Nothing was approved; review it again."
         )
 
 
@@ -78,9 +78,9 @@ def _end(ledger: Ledger, which: str, *, revoke: bool, note: str) -> str:
 
 
 def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_budget: bool = False) -> None:
-    """Set the total budget of the silo's data; one that is larger than it was must be a usual one, or meant.
+    """Set the total budget of the silo's data; a larger one than before must be a usual one, or confirmed.
 
-    A budget that is lowered is taken whatever it is, without a look at the data.
+    A lower budget is always accepted, without looking at the data.
     """
     with folder.ledger() as ledger:
         if not unusual_budget and not ledger.account().budget.covers(budget):
@@ -89,13 +89,13 @@ def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_bu
 
 
 def allow_same_user(folder: SiloFolder) -> None:
-    """Let the courier run as a user who can read what the silo keeps; it stands in the ledger for good."""
+    """Let the courier run as a user who can read the silo's private files; the ledger records it for good."""
     with folder.ledger() as ledger:
         ledger.allow_same_user()
 
 
 def update_data(folder: SiloFolder, reason: str) -> DataChange:
-    """Let the ledger go on for the silo's data as it is now."""
+    """Continue the ledger with the silo's data as it is now."""
     with folder.ledger() as ledger:
         return custody.update(ledger, folder.records().marks, reason)
 
@@ -107,7 +107,7 @@ def register(folder: SiloFolder, reason: str) -> Registration:
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:
-    """Return what stands in the ledger, why it may not be charged (if so), whether an agent serves, and its key."""
+    """Return what the ledger says, why it may not be charged (if so), whether an agent is serving, and its key."""
     from ringfence.sealed_sums.sealing import verifying_key
 
     with folder.ledger() as ledger:
@@ -142,7 +142,7 @@ def _find(which: str, account: Account) -> str:
     found = [digest for digest in account.plans if len(which) >= _SHORTEST and digest.startswith(which.lower())]
     if len(found) != 1:
         raise ApprovalError(
-            f"'{which}' is neither a plan's file nor the digest, or its first {_SHORTEST} characters or more, of one "
+            f"'{which}' is neither a plan's file nor the digest (or at least its first {_SHORTEST} characters) of a "
             f"plan that silo '{account.silo}' has approved; `ringfence silo status` and `ringfence ledger` list them."
         )
     return found[0]

@@ -36,12 +36,14 @@ _BLOCK = 2**15
 
 
 def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
-    """Draw so many independent whole numbers of the given scale, from the operating system's randomness.
+    """Draw that many independent whole numbers of the given scale, from the operating system's randomness.
 
     How long it takes depends on the scale and on chance, and on nothing else.
     """
     if not LEAST <= scale <= MOST:
-        raise ValueError(f"Noise of scale {scale} in units of its grid cannot be drawn; from {LEAST} to {MOST} it can.")
+        raise ValueError(
+            f"Noise of scale {scale} in units of its grid cannot be drawn: it must lie between {LEAST} and {MOST}."
+        )
     drawn = np.empty(count, dtype=np.int64)
     have = 0
     while have < count:
@@ -53,7 +55,7 @@ def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
 
 
 def _kept(proposals: int, scale: float) -> NDArray[np.int64]:
-    """Propose so many numbers and return those that are kept."""
+    """Propose that many numbers and return those that are kept."""
     first, decide = uniform(proposals), uniform(proposals)
     strip = _strips().draw(first >> np.uint64(1))
     negative = (first & np.uint64(1)).astype(bool)

@@ -74,8 +74,9 @@ class DividedDataSet(Unpicklable):
     def __init__(self, columns: TableColumns, parts: Sequence[Part], workers: Workers, source: Path) -> None:
         if columns.person is not None:
             raise RecordsError(
-                "A table in parts cannot be about persons yet: one whose rows are in two parts would be taken for two. "
-                "Leave `person` out of the schema if every row is somebody else's, or keep the table in one file."
+                "A table in parts does not support persons yet: a person with rows in two parts would count as two. "
+                "If every row belongs to a different person, leave `person` out of the schema; otherwise keep the "
+                "table in one file."
             )
         found = list(workers.each(_marks_of, [(part,) for part in parts]))
         self._columns, self._parts, self._workers = columns, list(parts), workers
@@ -149,7 +150,8 @@ def parts_in(folder: Path) -> list[Path]:
     paths = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     if not paths:
         raise RecordsError(
-            f"{folder} is to be a folder with the parts of a table, as files, as `workers` are named: there are none."
+            f"silo.toml names `workers`, so {folder} must be a folder that holds the parts of a table as files: there "
+            "are none."
         )
     return paths
 
@@ -195,7 +197,7 @@ def _unchanged(part: Part, rows: str) -> DataSet:
 
 
 def _changed(path: str) -> RecordsError:
-    return RecordsError(f"{path} has changed since the agent began: end the agent, and begin it anew.")
+    return RecordsError(f"{path} has changed since the agent was started: restart the agent.")
 
 
 def _hash(words: NDArray[np.uint64]) -> str:

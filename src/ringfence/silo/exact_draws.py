@@ -111,7 +111,7 @@ def exponential(numerator: int, denominator: int, bits: int) -> tuple[int, int]:
 
 
 def choices(words: NDArray[np.uint64], bits: int, many: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Make of words of so many bits whole numbers from 0 to many − 1, and say which of them to take: they are uniform.
+    """Turn words of that many bits into whole numbers from 0 to many − 1, and say which to take: those are uniform.
 
     The upper half of a product with `many` is, once those with the 2^bits mod `many` least lower halves are refused
     (Lemire 2019). `many` may have 63 − bits bits.
@@ -122,7 +122,7 @@ def choices(words: NDArray[np.uint64], bits: int, many: int) -> tuple[NDArray[np
 
 
 def uniform(count: int) -> NDArray[np.uint64]:
-    """Draw so many whole numbers, each uniform on 0 … 2⁶⁴ − 1, from the operating system's randomness."""
+    """Draw that many whole numbers, each uniform on 0 … 2⁶⁴ − 1, from the operating system's randomness."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 

@@ -34,7 +34,7 @@ Counts = NDArray[Any]
 
 @dataclass(frozen=True)
 class Precision:
-    """How a record's features are kept: so many bits, counted from the power of two above their norm, in that type."""
+    """How a record's features are stored: how many bits, from the power of two above their norm, and in which type."""
 
     row_bits: int
     dtype: type[np.float64] | type[np.float32]
@@ -51,7 +51,7 @@ SINGLE = Precision(24, np.float32)
 
 
 def slack(terms: int) -> float:
-    """Return what to keep from a bound, so that norms of so many computed numbers respect it in exact arithmetic."""
+    """Return what to keep from a bound, so that norms of that many computed numbers respect it in exact arithmetic."""
     return (terms + 16) * 2.0**-52
 
 
@@ -78,7 +78,7 @@ def exponents(lengths: FloatArray) -> NDArray[np.intc]:
 
 
 def parts(count: int, width: int) -> Iterator[slice]:
-    """Cut so many rows of that width into parts to be worked on one after the other."""
+    """Cut that many rows of that width into parts to be worked on one after the other."""
     size = 32 * min(max(1, _NUMBERS // (32 * width)), 2**9)
     return (slice(begin, begin + size) for begin in range(0, count, size))
 

@@ -13,7 +13,7 @@ from ringfence.silo.exact_draws import Inversion, Weights, uniform
 
 
 def heads_of(coins: int, count: int) -> NDArray[np.int64]:
-    """Toss so many fair coins, as often as said, and count the heads each time."""
+    """Toss that many fair coins, as often as said, and count the heads each time."""
     words = uniform(count)
     distance = _distances(coins).draw(words >> np.uint64(1))
     upwards = (words & np.uint64(1)).astype(bool)

@@ -45,9 +45,9 @@ from ringfence.storage.toml_files import read_toml, toml_text
 
 
 class SiloSettings(Public):
-    """What stands in silo.toml. Without a `port` the door is a Unix socket in the folder.
+    """The content of silo.toml. Without a `port` the door is a Unix socket in the folder.
 
-    `round_seconds` and `round_memory`, in MB, are the most that a round may take of this machine (`silo.limits`).
+    `round_seconds` and `round_memory`, in MB, are the most that a round may take on this machine (`silo.limits`).
 
     `precision` says how records are kept, and `kept_in` where: in memory, or in files without a name in the folder, for
     a table that is larger than memory (`silo.keeping`).
@@ -55,8 +55,8 @@ class SiloSettings(Public):
     `workers` is the address of a Dask scheduler whose workers hold the table (`silo.divided`); the data file is then a
     folder with the table's parts.
 
-    `ledger_file` names a ledger outside of the folder: that of data which had one before. A `target`, as format 1 has
-    one, means nothing any more: plans name theirs.
+    `ledger_file` names a ledger outside the folder: that of data which had one before. A `target`, as in format 1, no
+    longer has a meaning: plans name theirs.
     """
 
     newest_format: ClassVar[int] = 2
@@ -105,13 +105,13 @@ class SiloFolder:
         unusual_budget: bool = False,
         new_beginning: str = "",
     ) -> Self:
-        """Set a folder up. The data must be readable with the schema; nothing that exists is overwritten.
+        """Set up a folder. The data must be readable with the schema; nothing that exists is overwritten.
 
-        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here nobody but the
+        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here only the
         operator learns of one that does not, and no plan's author has chosen the column.
 
         Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`). Data that has
-        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there is to be another.
+        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there should be another.
         """
         settings = settings.model_copy(
             update={
@@ -129,7 +129,7 @@ class SiloFolder:
             require_usual(budget.limits, len(records))
         made.require_closed(*made.data_files())
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise SiloError(f"{folder} exists already and is not an empty folder; a silo's folder is made once, anew.")
+            raise SiloError(f"{folder} already exists and is not an empty folder: name a new folder for the silo.")
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -156,8 +156,8 @@ class SiloFolder:
             settings = SiloSettings.model_validate({"format": 1, **content})
         except OSError as problem:
             raise SiloError(
-                f"{folder} is not a silo's folder that this user may read ({problem.strerror}): "
-                "`ringfence silo init` makes one."
+                f"{folder} is not a silo's folder, or this user may not read it ({problem.strerror}): `ringfence silo "
+                "init` makes one."
             ) from None
         except ValidationError as refused:
             raise SiloError(f"{path} is not valid: {explain(refused)}.") from None
@@ -299,20 +299,20 @@ class SiloFolder:
         group, workers = self._courier_group, self.settings.workers
         if group is not None and workers is not None and not workers.startswith("tls://"):
             raise SiloError(
-                f"The group '{self.settings.courier_group}' is to carry messages and read nothing, and whoever is on "
-                f"this machine can have the workers at {workers} run anything. Give them certificates of the silo's "
-                "own, and an address that begins with tls://."
+                f"The group '{self.settings.courier_group}' should carry messages and read nothing, but anyone on "
+                f"this machine can make the workers at {workers} run anything. Give the workers the silo's own "
+                "certificates, and an address that begins with tls://."
             )
         for path in paths if group is not None else ():
             try:
                 status = path.stat()
             except OSError as problem:
-                raise SiloError(f"{path} cannot be looked at: {problem.strerror}.") from None
+                raise SiloError(f"{path} cannot be checked: {problem.strerror}.") from None
             readable = stat.S_IRGRP if status.st_gid == group else stat.S_IROTH
             if status.st_mode & readable:
                 raise SiloError(
-                    f"{path} may be read by the group '{self.settings.courier_group}', which is to carry messages and "
-                    f"read nothing: run `chmod 600 {shlex.quote(str(path))}` first."
+                    f"{path} may be read by the group '{self.settings.courier_group}', which should carry messages "
+                    f"and read nothing: run `chmod 600 {shlex.quote(str(path))}` first."
                 )
 
     @property

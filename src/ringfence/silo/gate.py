@@ -45,10 +45,10 @@ from ringfence.storage.decision_log import Note, unnoted
 class Gate:
     """Answers rounds of approved plans from one data set, and keeps its ledger.
 
-    `key` signs answers, where a channel wants them signed, and the heads that go with them: the 32 bytes of an Ed25519
-    private key. `limits` is what a round may take of this machine; without them any plan's may, as where plans come
-    from nobody else. `note` is told what was decided about every request. The records are those of the data set's
-    version that the ledger is at now; once that is another one, this gate answers nothing.
+    `key`, the 32 bytes of an Ed25519 private key, signs answers where a channel needs that, and the heads sent with
+    them. `limits` is how much time and memory a round may take; without it, there is no limit, as where all plans are
+    one's own. `note` is called with the decision on every request. The records are the version of the data set that the
+    ledger records now; once that changes, this gate answers nothing.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Gate:
         self._version = account.version if records.version is None else records.version
 
     def approve(self, plan: Plan, *, note: str = "") -> None:
-        """Let the plan's rounds be answered, and reserve their cost. The operator's decision, not the server's.
+        """Allow the plan's rounds to be answered, and reserve their cost. The operator's decision, not the server's.
 
-        Raises ApprovalError if the plan is not about these records, if its noise does not deliver the
-        guarantee that it claims for this silo, if a round would take too much of this machine, or if the budget does
-        not cover it. The entry says who decided; `note` is what they add in words.
+        Raises ApprovalError if the plan is not about these records, if its noise does not deliver the guarantee that it
+        claims for this silo, if a round would take too much of this machine, or if the budget does not cover it. The
+        ledger's entry says who decided; `note` is what they add in words.
         """
         events = self._claimed_events(plan)
 
@@ -116,7 +116,7 @@ class Gate:
         return events
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
-        """Answer no further round of the plan, and give back what it reserved and did not use."""
+        """Answer no more rounds of the plan, and free the budget that it reserved and did not use."""
         self._ledger.end(plan.digest(), revoke=revoke)
         for stage in range(len(plan.stages)):
             self._memories.pop((plan.digest(), stage), None)
@@ -125,8 +125,8 @@ class Gate:
         """Return the stored answer if the round was answered, else charge, release and store; or refuse.
 
         A head in the request that this silo signed, and whose entry is not in its ledger, proves that the ledger was
-        put back: from then on everything is refused. Any other head (of another ledger, or with a signature that is
-        not this silo's) is passed over: it proves nothing, and strangers must not be able to stop a silo.
+        rolled back: from then on everything is refused. Any other head (of another ledger, or with a signature that is
+        not this silo's) is ignored: it proves nothing, and strangers must not be able to stop a silo.
         """
         with self._one_at_a_time:
             try:
@@ -254,17 +254,17 @@ class Gate:
         """Say why the plan is not about these records, or nothing if it is."""
         terms = plan.terms(self.silo)
         if terms is None:
-            return "it has no part in it"
+            return "it takes no part in it"
         if terms.records != len(self._records):
-            return f"the plan counts {terms.records} {plan.unit}s where there are {len(self._records)}"
+            return f"the plan names {terms.records} {plan.unit}s, but there are {len(self._records)}"
         if plan.dimension and plan.loss.missing:
             return plan.loss.missing
         if not demands.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
         if self._records.were_moved and plan.goes_by_place:
             return (
-                "its rows are in another order than they were registered in, and the plan divides them by their "
-                "places. Restore their order, or say what happened with `ringfence silo update`"
+                "its rows are not in the order in which they were registered, and the plan divides them by position. "
+                "Restore their order, or record what happened with `ringfence silo update`"
             )
         return self._records.difference(plan.data)
 
@@ -272,27 +272,27 @@ class Gate:
         """Refuse to add up what plans cost a record and what others cost a person, and to hold out other records."""
         if any(other.unit != plan.unit for other in account.approved_plans):
             raise ApprovalError(
-                f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what other plans "
-                f"cost each {'record' if plan.unit == 'person' else 'person'}: together they bound neither. Go on with "
-                "the schema that those plans were made with."
+                f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what earlier plans "
+                f"cost each {'record' if plan.unit == 'person' else 'person'}, and the two cannot be added up. Use "
+                "the schema of those plans."
             )
         shares = {other.held_out for other in account.approved_plans} - {None, plan.held_out}
         if plan.held_out is not None and shares:
             raise ApprovalError(
-                f"This plan holds out {plan.held_out:.0%} of the {plan.unit}s of silo '{self.silo}', and earlier ones "
-                f"held out {min(filter(None, shares)):.0%}: some that trained one model would judge another. Ask for "
-                "a plan with the same held-out share."
+                f"This plan holds out {plan.held_out:.0%} of the {plan.unit}s of silo '{self.silo}', but earlier "
+                f"plans held out {min(filter(None, shares)):.0%}: some that trained one model would evaluate another. "
+                "Ask for a plan with the same held-out share."
             )
 
     def _check_places(self, plan: Plan, account: Account) -> None:
         """Refuse to go on with a plan that divided the records before they changed their places."""
         if account.version != self._version:
-            raise ApprovalError(f"The data of silo '{self.silo}' was updated just now: do this again.")
+            raise ApprovalError(f"The data of silo '{self.silo}' was just updated: try again.")
         before = account.plans.get(plan.digest())
         if before is not None and before.rounds and _places_changed(before, account):
             raise ApprovalError(
                 f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "
-                f"{plan.unit}s by their places: one that was moved might take part twice. Ask for a new plan."
+                f"{plan.unit}s by position: one that moved might take part twice. Ask for a new plan."
             )
 
     def _check_claim(self, plan: Plan, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
@@ -316,14 +316,15 @@ class Gate:
                     f"With this plan, all releases from the data of silo '{self.silo}' would come to epsilon "
                     f"{total:.6g} at delta {limit.delta:.3g}{_named(limit, observers)}, more than its budget of "
                     f"{limit.epsilon:.6g}{_FILTERED if account.answered else ''}. Ask for a plan with more noise or "
-                    f"fewer rounds, end plans that are no longer needed{self._ending(account, plan)}, or grant more."
+                    f"fewer rounds, end plans that are no longer needed{self._ending(account, plan)}, or grant a "
+                    "larger budget."
                 )
 
     def _ending(self, account: Account, plan: Plan) -> str:
         """Name the other plans that run, and the command that ends one: a killed run leaves its plan behind."""
         running = [digest[:12] for digest, p in account.plans.items() if not p.ended and digest != plan.digest()]
         path = shlex.quote(str(self._ledger.path))
-        return f" (`ringfence ledger {path} --end PLAN`; {', '.join(running[:5])} run)" if running else ""
+        return f" (`ringfence ledger {path} --end PLAN`; running: {', '.join(running[:5])})" if running else ""
 
 
 _FILTERED = ", where plans may be chosen by earlier answers"

@@ -35,7 +35,7 @@ class Keeping:
             return self.mapped(file, shape, dtype)
 
     def rooms(self, columns: int, rows: int | None) -> list[NDArray[Any] | None]:
-        """Return room for columns of so many numbers, next to each other: large pages hold it, which are had faster."""
+        """Return room for columns of that many numbers, next to each other, in large pages, which are faster to get."""
         if rows is None or self.folder is not None:
             return [None] * columns
         return list(np.empty((columns, rows), self.precision.dtype))
@@ -96,7 +96,7 @@ class Growing:
         self._count = count
 
     def fill(self, count: int) -> None:
-        """Put False at the end, until there are so many rows."""
+        """Put False at the end, until there are that many rows."""
         if count > self._count:
             self.add(np.zeros(count - self._count, dtype=bool))
 

@@ -21,7 +21,7 @@ name, and `note`, what they added in words.
 What was spent is the exact composition of the charged events, and bookkeeping; what is guaranteed, and admitted, is
 a filter's affair (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
 
-A ledger is known by the hash of its first entry. How far it had come is also kept outside of it, in the state folder
+A ledger is known by the hash of its first entry. How far it had come is also kept outside it, in the state folder
 of the user who runs it (`storage.watermark`): an older copy that is put back is refused.
 """
 
@@ -73,8 +73,8 @@ LOGGED_REFUSALS = 10_000
 class Ledger(Closing):
     """A data set's ledger file. All changes go through `update`, one at a time across all processes.
 
-    What a ledger has once held it must hold for as long as it is open, and, by its watermark, whenever it is opened
-    again: else LedgerDamagedError, every time.
+    A ledger must keep every entry that it ever held, while it is open and, by its watermark, whenever it is opened
+    again; otherwise every use raises LedgerDamagedError.
     """
 
     def __init__(self, chain: Chain) -> None:
@@ -95,10 +95,10 @@ class Ledger(Closing):
         beginning: NewBeginning | None = None,
         marked: bool = True,
     ) -> Self:
-        """Start a data set's ledger with a total budget. Fails if there is a file at `path` already.
+        """Create a data set's ledger with a total budget. Fails if there is already a file at `path`.
 
-        `registered` says that the user's registry will know it, `beginning` why it is not the first of its data. It is
-        `marked` how far the ledger has come, unless nobody will ever open it again.
+        `registered` says that the user's registry will know it, `beginning` why it is not the first of its data.
+        `marked` keeps a watermark of how far the ledger has come; only a ledger that nobody will open again needs none.
         """
         # The nonce: no two ledgers are known by the same hash, also if they are begun in the same millisecond.
         nonce = secrets.token_hex(16)
@@ -123,7 +123,7 @@ class Ledger(Closing):
     def open(cls, path: Path, *, owner: str | None = None, marked: bool = True) -> Self:
         """Open a ledger and verify it from its first entry to its last, and that it reaches its watermark.
 
-        It must be that of the silo `owner`, if one is named. Not `marked`, it may be an older copy: to be looked at,
+        It must belong to the silo `owner`, if one is named. Without `marked` it may be an older copy, to be inspected
         and never to release anything.
         """
         with cls(Chain(path, _KIND)).closed_on_error() as ledger:
@@ -148,9 +148,10 @@ class Ledger(Closing):
         number, head = self._mark.read()
         if not self.holds(number, head):
             raise LedgerDamagedError(
-                f"The ledger {self.path} cannot be trusted: it ends with entry {account.number}, and once had entry "
-                f"{number} with the hash {head[:12]}, which is not in it. It is an older copy, or one that went "
-                "another way. Nothing is released from it. Restore the newest copy (`ringfence silo restore`)."
+                f"The ledger {self.path} cannot be trusted: it ends with entry {account.number}, but once had entry "
+                f"{number} with the hash {head[:12]}, which is missing. It is an older copy, or one that was "
+                "continued differently. Nothing is released from it. Restore the newest copy (`ringfence silo "
+                "restore`)."
             )
         self._mark.raise_to(account.number, account.head, self.holds)
 
@@ -167,7 +168,7 @@ class Ledger(Closing):
 
     @property
     def number(self) -> int | None:
-        """The number of the last entry that was seen; None if the file could not be read or written just now."""
+        """The number of the last entry seen; None if the last attempt to read or write the file failed."""
         account = self._account
         return None if account is None else account.number
 
@@ -184,7 +185,7 @@ class Ledger(Closing):
         return self._chain.holds(number, hash)
 
     def has_forgotten(self, number: int, hash: str) -> bool:
-        """Tell whether the ledger lacks an entry that it is proved to have had; then nobody trusts it ever again."""
+        """Tell whether the ledger lacks an entry that it provably had; if so, it is never trusted again."""
         if self.holds(number, hash):
             return False
         self._chain.require(number, hash)
@@ -193,7 +194,7 @@ class Ledger(Closing):
         return True
 
     def copy_to(self, out: Path) -> None:
-        """Write the ledger as it stands to a new file, whatever is written meanwhile."""
+        """Copy the ledger as it is now to a new file, even while others write to it."""
         self._chain.copy_to(out)
 
     def account(self) -> Account:
@@ -213,12 +214,12 @@ class Ledger(Closing):
             return account
 
     def look(self, read: Callable[[Account], Decision]) -> Decision:
-        """Return what `read` makes of the account, while no other thread changes it."""
+        """Return `read(account)`, while no other thread changes the account."""
         with self._lock:
             return read(self.account())
 
     def update(self, decide: Callable[[Account], tuple[Decision, Sequence[Draft]]]) -> Decision:
-        """Let `decide` look at the account and draft entries, with no other writer in between.
+        """Let `decide` read the account and draft entries, with no other writer in between.
 
         When this returns, the entries are synced to the disk; if it raises, none of them exist.
         """
@@ -239,12 +240,12 @@ class Ledger(Closing):
     def grant(self, budget: Budget, *, note: str = "") -> None:
         """Set the data set's total budget: an operator's decision.
 
-        After a lowering no running plan is answered until it is approved again, under the new budget.
+        If the budget is lowered, running plans are not answered until they are approved again under the new budget.
         """
         self.update(lambda _: (None, [_granted(budget, note)]))
 
     def end(self, digest: str, *, revoke: bool = False, note: str = "") -> None:
-        """Let no further round of the plan be answered, and give back what it reserved and did not use."""
+        """Allow no more rounds of the plan, and free the budget that it reserved and did not use."""
         why = "revoked" if revoke else "finished"
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
@@ -255,15 +256,15 @@ class Ledger(Closing):
         self.update(decide)
 
     def use_inside(self, use: Use, *, model: str, plan: str, note: str = "") -> None:
-        """Write down that the records are used with a model, by its digest and its plan's, and that nothing leaves.
+        """Record that a model, named by its digest and its plan's, is used with the records, and that nothing leaves.
 
-        It tells of no record, and costs nothing. Which strength was chosen, and any score, would tell.
+        The entry depends on no record and costs nothing. The chosen strength, or any score, would depend on records.
         """
         body = {"format": 1, "use": use, "model": model, "plan": plan, **decided(note)}
         self.update(lambda _: (None, [Draft("used", body)]))
 
     def allow_same_user(self) -> None:
-        """Write down, once, that the courier may run as a user who can read what the silo keeps."""
+        """Record, once, that the courier may run as a user who can read the silo's private files."""
         self.update(
             lambda account: (None, [] if account.same_user else [Draft("courier", {"format": 1, "same_user": True})])
         )

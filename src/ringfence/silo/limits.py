@@ -10,7 +10,7 @@ MEGABYTE = 1e6
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a round may take: seconds, and megabytes beside the records themselves.
+    """The most that a round may take: seconds, and megabytes on top of the records themselves.
 
     By default twice as long as a server usually waits for an answer, and what a small machine has.
     """
@@ -19,18 +19,18 @@ class Limits:
     megabytes: float = 2000.0
 
     def objection(self, effort: Effort) -> str:
-        """Say, in sentences, why a round of that effort is not to be approved; nothing if it may be."""
+        """Say, in sentences, why a round of that effort must not be approved; nothing if it may be."""
         if effort.seconds <= self.seconds and effort.memory <= self.megabytes * MEGABYTE:
             return ""
         return (
-            f"A round of this plan would take {words(effort)} of this machine, by a cautious estimate, more than the "
-            f"{self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a plan that takes "
-            "less; or allow more, by `round_seconds` and `round_memory` (in MB) in silo.toml."
+            f"A round of this plan would take {words(effort)} on this machine, by a cautious estimate, more than the "
+            f"{self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a smaller plan, or "
+            "allow more with `round_seconds` and `round_memory` (in MB) in silo.toml."
         )
 
 
 def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effort:
-    """Estimate what the plan's largest round takes of the silo; from public numbers alone, unless it counts `rows`."""
+    """Estimate the effort of the plan's largest round at the silo, from public numbers alone unless `rows` is given."""
     largest = Effort()
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         round = (

@@ -24,13 +24,14 @@ from scipy.special import bdtrc
 
 from ringfence.protocol.arrays import pieces
 from ringfence.silo.unpicklable import Unpicklable
-from ringfence.sources.cells import Cells, mixed
+from ringfence.sources.cells import Cells
+from ringfence.sources.words import mixed
 
 SKETCH = 256
 """How many rows are kept in a sketch."""
 
 FALSE_ALARM = 1e-6
-"""How often data of other records, from the same population, may be taken for known data, in one comparison."""
+"""How often, in one comparison, data of other records from the same population may be mistaken for known data."""
 
 
 class RowMarks(Unpicklable):
@@ -122,8 +123,8 @@ class RowWords:
 
     They need not be hard to find again: what is kept of them is computed with a secret key. Rows that differ in one
     cell differ in their words: every cell is mixed with its column's name, one to one, and multiplied by two odd
-    numbers that hang on that name, and the products are added up. Rows that differ in several may have equal words by
-    accident, as rarely as 64 random bits agree; that is not proved, and whoever seeks such rows can find some.
+    numbers that depend on that name, and the products are added up. Rows that differ in several may have equal words by
+    accident, as rarely as 64 random bits agree; that is not proved, and an adversary can find such rows.
     """
 
     def __init__(self, rows: int) -> None:
@@ -171,7 +172,7 @@ class Sketch:
 
 @dataclass(frozen=True, repr=False)
 class Fingerprint(Unpicklable):
-    """A data set at hand. `once` has the keyed marks, sorted, of the rows that occur once in it.
+    """A data set as it is now. `once` has the keyed marks, sorted, of the rows that occur once in it.
 
     `former` is the same data by the scheme of before, where anything is known by that.
     """
@@ -226,7 +227,7 @@ class Fingerprint(Unpicklable):
 
 @lru_cache(maxsize=4096)
 def _too_many_for_chance(sample: int, records: int) -> float:
-    """Return how many rows of a sample must be found in data of so many records to show that it is the same data.
+    """Return how many rows of a sample must be found in data of that many records to show that it is the same data.
 
     Suppose it is not: both are draws from one population, whatever that is. A row of the sample has some probability p
     in the population, and occurs m·p times on average among m records. It occurs exactly once with probability at most

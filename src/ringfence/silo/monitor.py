@@ -38,7 +38,7 @@ class Monitor:
     def metrics(self) -> str:
         """Return all numbers in Prometheus' text format; LedgerError if the ledger cannot be read.
 
-        Costs are composed anew only when the ledger has another entry.
+        Costs are composed again only when the ledger has a new entry.
         """
         account = self._ledger.look(Account.snapshot)
         with self._lock:
@@ -69,15 +69,15 @@ def _ledger_metrics(account: Account) -> str:
             _metric("ringfence_ledger_head", "gauge", "Number of the ledger's last entry.", [({}, account.number)]),
             _metric("ringfence_rounds_charged_total", "counter", "Rounds ever charged.", [({}, len(rounds))]),
             _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, stored)]),
-            _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are told.", [({}, delta)]),
+            _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are stated.", [({}, delta)]),
             _epsilons("granted", "The most that all releases may cost together.", spent, granted),
             _epsilons(
                 "used",
-                "What all charged rounds come to: bookkeeping, no guarantee.",
+                "What all charged rounds add up to: bookkeeping, not a guarantee.",
                 spent,
                 [guarantee.epsilon for guarantee in spent],
             ),
-            _epsilons("left", "What more may be approved, beyond all running plans.", spent, left),
+            _epsilons("left", "What may still be approved beyond all running plans.", spent, left),
         ]
     )
 

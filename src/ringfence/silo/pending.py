@@ -61,7 +61,7 @@ def add(folder: SiloFolder, content: bytes) -> Plan:
     except FileExistsError:
         pass
     except OSError as problem:
-        raise SiloError(f"The plan could not be kept at {path}: {problem.strerror}.") from None
+        raise SiloError(f"The plan could not be saved at {path}: {problem.strerror}.") from None
     return plan
 
 

@@ -160,8 +160,8 @@ def require_enough(rows: Rows) -> None:
     """Refuse rows of so few records that they cannot choose a strength."""
     if (number := len(np.unique(rows.of_row))) < FEWEST:
         raise RecordsError(
-            f"How hard a model is pulled is chosen by cross-validation, which needs {FEWEST} records or persons, and "
-            f"here are {number}: use the federation's model as it is, or wait for more records."
+            f"How strongly a model is pulled is chosen by cross-validation, which needs {FEWEST} records or persons, "
+            f"but there are {number}: use the federation's model as it is, or wait for more records."
         )
 
 
@@ -169,13 +169,13 @@ def require_comparable(rows: Rows, measured: NDArray[np.bool_]) -> None:
     """Refuse to compare models on so few records that they tell nothing, or where too few are left to fit."""
     if (number := len(np.unique(rows.of_row[measured]))) < FEWEST:
         raise RecordsError(
-            f"Models are compared on {FEWEST} held-out records or persons at least, and here are {number}: train with "
-            "a larger --held-out, or wait for more records."
+            f"Comparing models needs at least {FEWEST} held-out records or persons, but there are {number}: train "
+            "with a larger --held-out, or wait for more records."
         )
     if (number := len(np.unique(rows.of_row))) < 2 * FEWEST:
         raise RecordsError(
-            f"Models are compared by cross-validation inside of cross-validation, which needs {2 * FEWEST} records or "
-            f"persons, and here are {number}: wait for more records."
+            f"Comparing models by nested cross-validation needs {2 * FEWEST} records or persons, but there are "
+            f"{number}: wait for more records."
         )
 
 
@@ -188,7 +188,7 @@ def _folds(rows: Rows, measured: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _path(loss: Loss, rows: Rows, start: FloatArray, count: int = len(STRENGTHS)) -> list[FloatArray]:
-    """Return the weights of the first so many strengths."""
+    """Return the weights of the first that many strengths."""
     found = [start]
     for strength in STRENGTHS[1:count]:
         found.append(_fit(loss, rows, start, strength, found[-1]))

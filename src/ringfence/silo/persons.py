@@ -62,7 +62,7 @@ class Persons(Unpicklable):
         return means
 
     def parts(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Cut the persons into parts of at most so many rows, or one person: which persons, and which rows."""
+        """Cut the persons into parts of at most that many rows, or one person: which persons, and which rows."""
         ends, start = np.append(self.first, len(self.of_row)), 0
         while start < len(self):
             stop = max(start + 1, int(np.searchsorted(ends, ends[start] + most, side="right")) - 1)
@@ -75,7 +75,7 @@ def numbered(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
     numbers: dict[str, int] = {}
     if "" in cells:
         raise RecordsError(
-            f"{source}, row {list(cells).index('') + 2} does not say whose it is: fill in the column that the schema "
-            "names as `person`, or remove the row."
+            f"{source}, row {list(cells).index('') + 2} names no person: fill in the column that the schema names as "
+            "`person`, or remove the row."
         )
     return np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64)

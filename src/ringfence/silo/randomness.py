@@ -35,5 +35,5 @@ def gaussian_noise(dimension: int, sigma: float, exponent: int) -> FloatArray:
 
 
 def heads(dimension: int, coins: int) -> NDArray[np.int64]:
-    """Toss so many fair coins per coordinate and count the heads: exactly Bin(coins, 1/2)."""
+    """Toss that many fair coins per coordinate and count the heads: exactly Bin(coins, 1/2)."""
     return heads_of(coins, dimension)

@@ -104,8 +104,8 @@ def _owners(cells: Any, source: str, first: int) -> list[str]:
     texts: list[str] = cells.texts()
     if "" in texts:
         raise RecordsError(
-            f"{source}, row {texts.index('') + first + 2} does not say whose it is: fill in the column that the schema "
-            "names as `person`, or remove the row."
+            f"{source}, row {texts.index('') + first + 2} names no person: fill in the column that the schema names "
+            "as `person`, or remove the row."
         )
     return texts
 
@@ -119,8 +119,8 @@ def _require_order(source: Source, columns: TableColumns) -> None:
     for name in sources.order(source):
         if name in columns.used:
             raise RecordsError(
-                f"{name_of(source)} sorts rows by the column '{name}', which the schema lets models read: sort by one "
-                "that tells rows apart and means nothing else, of type = 'identifier'."
+                f"{name_of(source)} sorts rows by the column '{name}', which the schema lets models read: sort by a "
+                "column that only identifies rows, of type = 'identifier'."
             )
 
 

@@ -27,18 +27,16 @@ from ringfence.sources import Source
 class Records(Unpicklable):
     """Encoded records and the public schema they were read with; features are rounded so that sums can be exact.
 
-    The number of records is public (the guarantee is against *replacing* one); their values are not, so
-    neither `repr` nor an exception nor a pickle can carry them out. `marks` are those of the data set that they were
-    read from, by which its ledger is found again; records that somebody computed have none, and no say in which ledger
-    is theirs.
+    The number of records is public (the guarantee is against *replacing* one); their values are not, so neither `repr`
+    nor an exception nor a pickle can carry them out. `marks` identify the data set that they were read from, so that
+    its ledger is found again; computed records have none, and do not decide which ledger is theirs.
 
-    Where the schema tells persons apart, `of_row` numbers the person of each row, and a record is a person: their
-    number is public, and how many rows each has is not. Rows are kept in the order of their persons.
+    Where the schema identifies persons, `of_row` numbers the person of each row, and a record is a person: the number
+    of persons is public, the number of rows of each is not. Rows are kept in the order of their persons.
 
-    `precision` is how the features are kept (`silo.keeping`): whatever it is, sums are exact.
+    `precision` is how the features are stored (`silo.keeping`): sums are exact in any case.
 
-    `cells` are what the features and targets were made of, for questions about columns; records that somebody computed
-    have none.
+    `cells` are what the features and targets were made from, for questions about columns; computed records have none.
     """
 
     __slots__ = ("cells", "features", "marks", "norms", "persons", "precision", "schema", "targets")
@@ -66,7 +64,7 @@ class Records(Unpicklable):
         of_row: NDArray[np.int64] | None = None,
         keeping: Keeping = IN_MEMORY,
     ) -> "Records":
-        """Encode cells that were read, some rows at a time."""
+        """Encode cells that were read, a block of rows at a time."""
         made = cls.__new__(cls)
         targets = target_of(schema, cells).astype(np.float64)
         made._keep(
@@ -111,12 +109,12 @@ class Records(Unpicklable):
 
     @property
     def rows(self) -> int:
-        """How many rows there are; of persons, that is nobody's business but the silo's."""
+        """The number of rows; where records are persons, this is private to the silo."""
         return len(self.targets)
 
     @property
     def unclamped_targets(self) -> FloatArray:
-        """The targets as the file has them, scaled: for whoever may see them to measure on, never to train on."""
+        """The file's targets, scaled but not clamped: for evaluation by those who may see them, never for training."""
         targets, cells = self.targets, self.cells or {}
         for place, name in enumerate(self.schema.targets):
             reading = cells.get(name)
@@ -127,9 +125,9 @@ class Records(Unpicklable):
         return targets
 
     def first_below(self, least: float) -> int | None:
-        """Return the first row whose target, as its file has it, is less, if any: for whoever may see the records.
+        """Return the first row whose unclamped target is less, if any: for those who may see the records.
 
-        Of those alone that lie beyond the schema's bounds, which are no less.
+        Only targets outside the schema's bounds are checked, since the bounds are no less.
         """
         reading = None if self.cells is None or self.schema.target is None else self.cells[self.schema.target]
         if reading is None or reading.beyond is None:
@@ -146,14 +144,14 @@ class Records(Unpicklable):
         return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
 
     def block(self, rows: slice = slice(None)) -> FloatArray:
-        """Return the features of some rows, as doubles."""
+        """Return the features of some rows, in double precision."""
         return self.features[rows].astype(np.float64, copy=False)
 
     def total(self, add_up: Callable[["Records", FloatArray], Counts], chosen: FloatArray, breadth: int) -> Counts:
-        """Return what `add_up` gives for all records, of which `chosen` take part: in parts, on several threads.
+        """Return the sum of `add_up` over all records, of which `chosen` take part: in parts, on several threads.
 
-        A record takes about `breadth` numbers while it is worked on. `add_up` must return whole numbers that add up
-        over any division of the records: then the division changes no byte.
+        A record takes about `breadth` numbers while it is processed. `add_up` must return whole numbers that add up
+        over any division of the records, so that the division changes no byte.
         """
         most = max(LEAST_AT_ONCE // 2, -(-at_once(self.rows, breadth) // chunks.threads()))
         return chunks.added(
@@ -161,7 +159,7 @@ class Records(Unpicklable):
         )
 
     def _parts(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Divide the records into parts of at most so many rows: which records, and which rows."""
+        """Divide the records into parts of at most that many rows: which records, and which rows."""
         if self.persons is not None:
             return self.persons.parts(most)
         return ((part, part) for part in pieces(self.rows, most))
@@ -177,11 +175,11 @@ class Records(Unpicklable):
         return part
 
     def shares(self, plan: Plan, chosen: FloatArray) -> FloatArray:
-        """Return what each row counts for, if the chosen records take part."""
+        """Return each row's weight in the sum, if the chosen records take part."""
         return chosen if self.persons is None else chosen[self.persons.of_row] * self.persons.shares(plan)
 
     def means(self, values: FloatArray) -> FloatArray:
-        """Return each record's numbers, of rows of numbers of at most 1: a person's are the mean of theirs."""
+        """Return each record's numbers from rows of numbers of at most 1: for a person, the mean over their rows."""
         return values if self.persons is None else self.persons.means(values)
 
     def spread_features(self, largest: float, chosen: FloatArray) -> FloatArray:
@@ -193,7 +191,7 @@ class Records(Unpicklable):
         return np.trunc(features * scales[:, None]) / 2.0**exact_sums.ROW_BITS
 
     def bounded_features(self, largest: float) -> FloatArray:
-        """Return the features in units of `largest`: cut to norm 1 once more, and to multiples of 2⁻³¹."""
+        """Return the features in units of `largest`: clipped to norm 1 again, and rounded to multiples of 2⁻³¹."""
         kept = 1 - exact_sums.slack(self.features.shape[1])
         cut: FloatArray = self.block() * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
         cut *= 2.0**exact_sums.ROW_BITS
@@ -202,9 +200,9 @@ class Records(Unpicklable):
         return cut
 
     def along(self, axes: FloatArray) -> "Records":
-        """Return the records with features along axes, a row each: of each a function of its own features alone.
+        """Return the records with their features along axes, one per row: each depends on its own features alone.
 
-        The product is exact but for the axes' last digits and one rounding (`exact_sums.limbs`).
+        The product is exact except for the axes' last digits and one rounding (`exact_sums.limbs`).
         """
         with np.errstate(invalid="ignore", over="ignore"):  # what is no number is cut, or counts as 0
             high, low = np.split(self.block() @ exact_sums.limbs(axes.T), 2, axis=1)
@@ -213,7 +211,7 @@ class Records(Unpicklable):
         return Records(self.schema, features, self.targets, self.marks, of_row)
 
     def take(self, chosen: NDArray[np.int64]) -> "Records":
-        """Return the given records: a part of the same data set."""
+        """Return the chosen records, as part of the same data set."""
         keeping = Keeping(self.precision)
         if self.persons is None:
             taken = _rows_of(self.cells, chosen)
@@ -229,23 +227,23 @@ class Records(Unpicklable):
         return Records(self.schema, features, targets, self.marks, of_row[rows], taken, keeping)
 
     def difference(self, schema: Schema) -> str:
-        """Say why a plan with that schema is not about these records, or nothing if it is."""
+        """Say why a plan with that schema does not fit these records, or nothing if it does."""
         if schema.person is not None and self.persons is None:
-            return "the plan protects persons, and these records do not say whose they are"
+            return "the plan protects persons, but these records do not identify them"
         return "" if schema == self.schema else "its records were read with another schema"
 
     def encoded(self, schema: Schema) -> "Records":
-        """Return the records as that schema encodes them: there is one that they can be had by."""
+        """Return the records as that schema encodes them; only the schema that they were read with can."""
         if schema != self.schema:
             raise RecordsError("These records were read with another schema: read them again from their file.")
         return self
 
 
 def load_records(source: Source, schema: Schema) -> Records:
-    """Read a table by its public schema: a file, its description, or a table of pandas, polars or pyarrow.
+    """Read a table by its public schema: a file, its description, or a pandas, polars or pyarrow table.
 
-    The first cell that does not fit is named by row and column, and so is the first time, offset, exposure or weight
-    beyond its bounds.
+    The error names row and column of the first cell that does not fit, and of the first time, offset, exposure or
+    weight outside its bounds.
     """
     rows = gather(source, schema)
     try:

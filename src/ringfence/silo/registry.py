@@ -59,7 +59,7 @@ class Known:
 
 
 class Registry(Closing):
-    """The user's registry, open. What is decided by looking at it is decided inside of `deciding`."""
+    """The user's registry, open. What is decided by looking at it is decided inside `deciding`."""
 
     def __init__(self) -> None:
         folder = state_folder()
@@ -82,9 +82,9 @@ class Registry(Closing):
             if path.exists() or self._key_path.exists():
                 lost, left = (self._key_path, path) if path.exists() else (path, self._key_path)
                 raise RegistryError(
-                    f"{lost} is gone, and without it nothing tells which data has which ledger. Nothing was released. "
-                    f"Restore it from a backup; or, if it is lost for good, move {left} away, and register every silo "
-                    "and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
+                    f"{lost} is missing, and without it nobody can tell which data has which ledger. Nothing was "
+                    f"released. Restore it from a backup; or, if it is lost for good, move {left} away, and register "
+                    "every silo and ledger again (`ringfence silo register`, or `--same-data-as LEDGER`)."
                 )
             unfinished = path.with_suffix(".new")
             for rest in path.parent.glob(f"{unfinished.name}*"):
@@ -125,7 +125,7 @@ class Registry(Closing):
     # What is written: only inside of `deciding`.
 
     def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
-        """Note that the ledger is kept for this data; `settled` if a silo's operator stands for that."""
+        """Note that the ledger is kept for this data; `settled` if a silo's operator vouches for that."""
         sketch = found.sketch()
         body: dict[str, object] = {
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,

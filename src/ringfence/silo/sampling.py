@@ -18,7 +18,7 @@ from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisso
 from ringfence.protocol.schedule import Task
 
 Uniform = Callable[[int], NDArray[np.uint64]]
-"""Draws so many whole numbers, each uniform on 0 … 2⁶⁴ − 1."""
+"""Draws that many whole numbers, each uniform on 0 … 2⁶⁴ − 1."""
 
 
 def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: Uniform) -> FloatArray:

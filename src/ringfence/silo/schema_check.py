@@ -1,4 +1,5 @@
-"""Everything in a table that does not fit its schema, at once: for the table's owner, since it hangs on the records."""
+"""Everything in a table that does not fit its schema, at once: for the table's owner, since it depends on the
+records."""
 
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,8 @@ def _problems_of_parts(schema: Path, columns: TableColumns, cells: Table) -> lis
     readings = {name: columns.used[name].read(column)[0] for name, column in own.items() if not column.odd}
     return [
         *(
-            f"column '{name}' is named as {role}, and is not among the schema's columns or ignored; give it a type and "
-            "its values."
+            f"column '{name}' is named as {role}, but is missing from the schema's columns, or ignored; give it a "
+            "type and its values."
             for role, name in roles.roles.items()
             if name not in columns.used
         ),

@@ -21,7 +21,7 @@ def watermark(ledger: str, number: int, hash: str) -> Watermark:
         folder = state_folder()
     except OSError as problem:
         raise LedgerWriteError(
-            f"There is no place for the ledger's watermark: {problem.filename}: {problem.strerror}. Name a folder that "
-            "this user may write to by XDG_STATE_HOME."
+            f"The ledger's watermark cannot be stored: {problem.filename}: {problem.strerror}. Set XDG_STATE_HOME to "
+            "a folder that this user may write to."
         ) from None
     return Watermark(folder / "heads" / ledger, _MARK, (number, hash))

@@ -47,7 +47,7 @@ def clip_of(stage: Stage) -> float:
     if not isinstance(stage.question, Gradient):
         raise TrainingError(
             f"The compiled simulator trains by gradients, and cannot ask for the {stage.question.name}: run the plan "
-            "by `simulation.trials`."
+            "with `simulation.trials`."
         )
     return stage.question.clip
 
@@ -69,7 +69,9 @@ def clipped_sum(loss: LinearLoss, clip: Any, weights: Any, *, rows: Rows, shares
     """
     features, norms, targets, of_row, counts = rows
     if (rule is None) != (of_row is None):
-        raise TrainingError("The simulator must know whose the rows of persons are: make the data by `federation_of`.")
+        raise TrainingError(
+            "The simulator must know which person each row belongs to: make the data with `federation_of`."
+        )
     if rule == "sum":
         return _summed(loss, clip, weights, rows, shares)
     if rule is not None:

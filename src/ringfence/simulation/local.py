@@ -54,9 +54,9 @@ def local_sgd(
 ) -> Any:
     """Run every configuration and return the server's last weights, one row per run. There is no projection."""
     if data.of_row is not None:
-        raise TrainingError("Local steps are on records, not on persons: leave `person` out of the schema.")
+        raise TrainingError("Local steps work on records, not on persons: leave `person` out of the schema.")
     if loss.dimension(data.features.shape[1]) != data.features.shape[1] * loss.outputs:
-        raise TrainingError("Local steps are for losses whose outputs have weights of their own.")
+        raise TrainingError("Local steps need a loss whose outputs have their own weights.")
     first = jnp.cumsum(data.sizes) - data.sizes
     keys = jax.vmap(jax.random.key)(seeds)
 

@@ -68,7 +68,7 @@ class Rules:
             )
         trains = [stage.question.trains for stage in plan.stages]
         if not any(trains) or trains != sorted(trains):
-            raise TrainingError("The simulator trains last: it takes plans whose last stages, and no others, train.")
+            raise TrainingError("The simulator takes only plans in which the last stages, and no others, train.")
         stages = [
             SimulatedStage(stage.rounds, stage.sampling, stage.participation, simulating(stage.channel))
             for stage in plan.training_stages

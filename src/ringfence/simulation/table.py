@@ -60,12 +60,14 @@ class SweepHeader:
         if "ringfence_sweep" not in content:
             raise SweepError(f"{out} is not a sweep's file: choose another one.")
         if content["ringfence_sweep"] != FORMAT:
-            raise SweepError(f"{out} was written by another version of Ringfence: read it with that, or sweep anew.")
+            raise SweepError(
+                f"{out} was written by another version of Ringfence: read it with that version, or run the sweep again."
+            )
         return SweepHeader(content["label"], tuple(content["parameters"]))
 
     def require(self, asked: "SweepHeader", out: Path) -> None:
         """Refuse to go on with a file of another sweep."""
-        advice = "choose another file, or delete this one to start anew"
+        advice = "choose another file, or delete this one to start over"
         if self.label != asked.label:
             raise SweepError(f"{out} holds the sweep '{self.label}', not '{asked.label}': {advice}.")
         if self.parameters != asked.parameters:
@@ -98,7 +100,7 @@ class Log:
         if self.names is not None and result.names != self.names:
             raise SweepError(
                 f"{self._out} has the results {quoted(self.names)}, but the task now returns {quoted(result.names)}: "
-                "choose another file, or delete this one to start anew."
+                "choose another file, or delete this one to start over."
             )
         self.names = result.names
         self._lines.append(result.lines)

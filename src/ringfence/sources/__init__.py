@@ -126,12 +126,15 @@ def _beside(parts: Iterable[Chunk], described: Description) -> Iterator[Chunk]:
     for part in parts:
         count = len(next(iter(part.values()), ()))
         if taken := set(arrays) & set(part):
-            raise RecordsError(f"{described.file} has a column '{min(taken)}', as `arrays` has: rename one of them.")
+            raise RecordsError(
+                f"{described.file} has a column '{min(taken)}', and so has `arrays`: rename one of them."
+            )
         rows, begin = slice(begin, begin + count), begin + count
         if all(len(array) >= begin for array in arrays.values()):
             own: dict[str, Cells] = {name: array.take(rows) for name, array in arrays.items()}
             yield ChainMap(own, cast(dict[str, Cells], part))  # reads nothing of the part
     if any(len(array) != begin for array in arrays.values()):
         raise RecordsError(
-            f"{described.file} has not as many rows as the arrays beside it: make the arrays again, a row for each row."
+            f"{described.file} does not have as many rows as the arrays beside it: make the arrays again, with one "
+            "row for each of its rows."
         )

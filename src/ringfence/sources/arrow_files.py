@@ -123,7 +123,7 @@ def unique(names: Sequence[str], source: str) -> Sequence[str]:
 
 
 def _damaged(path: Path, kind: str) -> RecordsError:
-    return RecordsError(f"The data file {path} is damaged, or is no {kind} file: make it again from its source.")
+    return RecordsError(f"The data file {path} is damaged, or is not a {kind} file: make it again from its source.")
 
 
 def columns_of(table: Any) -> dict[str, Cells]:
@@ -154,7 +154,7 @@ def cells_of(column: Any) -> Cells:
         return cells_of(column.dictionary_decode())
     if _is_text(kind) or pa.types.is_dictionary(kind):
         return _texts(column)
-    return _odd(column, "bytes" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "parts of its own")
+    return _odd(column, "bytes" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "nested fields")
 
 
 def _is_text(kind: Any) -> bool:
@@ -185,7 +185,7 @@ def _times(column: Any) -> Cells:
 def _lists(column: Any) -> Cells:
     values = column.type.value_type
     if not (pa.types.is_integer(values) or pa.types.is_floating(values)):
-        return _odd(column, "lists of something else than numbers")
+        return _odd(column, "lists of something other than numbers")
     lengths = pc.list_value_length(column)
     if len(column) and not column.null_count and pc.min_max(lengths)["min"] == pc.min_max(lengths)["max"]:
         flat = pc.list_flatten(column)

@@ -4,29 +4,25 @@ Whatever is said about a cell depends on that cell alone, never on others of its
 not tell about another one. What is no number, or no vector, is NaN; what to say about it is the schema's business.
 """
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ringfence.sources.words import Words, number_words, text_word, vector_words
+
 FloatArray: TypeAlias = NDArray[np.float64]
 IntArray: TypeAlias = NDArray[np.int64]
-Words: TypeAlias = NDArray[np.uint64]
 
 ALL = slice(None)
 
-_EMPTY = np.uint64(0x9E3779B97F4A7C15)
-"""Stands for an empty cell among cells' words."""
-
 
 def number(text: str, *, comma: bool = False) -> float:
-    """Return the number that a text is, NaN if it is none; with `comma`, that may be its decimal mark."""
+    """Return a text as a number, NaN if it is not one; with `comma`, that may be its decimal mark."""
     if comma and "," in text and "." not in text:
         text = text.replace(",", ".", 1)
     if "_" in text:  # Python's own habit
@@ -88,7 +84,7 @@ class Cells(ABC):
         return None
 
     def vectors(self, length: int) -> FloatArray:
-        """Return each cell as so many numbers; NaN in all of them where it is anything else."""
+        """Return each cell as `length` numbers; all NaN if it is anything else."""
         codes, distinct = self.coded()
         parsed = [self._vector(text, length) for text in distinct]
         return (np.array(parsed) if parsed else np.zeros((0, length)))[codes]
@@ -101,7 +97,7 @@ class Cells(ABC):
     @cached_property
     def _coded_words(self) -> tuple[IntArray, Words]:
         codes, distinct = self.coded()
-        return codes, np.array([_word(text, self._number(text)) for text in distinct], dtype=np.uint64)
+        return codes, np.array([text_word(text, self._number(text)) for text in distinct], dtype=np.uint64)
 
     def _number(self, text: str) -> float:
         return number(text)
@@ -154,7 +150,7 @@ class TextCells(Cells):
 
     def words(self, rows: slice = ALL) -> Words:
         """Return numbers' bits where all cells are such."""
-        return _bits(self.numbers()[rows]) if self._are_numbers else super().words(rows)
+        return number_words(self.numbers()[rows]) if self._are_numbers else super().words(rows)
 
     @cached_property
     def _are_numbers(self) -> bool:
@@ -273,7 +269,7 @@ class ArrayCells(Cells):
         """Return a number's bits; other cells are known by their texts."""
         if self._values.dtype.kind not in "iuf":
             return super().words(rows)
-        return _vector_words(self._values[rows]) if self._values.ndim == 2 else _bits(self.take(rows).numbers())
+        return vector_words(self._values[rows]) if self._values.ndim == 2 else number_words(self.take(rows).numbers())
 
     def _stacked(self, parts: Sequence[Any]) -> Cells:
         if len({(part._values.shape[1:], part._values.dtype) for part in parts}) > 1:
@@ -320,7 +316,7 @@ class ListCells(Cells):
         words = np.zeros(len(lists), dtype=np.uint64)
         for length, alike in by_length.items():
             own = ListCells([lists[row] for row in alike])
-            words[alike] = super(ListCells, own).words() if length < 0 else _vector_words(own.vectors(length))
+            words[alike] = super(ListCells, own).words() if length < 0 else vector_words(own.vectors(length))
         return words
 
     def take(self, rows: Any) -> "ListCells":
@@ -351,57 +347,8 @@ def joined(parts: Sequence[Cells]) -> Cells:
     return TextCells([text for part in parts for text in part.texts()])
 
 
-def mixed(words: Words, constant: np.uint64) -> Words:
-    """Return words of which every bit hangs on every bit of those given: one to one, and no secret."""
-    words = words ^ constant
-    words *= np.uint64(0xBF58476D1CE4E5B9)
-    shifted = words >> np.uint64(29)
-    words ^= shifted
-    words *= np.uint64(0x94D049BB133111EB)
-    np.right_shift(words, np.uint64(32), out=shifted)
-    words ^= shifted
-    return words
-
-
 def _is_vector(each: Any) -> bool:
     return each is not None and all(value is None or isinstance(value, int | float) for value in each)
-
-
-def _vector_words(vectors: NDArray[Any]) -> Words:
-    words = np.zeros(len(vectors), dtype=np.uint64)
-    for place, column in enumerate(vectors.T):
-        words = mixed(words ^ _bits(np.asarray(column, dtype=np.float64)), np.uint64(2 * place + 1))
-    return words
-
-
-def _bits(values: FloatArray) -> Words:
-    bits = (values + 0.0).view(np.uint64)  # −0 becomes 0
-    if np.isnan(values.min(initial=0.0)):
-        bits[np.isnan(values)] = _EMPTY
-    return bits
-
-
-@lru_cache(maxsize=2**14)
-def _word(text: str, value: float) -> int:
-    if not text:
-        return int(_EMPTY)
-    if not math.isnan(value):
-        return int(np.float64(value + 0.0).view(np.uint64))
-    return int.from_bytes(hashlib.blake2b(_as_arrays_have_it(text).encode(), digest_size=8).digest(), "little")
-
-
-def _as_arrays_have_it(text: str) -> str:
-    """Return a truth value, or a point in time, as it is written where it is no text: CSV files write it otherwise."""
-    if text.lower() in ("true", "false"):
-        return text.lower()
-    if len(text) <= 10 or text[4] != "-":  # a date is written in one way
-        return text
-    try:
-        time = datetime.fromisoformat(text)
-        time = time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
-        return text
-    return time.isoformat().removesuffix("T00:00:00")
 
 
 def _lookup(of_distinct: Sequence[Any], codes: NDArray[Any], dtype: Any = bool) -> NDArray[Any]:

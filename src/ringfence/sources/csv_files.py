@@ -1,8 +1,8 @@
 """CSV files: block by block, with the standard library, or with pyarrow where it is installed; the cells are the same.
 
-How a cell is read hangs on the file's first line and on the cell, never on other records. The delimiter is the one that
-occurs in the first line; where it is no comma, a comma in a number is its decimal mark. What is not UTF-8 in a cell is
-read as Windows' Latin letters, unless an encoding is given.
+How a cell is read depends on the file's first line and on the cell, never on other records. The delimiter is the one
+that occurs in the first line; where it is no comma, a comma in a number is its decimal mark. What is not UTF-8 in a
+cell is read as Windows' Latin letters, unless an encoding is given.
 """
 
 import codecs
@@ -156,13 +156,13 @@ def _opened(described: Description) -> Iterator[tuple[IO[bytes], Description]]:
                 file.seek(3)
             yield file, described
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise RecordsError(f"The data file {path} is damaged, or is no gzip file: make it again.") from None
+        raise RecordsError(f"The data file {path} is damaged, or is not a gzip file: make it again.") from None
     except OSError as problem:
         raise RecordsError(f"The data file {path} could not be read: {problem.strerror}.") from None
     except UnicodeError:
         raise RecordsError(
-            f"The data file {path} is not text of the encoding that it should have: name the right `encoding` in a "
-            "description (TOML), or save it as UTF-8."
+            f"The data file {path} is not text in the expected encoding: name the right `encoding` in a description "
+            "(TOML), or save it as UTF-8."
         ) from None
 
 
@@ -170,7 +170,7 @@ def _decoded(block: bytes, described: Description) -> str:
     if described.encoding is not None:
         return block.decode(described.encoding)
     if b"\0" in block:
-        raise RecordsError(f"{described.file} is no text file: a table is CSV, Parquet, Arrow or NumPy.")
+        raise RecordsError(f"{described.file} is not a text file: a table must be CSV, Parquet, Arrow or NumPy.")
     return block.decode("utf-8", errors="ringfence-latin")
 
 
@@ -183,7 +183,7 @@ def _line(file: IO[bytes]) -> bytes:
 
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    """Cut a file between lines, of which none ends inside of quotes."""
+    """Cut a file between lines, of which none ends inside quotes."""
     while block := file.read(BLOCK):
         lines = [block, file.readline()]
         quotes = sum(part.count(b'"') for part in lines if b'"' in part)  # looking is faster than counting
@@ -194,7 +194,7 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _delimiter(line: str) -> str:
-    """Return the delimiter that occurs in the first line outside of quotes; a comma where none does."""
+    """Return the delimiter that occurs in the first line outside quotes; a comma where none does."""
     outside = "".join(line.split('"')[::2])
     counts = {each: outside.count(each) for each in ";\t|,"}
     if counts[","] and not counts[";"] and not counts["\t"]:

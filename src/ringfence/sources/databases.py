@@ -33,8 +33,8 @@ def _fetched(described: Description) -> Any:
     kind, _, place = (described.database or "").partition(":")
     if kind not in _KINDS:
         raise RecordsError(
-            f"The description {described.named} names a database of no kind that is known here: write "
-            '"postgresql://…", "sqlite:FILE" or "duckdb:FILE".'
+            f'The description {described.named} names an unknown kind of database: write "postgresql://…", '
+            '"sqlite:FILE" or "duckdb:FILE".'
         )
     statement = described.statement()
     try:
@@ -49,8 +49,9 @@ def _fetched(described: Description) -> Any:
         code = getattr(problem, "sqlstate", None)
         shown = f" (SQLSTATE {code})" if isinstance(code, str) and code.isalnum() else ""
         raise RecordsError(
-            f"The database of {described.named} did not answer the query to its end{shown}. Nothing was read: see to "
-            "it that it runs, that this user may read what the query names, and that the query runs there by itself."
+            f"The database of {described.named} did not complete the query{shown}. Nothing was read. Check that the "
+            "database is running, that this user may read what the query names, and that the query runs there on its "
+            "own."
         ) from None
 
 
@@ -99,19 +100,20 @@ def _sorted(table: Any, described: Description) -> Any:
     for name in described.order_by:
         if name not in table.schema.names:
             raise RecordsError(
-                f"The query of {described.named} gives no column '{name}', by which `order_by` sorts: select it."
+                f"The query of {described.named} returns no column '{name}', which `order_by` names: select it."
             )
     import pyarrow.compute as pc
 
     keys = table.select(list(described.order_by))
     if any(column.null_count for column in keys.columns):
         raise RecordsError(
-            f"A column that `order_by` of {described.named} names has empty cells: sort by one that every row has."
+            f"A column that `order_by` of {described.named} names has empty cells: sort by one that is filled in for "
+            "every row."
         )
     if keys.group_by(list(described.order_by)).aggregate([]).num_rows != table.num_rows:
         raise RecordsError(
-            f"Two rows have the same in all columns that `order_by` of {described.named} names, so that they have no "
-            "order: name a column, or several, by which no two rows are alike."
+            f"Two rows agree in all columns that `order_by` of {described.named} names, so their order is undefined: "
+            "name columns that together identify each row."
         )
     places = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in described.order_by])
     return table.take(places)

@@ -65,7 +65,7 @@ def describe(path: Path) -> Description:
         raise RecordsError(f"The description {path} is not valid TOML: {problem}.") from None
     problem_found = _problem(content)
     if problem_found:
-        raise RecordsError(f"The description {path} of a table is not usable: {problem_found}.")
+        raise RecordsError(f"The table description {path} is not usable: {problem_found}.")
     beside = path.parent
     order = content.get("order_by", [])
     return Description(
@@ -88,7 +88,7 @@ def _problem(content: Mapping[str, Any]) -> str:
     """Say what is wrong with a description's fields; nothing if they are fine."""
     known = {each.name for each in fields(Description)} - {"named"}
     if unknown := sorted(set(content) - known):
-        return f"`{unknown[0][:100]}` is not known there (known are {', '.join(sorted(known))})"
+        return f"`{unknown[0][:100]}` is unknown there (known are {', '.join(sorted(known))})"
     texts = {name: value for name, value in content.items() if name not in ("arrays", "order_by")}
     if wrong := [name for name, value in texts.items() if not isinstance(value, str) or not value]:
         return f"`{wrong[0]}` must be a text"
@@ -105,8 +105,8 @@ def _problem(content: Mapping[str, Any]) -> str:
     names = [order] if isinstance(order, str) else order
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
         return (
-            "a `database` gives rows in any order, and records go by their numbers: `order_by` must name the "
-            "column, or columns, that tell rows apart"
+            "a `database` returns rows in any order, but records are known by their position: `order_by` must name "
+            "the column, or columns, that identify each row"
         )
     return ""
 
@@ -124,5 +124,5 @@ def _problem_of_file(content: Mapping[str, Any]) -> str:
     try:
         "a".encode(content.get("encoding", "utf-8"))  # some codecs are known, and not of texts
     except (LookupError, ValueError):
-        return "`encoding` is none that is known here; common ones are utf-8, latin-1, cp1252 and utf-16"
+        return "`encoding` is unknown here; common ones are utf-8, latin-1, cp1252 and utf-16"
     return ""

@@ -31,7 +31,9 @@ def read(described: Description, numbers: Collection[str] = ()) -> Iterator[dict
         require_few(path, len(arrays))
         columns = {name: _cells(path, array) for name, array in arrays.items()}
     if not columns or len({len(cells) for cells in columns.values()}) != 1:
-        raise RecordsError(f"{path} has no array, or arrays of different numbers of rows: make them of one length.")
+        raise RecordsError(
+            f"{path} has no arrays, or arrays with different numbers of rows: give all of them the same length."
+        )
     yield columns
 
 
@@ -41,7 +43,7 @@ def read_array(path: Path) -> Cells:
         loaded = np.load(path, allow_pickle=False, mmap_mode="r")
         if isinstance(loaded, np.ndarray):
             return _cells(path, loaded)
-    raise RecordsError(f"{path} is no .npy file of one array: name one for each column.")
+    raise RecordsError(f"{path} is not a .npy file of one array: name one file for each column.")
 
 
 class _refusing:  # noqa: N801 - a context, as contextlib's own are
@@ -58,7 +60,7 @@ class _refusing:  # noqa: N801 - a context, as contextlib's own are
         if isinstance(problem, RecordsError) or not isinstance(problem, Exception):
             return
         raise RecordsError(
-            f"The data file {self._path} is damaged, is no NumPy file, or holds objects, which are not read: save "
+            f"The data file {self._path} is damaged, is not a NumPy file, or holds objects, which are not read: save "
             "plain arrays."
         ) from None
 
@@ -79,8 +81,8 @@ def _cells(path: Path, array: NDArray[Any]) -> Cells:
         _require_characters(array)
         return TextCells([text.strip() for text in array.tolist()])
     raise RecordsError(
-        f"{path} has an array that is no column: one dimension of numbers, truth values, times or texts, or two of "
-        "numbers, for vectors."
+        f"{path} has an array that cannot be a column: it must have one dimension, of numbers, truth values, times or "
+        "texts, or two, of numbers, for vectors."
     )
 
 

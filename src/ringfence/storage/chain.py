@@ -59,8 +59,8 @@ class Draft:
 class Chain:
     """An open file of entries. The first is tied to a hash of its user's choice, another for each kind of file.
 
-    What it has once read or written it never unsees: if the file no longer holds it, having been put back to an older
-    state or to another one, every reading fails from then on, however often it is tried.
+    What it has once read or written must stay there: if the file no longer holds it, because it was rolled back or
+    replaced, every later reading fails.
     """
 
     def __init__(self, path: Path, kind: Kind, *, create: bool = False) -> None:
@@ -97,7 +97,7 @@ class Chain:
             # AUTOINCREMENT remembers the highest number ever given, so a cut-off tail shows too.
             highest = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone() or (0,)
             if highest[0] != expected - 1:
-                raise database.damaged(f"it ends with entry {expected - 1}, and that is not the last one ever made")
+                raise database.damaged(f"it ends with entry {expected - 1}, which is not the last one ever made")
             if expected > after + 1:
                 self._see(expected - 1, previous)
 

@@ -70,7 +70,7 @@ class Database:
     def _prepare(self, application: int, newest_format: int, tables: str | None, pragmas: Sequence[str]) -> None:
         if tables is None:
             if self.execute("PRAGMA application_id").fetchone() != (application,):
-                raise self.damaged("it is another program's, or was not finished")
+                raise self.damaged("it belongs to another program, or was not completed")
             # SQLite's user_version is the format; the files of version 0.1.0 have 0, and their format is 1.
             (stated,) = self.execute("PRAGMA user_version").fetchone()
             require_known_format(f"{self._kind.name} ({self.path})", stated, newest_format, self._kind.error)
@@ -90,7 +90,7 @@ class Database:
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except FileExistsError:
-            raise self._kind.error(f"There is a {self._kind.name} at {self.path} already; open it instead.") from None
+            raise self._kind.error(f"There is already a {self._kind.name} at {self.path}; open it instead.") from None
         except OSError as problem:
             raise self._kind.unwritable(
                 f"No {self._kind.name} can be made at {self.path}: {problem.strerror}."

@@ -35,7 +35,7 @@ def unnoted(decision: str, *, plan: str = "", round: int | None = None, reason: 
 
 
 class DecisionLog:
-    """The file `decisions.log` of a folder. If it cannot be written, that is said once, and everything goes on."""
+    """The file `decisions.log` of a folder. If it cannot be written, that is reported once, and all else continues."""
 
     def __init__(self, folder: Path) -> None:
         self._handler = _PrivateFiles(folder / "decisions.log")
@@ -72,8 +72,8 @@ class _PrivateFiles(RotatingFileHandler):
         why = problem.strerror if isinstance(problem, OSError) else type(problem).__name__
         with contextlib.suppress(OSError):  # what is printed may go to the same full disk
             print(  # noqa: T201 (to the operator)
-                f"ringfence: {self.baseFilename} cannot be written ({why}): decisions go on, and are not logged. Make "
-                "room, or let this user write there.",
+                f"ringfence: {self.baseFilename} cannot be written ({why}): decisions continue, but are not logged. "
+                "Make room, or let this user write there.",
                 file=sys.stderr,
                 flush=True,
             )

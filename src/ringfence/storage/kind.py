@@ -1,4 +1,4 @@
-"""What a kind of stored document is called, and how its user is told that it cannot be used."""
+"""The name of a kind of stored document, and the errors that say why it cannot be used."""
 
 from ringfence.errors import RingfenceError
 
@@ -9,7 +9,7 @@ class Kind:
     """A kind of document: the word for it in messages, and an error for each decision that its user can make.
 
     Another process writes to it (`busy`); the disk or the permissions do not let us (`unwritable`); its content cannot
-    be trusted (`damaged`, and `if_damaged` says what follows). What has no error of its own is `error`.
+    be trusted (`damaged`, and `if_damaged` says what follows). Anything else raises `error`.
     """
 
     def __init__(

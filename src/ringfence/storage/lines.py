@@ -62,5 +62,5 @@ class Lines(Closing):
     def _unwritable(self, problem: OSError) -> RingfenceError:
         return self._kind.unwritable(
             f"The {self._kind.name} {self.path} could not be written ({problem.strerror}). Make room or correct the "
-            "folder's permissions, then do the same again: it goes on from what was written."
+            "folder's permissions, then run the same command again: it continues from what was written."
         )

@@ -37,12 +37,12 @@ def replace_private(path: Path, content: bytes, *, synced: bool = True) -> None:
 
 
 def write_token(path: Path) -> None:
-    """Write a new secret that whoever asks must show."""
+    """Write a new secret that clients must show."""
     write_private(path, secrets.token_hex(_TOKEN_LENGTH).encode())
 
 
 def read_token(path: Path, error: type[RingfenceError]) -> str:
-    """Return the secret that stands in a file."""
+    """Return the secret in a file."""
     token = read_file(path, "token", error).decode("ascii", errors="replace").strip()
     if len(token) < _TOKEN_LENGTH:
         raise error(f"{path} holds no token of {_TOKEN_LENGTH} characters or more; write a random one.")
@@ -54,9 +54,7 @@ def write_key(path: Path, private: bytes) -> None:
     try:
         write_private(path, private.hex().encode())
     except OSError as problem:
-        raise OutputError(
-            f"{path} cannot be written ({problem.strerror}): a key is made once, in a new file."
-        ) from None
+        raise OutputError(f"{path} cannot be written ({problem.strerror}): name a new file for the key.") from None
 
 
 def read_key(path: Path, error: type[RingfenceError]) -> bytes:
@@ -81,7 +79,7 @@ def served_alone(lock: Path, error: type[RingfenceError], *, patience: float = 0
         deadline = time.monotonic() + patience
         while not lock_alone(file):
             if time.monotonic() >= deadline:
-                raise error(f"Another process serves {lock.parent}: stop it first.")
+                raise error(f"Another process is serving {lock.parent}: stop it first.")
             time.sleep(0.05)
         yield
     finally:

@@ -23,7 +23,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     # A name of n parts, a.b.c.…, costs the parser n² in time and memory, and dots that are not in names cannot be told
     # apart from those that are without parsing.
     if sum(line.count(".") ** 2 for line in text.splitlines()) > _DOTS**2:
-        raise ValueError(f"it has lines with thousands of dots; use shorter lines, of {_DOTS} dots in all")
+        raise ValueError(f"it has lines with thousands of dots; use shorter lines, with {_DOTS} dots in all")
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -22,7 +22,7 @@ from ringfence.storage.private_files import lock_alone, write_private
 
 _RECORD = re.compile(rb"(ringfence watermark 1 ([0-9]{20}) ([0-9a-f]{64}) )([0-9a-f]{32})\n")
 _LONGEST = 512
-"""A disk writes so many bytes at once, all or none of them."""
+"""A disk writes that many bytes at once, all or none of them."""
 _PATIENCE = 10.0
 """Seconds that a process waits for another, which holds the lock for less than a thousandth of one."""
 
@@ -44,8 +44,8 @@ class Watermark(Closing):
             self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as problem:
             raise kind.unwritable(
-                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, or "
-                "name another one by XDG_STATE_HOME."
+                f"The {kind.name} {path} cannot be written ({problem.strerror}). Let this user write to its folder, "
+                "or set XDG_STATE_HOME to another one."
             ) from None
 
     def _make(self, first: tuple[int, str]) -> None:

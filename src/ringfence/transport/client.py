@@ -19,7 +19,7 @@ from typing import TypeAlias
 from ringfence.errors import DoorError
 
 Connect: TypeAlias = Callable[[float], http.client.HTTPConnection]
-"""Makes a connection that waits so many seconds for an answer."""
+"""Makes a connection that waits that many seconds for an answer."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _ANSWER_SECONDS = 600.0
@@ -70,8 +70,7 @@ class Client:
                 problem = "it is busy"
             except ssl.SSLCertVerificationError:
                 raise DoorError(
-                    f"The {self._service} does not show a certificate that is trusted here; name its file, or correct "
-                    "the address."
+                    f"The {self._service} does not show a trusted certificate; name its file, or correct the address."
                 ) from None
             except (OSError, http.client.HTTPException) as failed:
                 status, answer = _BUSY, b""
@@ -83,7 +82,7 @@ class Client:
             if time.monotonic() + pause > deadline:
                 raise DoorError(
                     f"The {self._service} did not answer within {self._patience:g} seconds ({problem}). Start it with "
-                    f"`{self._start}`, then ask again: nothing counts twice."
+                    f"`{self._start}`, then try again: nothing counts twice."
                 )
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
@@ -112,7 +111,7 @@ def meaning(answer: bytes) -> str:
         sentence = json.loads(answer[: 2 * _SENTENCE_LIMIT])["error"][:_SENTENCE_LIMIT]
         return "".join(character if character.isprintable() else "?" for character in sentence)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return "it does not say why; we and the service do not fit together."
+        return "it gives no reason; its version and ours may not match."
 
 
 def over_network(host: str, port: int | None, tls: ssl.SSLContext | None = None) -> Connect:

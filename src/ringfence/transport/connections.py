@@ -29,7 +29,7 @@ HEAD_SECONDS = 5.0
 
 SEND_SECONDS = 30.0
 LEAST_RATE = 65536.0
-"""An answer of so many bytes must be taken in SEND_SECONDS, and a second more for each LEAST_RATE of them."""
+"""An answer of that many bytes must be taken in SEND_SECONDS, and a second more for each LEAST_RATE of them."""
 
 STRANGERS = 64
 CONNECTIONS = 32
@@ -50,7 +50,7 @@ def let_in(scope: Scope) -> bool:
 
 
 class Server(uvicorn.Server):
-    """A server that keeps strangers apart, says when it is ready, and ends in peace when it is told to."""
+    """A server that keeps strangers apart, says when it is ready, and shuts down cleanly."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -88,7 +88,7 @@ class Server(uvicorn.Server):
             await ended.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept nobody any more, drop strangers, and finish what was let in."""
+        """Accept no more connections, drop strangers, and finish the requests already admitted."""
         for task in self._accepting:
             task.cancel()
         self._callers.drop_strangers()

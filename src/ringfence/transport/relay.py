@@ -61,7 +61,7 @@ class RelayLink:
         hello = wire.receive(_HELLO)
         if hello is None:
             wire.close()
-            raise ConnectionError("the relay said nothing")
+            raise ConnectionError("the relay sent nothing")
         self._wire = wire
         self._tell(f"The engine runs the job at {', '.join(hello[0]['sites']) or 'no silo yet'}.")
         return True
@@ -92,8 +92,8 @@ class RelayLink:
                 lost += 1
                 if lost > _MOST_LOST:
                     raise DeploymentError(
-                        "The engine lost the job again and again; see its server's log. Continue the run when that is "
-                        "mended: answered rounds are not lost."
+                        "The engine lost the job repeatedly; see its server's log. Continue the run once that is "
+                        "fixed: answered rounds are not lost."
                     ) from None
                 self._tell("The engine lost the job: submitting it again.")
 

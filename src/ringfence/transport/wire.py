@@ -40,7 +40,7 @@ class Wire:
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            raise ConnectionError("the other end sends what is not a frame")
+            raise ConnectionError("the other end sent something that is not a frame")
         return content, self._read(body)
 
     def lost(self) -> bool:

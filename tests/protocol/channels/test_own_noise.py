@@ -24,7 +24,7 @@ PLAIN, WITH_CORRELATION = OwnNoise(), OwnNoise(correlation=0.5)
 @pytest.mark.parametrize("edits", [{}, FULL, POISSON, LOCALIZED], ids=["fixed", "full", "poisson", "phased"])
 def test_correlated_noise_needs_records_that_take_part_in_one_round_only(edits: Edits) -> None:
     edits = edits | {"stages.0.channel.correlation": 0.5}
-    assert "correlated noise is for one-pass sampling" in refusal(edited(edits))
+    assert "correlated noise needs one-pass sampling" in refusal(edited(edits))
 
 
 def test_correlated_noise_goes_with_one_pass_and_where_there_is_but_one_round() -> None:
@@ -63,7 +63,7 @@ def test_only_correlated_noise_needs_further_words_and_has_no_loss_bound() -> No
 def test_an_operator_is_told_to_count_on_everybody_and_that_the_noise_is_in_what_leaves(kind: str) -> None:
     plan = plan_of(KINDS[kind])
     told = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
-    assert "count on everybody" in told
+    assert "assume that everyone sees them" in told
     assert "Other silos in the plan: süd. The guarantee holds even if all of them work with the server." in told
     assert "adds its own noise before anything leaves it" in " ".join(plan.leading_channel.reliance_words())
     assert plan.leading_channel.noise_words(0.123456, "record") == "each number gets noise of standard deviation 0.1235"

@@ -45,13 +45,16 @@ ONE_PASS: Edits = SHUFFLED | {
         ({"stages.0.participation": {"silos": 1}}, "quorum must be at least 2"),
         ({"stages.0.channel.quorum": 3}, "quorum must be at least 2"),
         ({"stages.0.channel.quorum": 1}, "quorum"),
-        ({"silos.0.key": None}, "silo 'north' needs a key"),
-        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "weigh by how many take part"),
-        ({"silos.0.stages.0.sigma": 0.2}, "noise of silo 'north' is not that of its coins"),
-        ({"silos.1.stages.0.sigma": 0.1}, "noise of silo 'süd' is not that of its coins"),
-        ({"stages.0.question.clip": 1.6}, "noise of silo 'north' is not that of its coins"),
+        ({"silos.0.key": None}, "silo 'north' needs a public key"),
+        ({"silos.0.weight": 0.5, "silos.1.weight": 0.5}, "must be its share of the batch"),
+        ({"silos.0.stages.0.sigma": 0.2}, "sigma of silo 'north' is not the noise of its coins"),
+        ({"silos.1.stages.0.sigma": 0.1}, "sigma of silo 'süd' is not the noise of its coins"),
+        ({"stages.0.question.clip": 1.6}, "sigma of silo 'north' is not the noise of its coins"),
         ({"stages.0.channel.width": 1}, "do not fit the width"),
-        ({"stages.0.channel.shuffler_key": SHUFFLER["server_key"]}, "two keys: whoever held both would read"),
+        (
+            {"stages.0.channel.shuffler_key": SHUFFLER["server_key"]},
+            "different keys: a party that holds both",
+        ),
     ],
     ids=str,
 )
@@ -91,7 +94,7 @@ def test_counts_fill_the_width_of_their_shares_to_the_last_one_and_no_further() 
 def test_noise_out_of_the_range_that_can_be_computed_with_is_refused(clip: float) -> None:
     edits = SHUFFLED | {"stages.0.question.clip": clip}
     edits |= {f"silos.{i}.stages.0.sigma": coins_sigma((40, 60)[i], clip=clip) for i in range(2)}
-    assert "out of the range of numbers we compute with" in refusal(edited(edits))
+    assert "too large or too small to compute with" in refusal(edited(edits))
 
 
 def test_more_blocks_than_a_message_can_number_are_refused() -> None:

@@ -56,8 +56,8 @@ def test_a_date_becomes_a_number_between_public_dates() -> None:
     assert encoded(SEEN, ["2020-01-01", "2020-01-06", "2020-01-06T12:00", "1999-01-01"]) == [[-1], [0], [0.1], [-1]]
     german = {**SEEN, "format": "%d.%m.%Y"}
     assert encoded(german, ["11.01.2020"]) == [[1.0]]
-    assert "not a date of the schema's `format`" in refusal(german, ["2020-01-11"])
-    assert "say in the schema which `format`" in refusal(SEEN, ["11.01.2020"])
+    assert "not in the schema's `format`" in refusal(german, ["2020-01-11"])
+    assert "state the dates' `format` in the schema" in refusal(SEEN, ["11.01.2020"])
     zoned = encoded(SEEN, ["2020-01-06T02:00+02:00"])
     assert zoned == [[0.0]]
 
@@ -140,16 +140,16 @@ def refused(columns: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        ({"type": "numeric", "lower": 0}, "has no `upper`, which is required: write the largest value"),
-        ({"type": "categorical", "categories": [True, False]}, 'quote it, as "true" or "false"'),
+        ({"type": "numeric", "lower": 0}, "has no `upper`, which is required: write the largest publicly"),
+        ({"type": "categorical", "categories": [True, False]}, 'quote them, as "true" or "false"'),
         ({"type": "categorical"}, "has no `categories`"),
         ({**TOWN, "synonyms": {"z": ["q"]}}, "not among the categories"),
         ({**TOWN, "synonyms": {"a": ["b"]}}, "a synonym is"),
         ({**TOWN, "other": "z"}, "other must be one of"),
         ({**TOWN, "missing": "a", "indicator": True}, "leave `missing` out"),
-        ({**SEEN, "lower": "yesterday"}, "lower must be a date"),
+        ({**SEEN, "lower": "yesterday"}, "lower must be an ISO 8601 date"),
         ({**SEEN, "lower": "2021-01-01"}, "lower must be before upper"),
-        ({**SEEN, "format": "%A"}, "format knows"),
+        ({**SEEN, "format": "%A"}, "format may hold"),
         ({"type": "code", "codes": [1, 1]}, "listed twice"),
         ({**IMAGE, "digest": "abc"}, "digest"),
         ({"type": "vector"}, "has no `length`"),

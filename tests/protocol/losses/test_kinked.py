@@ -402,7 +402,7 @@ def test_a_loss_survives_its_document_and_keeps_its_kind(plain: AnyNonSmooth) ->
 def test_a_smoothness_that_no_width_gives_is_refused(
     plain: AnyNonSmooth, feature_norm: float, smoothness: float
 ) -> None:
-    with pytest.raises(PlanError, match=f"The {plain.name} loss cannot be given the smoothness"):
+    with pytest.raises(PlanError, match=f"The {plain.name} loss cannot have the smoothness"):
         plain.smoothed(feature_norm, smoothness)
 
 
@@ -410,7 +410,7 @@ def test_a_smoothness_that_no_width_gives_is_refused(
 def test_a_loss_without_kinks_is_smooth_and_says_so(loss: Loss) -> None:
     assert math.isfinite(loss.constants(1.0, 1.0, 1.0).smoothness)
     assert loss.smoothing_error == 0.0
-    with pytest.raises(PlanError, match=f"The {loss.name} loss is smooth as it is"):
+    with pytest.raises(PlanError, match=f"The {loss.name} loss is already smooth"):
         loss.smoothed(1.0, 1.0)
 
 

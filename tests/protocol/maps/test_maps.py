@@ -303,31 +303,34 @@ FOURIER = {"type": "fourier", "columns": ["age"], "features": 4, "seed": 1}
 @pytest.mark.parametrize(
     ("map", "said"),
     [
-        (SPLINE | {"knots": [50, 120]}, "the spline map of the column 'age': a knot lies beyond the column's bounds"),
+        (SPLINE | {"knots": [50, 120]}, "the spline map of the column 'age': a knot is outside the column's bounds"),
         (SPLINE | {"knots": [50, 20]}, "knots must increase: sort them, and name each once"),
         (SPLINE | {"knots": [50, 50]}, "knots must increase"),
         (SPLINE | {"knots": [50, 50 + 1e-12]}, "two knots are too close"),
         (SPLINE | {"knots": ["2020-05-01"]}, "a value is not a number: write it without quotes"),
-        (SPLINE | {"columns": ["day"], "knots": ["May"]}, "a value is not a date as ISO 8601 writes it"),
+        (SPLINE | {"columns": ["day"], "knots": ["May"]}, "a value is not an ISO 8601 date"),
         (SPLINE | {"knots": 1}, "greater than or equal to 2"),
         (SPLINE | {"knots": 2000}, "less than or equal to 1000"),
         (SPLINE | {"degree": 0}, "greater than or equal to 1"),
         (SPLINE | {"columns": []}, "at least 1 item"),
         (SPLINE | {"columns": [["age"]]}, "valid string"),
-        (SPLINE | {"columns": ["weight"]}, "'weight', which is not among the columns, or ignored"),
-        (SPLINE | {"columns": ["note"]}, "'note', which is not among the columns, or ignored: give it a type"),
-        (SPLINE | {"columns": ["ward"]}, "a spline map is of numbers or dates, which the column 'ward' is not"),
-        (SPLINE | {"columns": ["cost"]}, "a map names the column 'cost', which is no feature: leave it out of the map"),
+        (SPLINE | {"columns": ["weight"]}, "'weight', which is missing from the columns, or ignored"),
+        (SPLINE | {"columns": ["note"]}, "'note', which is missing from the columns, or ignored: give it a type"),
+        (SPLINE | {"columns": ["ward"]}, "a spline map needs numbers or dates, and the column 'ward' has neither"),
+        (
+            SPLINE | {"columns": ["cost"]},
+            "a map names the column 'cost', which is not a feature: leave it out",
+        ),
         (SPLINE | {"columns": ["height_*"]}, "no column matches the pattern 'height_*' of a map"),
         (SPLINE | {"frequency": 1}, "Extra inputs are not permitted"),
         ({"type": "wavelet", "columns": ["age"]}, "does not match any of the expected tags"),
         ({"type": "cyclic", "columns": ["age"]}, "period: Field required"),
         ({"type": "cyclic", "columns": ["age"], "period": 0}, "greater than 0"),
-        ({"type": "interaction", "columns": ["age"]}, "an interaction map is of 2 columns or more: name another one"),
+        ({"type": "interaction", "columns": ["age"]}, "an interaction map needs 2 columns or more: name another one"),
         ({"type": "interaction", "columns": ["age", "age"]}, "names the column 'age' twice: name it once"),
         (
             {name: value for name, value in FOURIER.items() if name != "seed"},
-            "seed: it is missing: name a whole number",
+            "seed: it is missing: give a whole number",
         ),
         (FOURIER | {"features": 5}, "`features` must be even"),
         (FOURIER | {"features": 20_000}, "less than or equal to 10000"),
@@ -343,7 +346,7 @@ def test_too_many_features_and_the_same_feature_twice_are_refused() -> None:
     many = {"columns": {f"x{place}": COLUMNS["age"] for place in range(300)} | {"cost": COLUMNS["cost"]}}
     for maps in ([{"type": "interaction", "columns": ["x*"]}], [{"type": "spline", "columns": ["x*"], "knots": 50}]):
         with pytest.raises(
-            SchemaError, match="and 10000 are the most: take fewer knots, harmonics, columns or Fourier"
+            SchemaError, match="more than the 10000 allowed: use fewer knots, harmonics, columns or Fourier"
         ):
             parse_schema({**many, "maps": maps}, target="cost")
     vector = {"type": "vector", "length": 100_000, "norm": 1, "extractor": "public", "digest": "0" * 64}
@@ -351,5 +354,5 @@ def test_too_many_features_and_the_same_feature_twice_are_refused() -> None:
     with pytest.raises(SchemaError, match="name fewer columns, or ask for fewer `features`"):
         parse_schema({**content, "maps": [FOURIER | {"columns": ["image"], "features": 1000}]}, target="cost")
     for first, second in itertools.combinations([SPLINE, SPLINE | {"columns": ["bmi", "age"]}], 2):
-        assert "two maps make the feature 'age spline 1 (near -25)': leave one out" in refused(first, second)
+        assert "two maps both make the feature 'age spline 1 (near -25)': leave one out" in refused(first, second)
     assert "give each a `seed` of its own" in refused(FOURIER, FOURIER | {"columns": ["bmi"]})

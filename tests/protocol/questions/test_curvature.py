@@ -58,5 +58,5 @@ def test_an_operator_is_told_which_number_leaves_and_how_often() -> None:
     number = "one number: the largest eigenvalue of the features' second-moment matrix"
     assert QUESTION.reveals(PLAN, 1) == f"Once, {number}"
     assert QUESTION.reveals(PLAN, 3) == f"In each of 3 rounds, {number}"
-    assert "part of the silos' epsilon" in QUESTION.purpose()
+    assert "counts towards the silos' epsilon" in QUESTION.purpose()
     assert QUESTION.limits(PLAN) == QUESTION.uncovered(PLAN) == ""

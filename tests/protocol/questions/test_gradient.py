@@ -119,7 +119,7 @@ def test_an_operator_is_told_what_leaves_and_how_a_record_s_influence_is_limited
         "In each of 20 rounds, 5 numbers: the average gradient of the huber loss, for predicting 'cost' from age, "
         "town, at weights that the server chooses"
     )
-    assert question.limits(plan) == "Each record's gradient is cut to length 1.5"
+    assert question.limits(plan) == "Each record's gradient is clipped to norm 1.5"
     assert question.purpose() == "", "what it is for is training itself"
     assert question.trains
 

@@ -136,5 +136,5 @@ def test_an_operator_is_told_what_leaves_and_how_a_record_is_limited() -> None:
     assert QUESTION.reveals(NUMERIC, 3).startswith("In each of 3 rounds, 24 numbers: the average curvature")
     assert "'cost' from age, town" in QUESTION.reveals(NUMERIC, 3)
     assert "interval" in QUESTION.purpose()
-    assert "cut to length 1" in QUESTION.limits(NUMERIC)
+    assert "clipped to norm 1" in QUESTION.limits(NUMERIC)
     assert not QUESTION.trains

@@ -55,8 +55,8 @@ def test_replacing_a_record_moves_the_shares_by_no_more_than_claimed_and_some_mo
     [
         ("time", "town", "needs a numeric column 'town'"),
         ("event", "age", "a column 'age' of two categories"),
-        ("cuts", [20.0, 200.0], "no lower than the last cut"),
-        ("cuts", [20.0, 20.0], "rise"),
+        ("cuts", [20.0, 200.0], "at or above the last cut"),
+        ("cuts", [20.0, 20.0], "increase"),
     ],
 )
 def test_what_is_no_time_or_no_event_is_refused(field: str, value: object, refusal: str) -> None:

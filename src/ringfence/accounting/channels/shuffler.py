@@ -26,7 +26,7 @@ def counts_rounding(records: int, dimension: int, *, exact: bool) -> float:
 
 
 def honest_silos(quorum: int, colluders: int) -> int:
-    """Return how many silos of a batch keep their coins and shares to themselves at least.
+    """Return the fewest silos of a batch that keep their coins and shares to themselves.
 
     The server decides which deposits it carries, so a batch may hold `quorum` silos, all of its accomplices among them.
     """
@@ -34,10 +34,10 @@ def honest_silos(quorum: int, colluders: int) -> int:
 
 
 def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) -> BinomialRelease:
-    """Return what counts cost that leave the shuffler with those of the other honest silos.
+    """Return the cost of counts that leave the shuffler together with those of the other honest silos.
 
     Which others is not the silo's choice, so those with the fewest coins count. Shares that do not hide each honest
-    silo's own counts are refused: then the shuffled guarantee would be none.
+    silo's own counts are refused: the shuffled guarantee would not hold.
     """
     honest = honest_silos(channel.quorum, channel.colluders)
     distance = channel.blocks(channel.numbers(plan, work.stage)) * mixing_distance(
@@ -45,8 +45,8 @@ def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) ->
     )
     if distance > MIXED:
         raise AccountingError(
-            f"Cut into {channel.shares} shares, the counts of {honest} silos are not proved to be hidden from the "
-            "server, so the plan's guarantee would not hold: ask for a plan with more shares."
+            f"With {channel.shares} shares, the counts of {honest} silos are not proved to stay hidden from the "
+            "server, so the plan's guarantee would not hold. Ask for a plan with more shares."
         )
     others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(

@@ -32,9 +32,9 @@ _STUB = "from ringfence.deployment.flower import {0} as installed\n\napp = insta
 class FlowerExchange:
     """Carries rounds through Flower; use it in a `with` block.
 
-    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. A run that is lost is started again, and whoever
-    has not answered is asked again. Not measured beyond three silos on one machine: a round takes about five seconds,
-    which is the SuperNodes' own pace.
+    `connection` is the SuperLink's name in `$FLWR_HOME/config.toml`. A run that is lost is started again, and silos
+    that have not answered are asked again. Not measured beyond three silos on one machine: a round takes about five
+    seconds, which is the SuperNodes' own pace.
     """
 
     def __init__(self, connection: str, *, tell: Callable[[str], None]) -> None:
@@ -69,12 +69,12 @@ class FlowerExchange:
             if done.returncode == 0:
                 break
             if time.monotonic() > deadline:
-                raise DeploymentError(f"Flower did not take the run: {(done.stdout + done.stderr).strip()[-500:]}")
+                raise DeploymentError(f"Flower rejected the run: {(done.stdout + done.stderr).strip()[-500:]}")
             time.sleep(1.0)
         while time.monotonic() < deadline:
             if self._link.accept():
                 return
-        raise DeploymentError("Flower took the run and did not begin it. Look at the log of its SuperLink.")
+        raise DeploymentError("Flower accepted the run but did not start it. See its SuperLink's log.")
 
 
 def settings() -> dict[str, str]:

@@ -77,7 +77,7 @@ class NvflareExchange:
 
         while True:
             if self._returned.is_set():
-                self._tell("A silo came back: starting a new job that takes it in.")
+                self._tell("A silo came back: starting a new job that includes it.")
                 self._link.hang_up()  # which ends the job
             self._link.exchange(request, missing, arrived, seconds, lambda: self._start(silos), came_back)
             if not (missing and self._returned.is_set()):
@@ -197,7 +197,7 @@ class NvflareExchange:
 
 
 def _beside(call: Callable[[], Any], seconds: float) -> Any:
-    """Return what the call returns, and keep its chatter off standard output; TimeoutError after so many seconds.
+    """Return what the call returns, and keep its chatter off standard output; TimeoutError after that many seconds.
 
     It is made in a thread of its own. NVFlare ends a session, also after a login that failed, by waiting for its
     connection; if a server comes back in that moment, the connection is made and the waiting never ends.

@@ -44,8 +44,8 @@ class Federation:
         host, _ = kits.address(self.server)
         if name not in (host, user(self.admin), *self.silos):
             raise DeploymentError(
-                f"'{name}' is none of this federation's parties ({', '.join((host, user(self.admin), *self.silos))}). "
-                f"If it should be one, add it to the silos in {_FILE}."
+                f"'{name}' is not a party of this federation ({', '.join((host, user(self.admin), *self.silos))}). If "
+                f"it should be one, add it to the silos in {_FILE}."
             )
         return "project_admin" if name == user(self.admin) else None
 
@@ -68,12 +68,12 @@ def init(folder: Path, server: str, silos: Sequence[str], admin: str = "admin") 
     names = [*silos, admin]
     for name in names:
         if not kits.NAME.fullmatch(name):
-            raise DeploymentError(f"'{name}' is not a name: use letters, digits, dots, dashes and underscores.")
+            raise DeploymentError(f"'{name}' is not a valid name: use letters, digits, dots, dashes and underscores.")
     if not silos or len(set(names)) < len(names) or host in names:
-        raise DeploymentError("A federation needs one silo at least, and every name (server's host included) once.")
+        raise DeploymentError("A federation needs at least one silo, and no name twice (the server's host included).")
     known = _authority(folder).is_file() and not (folder / _FILE).exists()
     if folder.exists() and any(folder.iterdir()) and not known:
-        raise DeploymentError(f"{folder} is not empty: name a new folder, for it will hold the authority's key.")
+        raise DeploymentError(f"{folder} is not empty. Name a new folder: it will hold the authority's key.")
     (folder / "authority").mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     authority = Authority.read(_authority(folder)) if known else Authority.create()
@@ -94,7 +94,7 @@ def sign(folder: Path, request: Path, *, days: float = DAYS, new_key: bool = Fal
     authority = before.covering(until)
     asked = kits.read_requests(read_file(request, "request", DeploymentError))
     if not asked:
-        raise DeploymentError(f"{request} holds no certificate request, as `ringfence silo request` writes it.")
+        raise DeploymentError(f"{request} is not a certificate request as `ringfence silo request` writes it.")
     made = [_sign(folder, federation, authority, each, until, new_key=new_key) for each in asked]
     if authority is not before:
         authority.write(_authority(folder))
@@ -123,7 +123,7 @@ def _sign(
         if known != asked.public_key():
             raise DeploymentError(
                 f"'{name}' was admitted with another key ({fingerprint(known)}) than this one "
-                f"({fingerprint(asked.public_key())}). Ask its owner; if it did make a new key, say --new-key."
+                f"({fingerprint(asked.public_key())}). Ask its owner; if the key really is new, add --new-key."
             )
     host, _ = kits.address(federation.server)
     return authority.sign(asked, name, role, host if name == host else None, until)
@@ -137,7 +137,7 @@ def read(folder: Path) -> Federation:
         require_known_format(f"federation ({file})", content.get("format"), 1, DeploymentError)
         return Federation(str(content["server"]), tuple(map(str, content["silos"])), str(content["admin"]))
     except OSError as problem:
-        more = " (on this folder of an earlier version it keeps the authority)" if _authority(folder).exists() else ""
+        more = " (this folder is of an earlier version: its authority is kept)" if _authority(folder).exists() else ""
         raise DeploymentError(
             f"{file} cannot be read ({problem.strerror}): `ringfence federation init` makes it{more}."
         ) from None

@@ -134,13 +134,12 @@ def install(kit: Path, response: Response, part: KitPart = "client") -> str:
     try:
         certificate.verify_directly_issued_by(response.root)
     except (ValueError, TypeError, InvalidSignature):
-        raise DeploymentError("The response's certificate was not signed by the authority that stands in it.") from None
+        raise DeploymentError("The response's certificate was not signed by the authority named in it.") from None
     startup = kit / "startup"
     with contextlib.suppress(OSError, ValueError):
         if _certificate_in(startup / "rootCA.pem").public_key() != response.root.public_key():
             raise DeploymentError(
-                f"The response comes from another authority than the one that {kit} belongs to. If there is a new "
-                "federation, make a new kit for it."
+                f"The response does not come from the authority of {kit}. For a new federation, make a new kit."
             )
     name = common_name(certificate)
     _build(kit, response.server, name, part)
@@ -160,17 +159,19 @@ def check_dates(kit: Path, part: KitPart, warn: Callable[[str], None]) -> dateti
     try:
         held = (_certificate_in(certificate_file(kit, part)), _certificate_in(kit / "startup" / "rootCA.pem"))
     except (OSError, ValueError):
-        raise DeploymentError(f"{kit} holds no certificate that can be read. {remedy}") from None
+        raise DeploymentError(f"{kit} holds no readable certificate. {remedy}") from None
     begin = max(certificate.not_valid_before_utc for certificate in held)
     end = min(certificate.not_valid_after_utc for certificate in held)
     now = datetime.datetime.now(datetime.UTC)
     left = end - now
     if now < begin:
-        raise DeploymentError(f"The certificate in {kit} is not valid before {begin:%Y-%m-%d}: is the clock right?")
+        raise DeploymentError(
+            f"The certificate in {kit} is not valid before {begin:%Y-%m-%d}: check this machine's clock."
+        )
     if left < datetime.timedelta():
-        raise DeploymentError(f"The certificate in {kit} ended on {end:%Y-%m-%d}. {remedy}")
+        raise DeploymentError(f"The certificate in {kit} expired on {end:%Y-%m-%d}. {remedy}")
     if left < WARNING:
-        warn(f"The certificate in {kit} ends in {left.days} days, on {end:%Y-%m-%d}. {remedy}")
+        warn(f"The certificate in {kit} expires in {left.days} days, on {end:%Y-%m-%d}. {remedy}")
     return end
 
 
@@ -222,7 +223,7 @@ def _build(kit: Path, server: str, name: str, part: KitPart) -> None:
         context = made.provision(prepare_project(project))
         built = Path(work) / ORGANISATION / "prod_00" / name
         if not (built / "startup").is_dir():
-            raise DeploymentError(f"NVFlare could not make the kit: {context.get('errors') or 'nothing came out'}.")
+            raise DeploymentError(f"NVFlare could not make the kit: {context.get('errors') or 'it wrote nothing'}.")
         shutil.rmtree(kit / "local", ignore_errors=True)
         shutil.move(built / "local", kit / "local")
         for file in (kit / "startup").iterdir():
@@ -239,7 +240,7 @@ def _key(file: Path) -> Any:
     except OSError as problem:
         raise DeploymentError(
             f"The key {file} cannot be read ({problem.strerror}): `ringfence silo request` or `ringfence server "
-            "request` makes it, where it is used."
+            "request` makes one on the machine that uses it."
         ) from None
     except (ValueError, TypeError):
         raise DeploymentError(f"{file} is not a private key; make a new kit.") from None

@@ -59,14 +59,14 @@ _AUTHORIZATION = {"format_version": "1.0", "permissions": {"project_admin": _ROL
 def join(folder: Path, kit: Path, response: kits.Response | None = None, *, same_user: bool = False) -> None:
     """Make the kit this silo's: complete it with the authority's response, write the policy and the way to the door.
 
-    Without a response the certificate in the kit is kept, and all else is written anew. `same_user` lets the courier
-    run as a user who can read what the silo keeps; who says so has written it into the ledger before.
+    Without a response the certificate in the kit is kept, and all else is rewritten. `same_user` lets the courier run
+    as a user who can read the silo's private files; the caller has recorded that in the ledger before.
     """
     folder, kit = folder.resolve(), kit.resolve()
     if not folder.is_dir():
         raise DeploymentError(f"There is no silo folder {folder}: make it first.")
     if kit.is_relative_to(folder) or folder.is_relative_to(kit):
-        raise DeploymentError("The kit and the silo's folder must lie apart: the engine may show files in the kit.")
+        raise DeploymentError("The kit and the silo's folder must be separate: the engine may show files in the kit.")
     response = response or kits.Response.of_kit(kit)
     _require_same_name(folder, response)
     kits.install(kit, response)
@@ -101,10 +101,10 @@ def check(kit: Path, folder: Path) -> None:
         *_faults_of_startup(kit),
     ]
     if _courier_file(kit) != folder.resolve() / COURIER_FILE:
-        faults.append(f"local/{POINTER} leads to another silo's folder")
+        faults.append(f"local/{POINTER} points to another silo's folder")
     if faults:
         raise DeploymentError(
-            f"The kit {kit} is more permissive than it may be: {'; '.join(faults)}. Run `ringfence silo join` again."
+            f"The kit {kit} is more permissive than allowed: {'; '.join(faults)}. Run `ringfence silo join` again."
         )
 
 
@@ -126,7 +126,7 @@ def _require_same_name(folder: Path, response: kits.Response) -> None:
     except (OSError, ValueError):
         return
     if own not in issued:
-        raise DeploymentError(f"This kit was made for silo '{', '.join(issued)}', and {folder} is silo '{own}'.")
+        raise DeploymentError(f"This kit was made for silo '{', '.join(issued)}', but {folder} is silo '{own}'.")
 
 
 def _faults_of_resources(resources: dict[str, Any]) -> list[str]:
@@ -154,7 +154,7 @@ def _faults_of_authorization(authorization: dict[str, Any]) -> list[str]:
     faults = []
     for role, rights in permissions.items():
         if not isinstance(rights, dict):
-            faults.append(f"authorization.json: '{role}' must have its rights written out")
+            faults.append(f"authorization.json: '{role}' must list its rights explicitly")
             continue
         faults += [
             f"authorization.json: '{right}' must be 'none' for '{role}'"
@@ -181,7 +181,7 @@ def _faults_of_startup(kit: Path) -> list[str]:
         strange = sorted({file.name for file in (kit / part).iterdir()} - known)
         faults += [f"{part}/{name} does not belong there" for name in strange]
     if not _courier_file(kit).parent.is_dir():
-        faults.append(f"local/{POINTER} does not lead to a silo's folder")
+        faults.append(f"local/{POINTER} does not point to a silo's folder")
     faults += [
         f"{part}/ can be changed by other users of this machine"
         for part in ("startup", "local")
@@ -212,7 +212,7 @@ def _read(file: Path) -> dict[str, Any]:
         content = None
     if not isinstance(content, dict):
         raise DeploymentError(
-            f"{file} is missing or not readable: this is not a silo's startup kit, or it did not join yet "
+            f"{file} is missing or not readable: this is not a silo's startup kit, or it has not joined yet "
             "(`ringfence silo join FOLDER KIT`)."
         )
     return content

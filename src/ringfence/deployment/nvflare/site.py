@@ -83,7 +83,7 @@ class Doorkeeper(AppDeployer):  # type: ignore[misc]
         fault = _fault_of_archive(app_data)
         if not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id) or job_meta.get("job_id") != job_id:
             # NVFlare first deletes the folder of this name in the kit, and `local` is one.
-            fault = "its number is not one that NVFlare gives"
+            fault = "its id is not one that NVFlare assigns"
         if fault:
             return _refused(fault)
         return str(super().deploy(workspace, job_id, job_meta, app_name, app_data, fl_ctx) or "")
@@ -101,7 +101,7 @@ def _fault_of_archive(content: bytes) -> str | None:
             members = archive.infolist()
             names = [member.filename for member in members]
             if len(set(names)) < len(names) or any(member.file_size > _LARGEST for member in members):
-                return "it is not packed as our job is"
+                return "it is not packed the way our job is"
             if any(member.is_dir() and member.filename != "config/" for member in members):
                 return "it has folders that do not belong to our job"
             return fault_of({m.filename: archive.read(m) for m in members if not m.is_dir()})

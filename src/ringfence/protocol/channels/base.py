@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class BaseChannel(Public):
-    """What plan, review, statement and server need to know of a channel.
+    """What plan, review, statement and server need to know about a channel.
 
-    `observers` names whom a guarantee is stated against, the one that counts first. `trust` is whom the guarantees
-    rely on beside the silo itself. `is_collected`: a third party has to let answers out before the server can use them.
+    `observers` names whom a guarantee is stated against, the decisive one first. `trust` is whom the guarantees rely
+    on, apart from the silo itself. `is_collected`: a third party must release answers before the server can use them.
     """
 
     observers: ClassVar[tuple[Observer, ...]]
@@ -32,11 +32,11 @@ class BaseChannel(Public):
 
     @abstractmethod
     def observer_words(self) -> str:
-        """Return the observer that counts, and what it sees, as the subject of a sentence."""
+        """Return the decisive observer, and what it sees, as the subject of a sentence."""
 
     @abstractmethod
     def claim_words(self) -> str:
-        """Return how silos that follow a plan give the guarantees that it claims, in a sentence."""
+        """Return, in a sentence, how silos that follow a plan provide the guarantees that it claims."""
 
     def most_colluders(self) -> int | None:
         """Return how many other silos may work together with the server; None if all of them may."""
@@ -48,35 +48,35 @@ class BaseChannel(Public):
 
     @abstractmethod
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
-        """Return how many bytes an honest silo's answer has at most, before it is written as text."""
+        """Return the most bytes that an honest silo's answer can have, before it is written as text."""
 
     @abstractmethod
     def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
         """Return what a silo's noise and message take in a round, with that batch."""
 
     def oversize(self, plan: "Plan", stage: "Stage") -> str:
-        """Say, as a clause, that an answer would be longer than whoever must read it does; or nothing."""
+        """Say, as a clause, that an answer would be too long for its reader; or nothing."""
         longest = written_length(self.longest_answer(plan, stage))
-        return f"an answer would have {longest} bytes, of {SIZE_LIMIT} at most" if longest > SIZE_LIMIT else ""
+        return f"an answer would have {longest} bytes, where {SIZE_LIMIT} are allowed" if longest > SIZE_LIMIT else ""
 
     def least_answers(self) -> int:
-        """Return how many silos must answer before anything of a round can be used."""
+        """Return how many silos must answer before a round can be used."""
         return 1
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
-        """Name what the channel does, in that stage, that no loss bound speaks of; or nothing."""
+        """Name what the channel does, in that stage, that no loss bound covers; or nothing."""
         return ""
 
     def keys(self, silos: "dict[str, Key]") -> "PublicKeys | None":
-        """Return everybody's keys, the silos' given, where the channel pins keys."""
+        """Return all parties' keys, given the silos', if the channel pins keys."""
         return None
 
     @abstractmethod
     def reliance_words(self) -> list[str]:
-        """Tell everybody, in lines of a text, what the guarantee that counts relies on."""
+        """Say, in lines of text for everyone, what the decisive guarantee relies on."""
 
     def noise_level(self, sigma: float) -> float | None:
-        """Return the standard deviation of the noise in one answer by itself; None if it has no such level."""
+        """Return the standard deviation of the noise in a single answer; None if it has no such level."""
         return None
 
     @abstractmethod
@@ -84,7 +84,7 @@ class BaseChannel(Public):
         """Tell an operator, as a part of a sentence, what noise is added."""
 
     def further_words(self) -> list[str]:
-        """Tell an operator, in sentences, what else there is to know of the noise."""
+        """Tell an operator, in sentences, what else there is to know about the noise."""
         return []
 
     @abstractmethod
@@ -95,4 +95,4 @@ class BaseChannel(Public):
 def require_computable(silo: str, sigma: float) -> None:
     """Raise ValueError if a silo's noise is so large or small that sums of that size would overflow or vanish."""
     if not math.ldexp(1.0, -300) < sigma < math.ldexp(1.0, 300):
-        raise ValueError(f"the noise of silo '{silo}' is out of the range of numbers we compute with")
+        raise ValueError(f"the noise of silo '{silo}' is too large or too small to compute with")

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class OwnNoise(BaseChannel):
-    """A vector with Gaussian noise of the silo's `sigma` on every number: whoever gets it, the noise is in it.
+    """A vector with Gaussian noise of the silo's `sigma` on every number, whoever receives it.
 
-    `correlation` θ lets the noise of one pass cancel in part over the rounds (`accounting.correlation`); 0 means that
-    every round's noise is independent.
+    `correlation` θ lets the noise of one pass partly cancel over the rounds (`accounting.correlation`); 0 means that
+    each round's noise is independent.
     """
 
     observers: ClassVar[tuple[Observer, ...]] = ("anyone",)
@@ -25,10 +25,10 @@ class OwnNoise(BaseChannel):
     correlation: float = Field(default=0.0, ge=0, lt=1)
 
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
-        """Demand noise that can be added exactly, and records that take part once where noise is correlated."""
+        """Require noise that can be added exactly, and records that take part once where noise is correlated."""
         rule = stage.sampling
         if self.correlation and rule.times(stage.most_answers) > 1:
-            raise ValueError("correlated noise is for one-pass sampling, where a record takes part in one round only")
+            raise ValueError("correlated noise needs one-pass sampling, where a record takes part in one round only")
         largest = stage.question.largest(plan) * self._spread(stage.most_answers)
         for terms in plan.silos:
             own = terms.stages[number]
@@ -56,11 +56,11 @@ class OwnNoise(BaseChannel):
 
     def observer_words(self) -> str:
         """Name everybody."""
-        return "whoever sees everything that a silo sends (the server, all other silos together, anyone listening)"
+        return "anyone who sees everything that a silo sends (the server, all other silos together, an eavesdropper)"
 
     def claim_words(self) -> str:
         """Say that it takes nobody else."""
-        return "A silo that follows it gives them by its own noise, against anyone who sees what it sends."
+        return "A silo that follows it provides them by its own noise, against anyone who sees what it sends."
 
     def reliance_words(self) -> list[str]:
         """Say that it relies on nobody."""
@@ -79,14 +79,14 @@ class OwnNoise(BaseChannel):
         if not self.correlation:
             return []
         return [
-            f"The noise of later rounds takes back part of the earlier rounds' (correlation {self.correlation:g}): the "
-            "sum over rounds gets more accurate, and the cost stated here counts that in."
+            f"The noise of later rounds cancels part of the earlier rounds' noise (correlation {self.correlation:g}): "
+            "the sum over rounds becomes more accurate, and the cost stated here includes that."
         ]
 
     def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
         """Say that everybody may see it."""
         return [
-            "The server, and everybody it passes messages to: count on everybody.",
+            "The server, and anyone it passes messages to: assume that everyone sees them.",
             f"Other silos in the plan: {plan.others(terms.name)}. The guarantee holds even if all of them work with "
             "the server.",
         ]

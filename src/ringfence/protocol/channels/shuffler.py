@@ -36,9 +36,9 @@ class ShufflerChannel(BaseChannel):
     `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
     each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at
     least `quorum` silos in it: fewer would mean less noise. Of the others in it, up to `colluders` may tell the server
-    their coins and shares; plans of before there was such a number count on none. `slack` is the part of delta, per
-    round, that the accounting sets aside. Each silo's numbers, `block` to a message and `width` bytes each, are cut
-    into `shares`.
+    their coins and shares; older plans, which state no number, assume none. `slack` is the part of delta that the
+    accounting sets aside per round. Each silo's numbers, `block` to a message and `width` bytes each, are cut into
+    `shares`.
 
     A silo's `sigma` is the standard deviation of its own coins, and its `key` checks its signatures.
     """
@@ -64,7 +64,7 @@ class ShufflerChannel(BaseChannel):
         return LABEL_BYTES + self.block * self.width
 
     def blocks(self, numbers: int) -> int:
-        """Return how many messages carry one share of so many numbers."""
+        """Return how many messages carry one share of that many numbers."""
         return -(-numbers // self.block)
 
     def messages(self, numbers: int) -> int:
@@ -85,34 +85,38 @@ class ShufflerChannel(BaseChannel):
         return 2 * record_norm / self.levels * math.sqrt(batch * self.coins) / 2 / batch
 
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
-        """Demand what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
+        """Require what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
         record_norm = stage.question.record_norm(plan)
         if stage.sampling.is_secret or stage.sampling.is_phased or record_norm is None:
-            raise ValueError("through a shuffler go full and one-pass sampling, without correlated noise or a survey")
+            raise ValueError("a shuffler takes full and one-pass sampling only, without correlated noise or a survey")
         most = stage.participation.silos or len(plan.silos)
         if stage.participation.probability is not None or not self.colluders + 2 <= self.quorum <= most:
             raise ValueError(
-                "the shuffler's quorum must be at least 2 silos beside those that may work together with the server, "
-                "and at most as many as a round asks"
+                "the shuffler's quorum must be at least 2 more than the silos that may work together with the server, "
+                "and at most the number of silos that a round asks"
             )
         if self.colluders != plan.most_colluders:
-            raise ValueError("all stages through a shuffler let equally many silos work together with the server")
+            raise ValueError(
+                "all stages through a shuffler must allow the same number of silos to work together with the server"
+            )
         total = sum(terms.stages[number].batch for terms in plan.silos)
         for terms in plan.silos:
             own = terms.stages[number]
             if terms.key is None:
-                raise ValueError(f"silo '{terms.name}' needs a key, which checks what it signs")
+                raise ValueError(f"silo '{terms.name}' needs a public key that checks its signatures")
             if not math.isclose(terms.weight, own.batch / total, rel_tol=1e-9):
-                raise ValueError("only totals leave the shuffler, so silos weigh by how many take part")
+                raise ValueError("only totals leave the shuffler, so each silo's weight must be its share of the batch")
             if not math.isclose(own.sigma, self.sigma(record_norm, own.batch), rel_tol=1e-9):
-                raise ValueError(f"the noise of silo '{terms.name}' is not that of its coins")
+                raise ValueError(f"the sigma of silo '{terms.name}' is not the noise of its coins")
             require_computable(terms.name, own.sigma)
         if total * (self.levels + self.coins) >= 256**self.width:
             raise ValueError("the counts of all silos together do not fit the width of their shares")
         if self.blocks(self.numbers(plan, stage)) > 256**LABEL_BYTES:
-            raise ValueError("there are more blocks of weights than a message can number: make the blocks longer")
+            raise ValueError("the plan has more blocks of weights than a message can number: make the blocks longer")
         if self.server_key == self.shuffler_key:
-            raise ValueError("server and shuffler need two keys: whoever held both would read every silo's own counts")
+            raise ValueError(
+                "server and shuffler need different keys: a party that holds both could read each silo's own counts"
+            )
 
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
         """Return the envelope's length."""
@@ -136,8 +140,8 @@ class ShufflerChannel(BaseChannel):
         if longest <= SIZE_LIMIT and together <= BATCH_LIMIT:
             return ""
         return (
-            f"a silo's messages would take {longest} bytes, of {SIZE_LIMIT} at most, and a batch of them {together}, "
-            f"of {BATCH_LIMIT} at most"
+            f"a silo's messages would take {longest} bytes, where {SIZE_LIMIT} are allowed, and a batch of them "
+            f"{together}, where {BATCH_LIMIT} are allowed"
         )
 
     def least_answers(self) -> int:
@@ -161,53 +165,52 @@ class ShufflerChannel(BaseChannel):
     def observer_words(self) -> str:
         """Name the server, and how many silos are with it."""
         return (
-            f"a server that sees everything that the shuffler lets out, has {other_silos(self.colluders)} on its side"
+            f"a server that sees everything that the shuffler releases, has {other_silos(self.colluders)} on its side"
         )
 
     def claim_words(self) -> str:
         """Name the shuffler and the other silos."""
         most = f"no more than {other_silos(self.colluders)}" if self.colluders else "no other silo"
         return (
-            "Silos that follow it give them by the noise that they make together, as long as the shuffler does not "
-            f"work together with the server, and {most} does; those against anyone hold by each silo's own noise alone."
+            "Silos that follow it provide them by their joint noise, as long as the shuffler does not work together "
+            f"with the server, and {most} does; those against anyone hold by each silo's own noise alone."
         )
 
     def reliance_words(self) -> list[str]:
         """Name the shuffler, and the other silos' noise."""
         return [
             "",
-            "This relies on two things beside the silo itself:",
+            "Apart from the silo itself, this relies on two things:",
             "- The shuffler does not work together with the server. It cannot read a message, but it knows which",
             "  came from whom.",
-            f"- At least {self.quorum - self.colluders} silos of every round, this one included, add the noise that "
-            "they promised,",
-            "  and tell nobody what it is.",
+            f"- At least {self.quorum - self.colluders} silos of every round, this one included, add the noise they "
+            "promised,",
+            "  and reveal it to nobody.",
             *([] if self.colluders else ["It is no promise against another silo, which knows its own noise."]),
             "",
-            "If the server works with the shuffler, or with more silos, only the silo's own noise is left.",
+            "If the server works with the shuffler, or with more silos, only the silo's own noise protects it.",
         ]
 
     def noise_words(self, sigma: float, unit: str) -> str:
         """Tell of coins."""
         return (
-            f"the sum is turned into whole numbers with {self.coins} coins tossed for each {unit} and number, which is "
-            f"noise of standard deviation {sigma:.4g} on the silo's own average and less on that of all"
+            f"the sum is turned into whole numbers by {self.coins} coins tossed for each {unit} and number: noise of "
+            f"standard deviation {sigma:.4g} on the silo's own average, and less on the average of all silos"
         )
 
     def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
-        """Say what the server, the shuffler and the other silos see, and what is counted on."""
+        """Say what the server, the shuffler and the other silos see, and what is assumed of them."""
         return [
-            "The server, and everybody it passes messages to (count on everybody): the total over all silos that "
-            "answer.",
-            "The shuffler: sealed messages, which it cannot read. It passes them on in random order once at least "
-            f"{self.quorum} silos have sent theirs.",
+            "The server, and anyone it passes messages to (assume everyone): the total over all silos that answer.",
+            "The shuffler: sealed messages, which it cannot read. It passes them on in random order once "
+            f"{self.quorum} or more silos have sent theirs.",
             f"Other silos in the plan: {plan.others(terms.name)}. {self._others_words()}",
             "The stated epsilon needs a shuffler that does not work together with the server, and "
-            f"{self.quorum - self.colluders} silos in every round, this one included, that add their noise and tell "
-            "nobody what it is.",
+            f"{self.quorum - self.colluders} silos in every round, this one included, that add their noise and reveal "
+            "it to nobody.",
         ]
 
     def _others_words(self) -> str:
         if self.colluders:
-            return f"The stated epsilon holds even if {self.colluders} of them tell the server all that they know."
-        return "The stated epsilon holds against none of them: a silo knows its own noise, and sees the weights."
+            return f"The stated epsilon holds even if {self.colluders} of them tell the server everything they know."
+        return "The stated epsilon does not hold against them: a silo knows its own noise, and sees the weights."

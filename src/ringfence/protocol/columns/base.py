@@ -13,17 +13,17 @@ from ringfence.protocol.public import Public
 from ringfence.sources.cells import Cells
 
 UNKNOWN = 1e18
-"""A bound of this size, or beyond, says that nobody knows one."""
+"""A bound this large means that no bound is known."""
 
 UNFILLED = "?"
-"""Stands in a draft where somebody has to decide."""
+"""Marks a decision in a draft that is still open."""
 
 EMPTY = "the cell is empty; give the column a public `missing` value in the schema, or remove the row"
 
 
 def _as_cell(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError('a truth value is no text: quote it, as "true" or "false", or say type = "boolean"')
+        raise ValueError('true and false are not texts here: quote them, as "true" or "false", or use type = "boolean"')
     return str(value) if isinstance(value, int | float) else value
 
 
@@ -57,7 +57,7 @@ class Reading(NamedTuple):
 
     @property
     def unclamped(self) -> FloatArray:
-        """Numbers scaled as they were: whoever may see the records measures a model's error by them.
+        """The numbers, scaled but not clamped: those who may see the records measure a model's error by them.
 
         Nothing that leaves a silo is computed from them.
         """
@@ -159,7 +159,7 @@ class ReadColumn(BaseColumn):
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        """What to multiply a scaled target by, and what to add then, to have it in its own units."""
         return 1.0, 0.0
 
     @property
@@ -179,7 +179,7 @@ class ReadColumn(BaseColumn):
         PlanError where features are cut together and not one by one.
         """
         raise PlanError(
-            f"A column of type '{self.type}' is cut as a whole, which no ONNX graph does here: export to CSV."
+            f"A column of type '{self.type}' is clipped as a whole, which cannot be exported to ONNX: export to CSV."
         )
 
     @property
@@ -229,7 +229,7 @@ class ReadColumn(BaseColumn):
 
 
 def unfilled(given: Mapping[str, Any]) -> list[str]:
-    """Name the fields of a drafted column that wait for somebody to decide; "?" may be a cell that holds nothing."""
+    """Name the fields of a drafted column that are still open; "?" may be a cell that holds nothing."""
     return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
 
 

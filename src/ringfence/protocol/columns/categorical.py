@@ -155,12 +155,12 @@ class Categorical(OneOf):
         if len(set(self.categories)) != len(self.categories):
             raise ValueError("a category is listed twice")
         if any(category != category.strip() or not category for category in self.categories):
-            raise ValueError("a category is empty or has white space around it, which no cell can match")
+            raise ValueError("a category is empty or has spaces around it, which no cell can match")
         for name, value in (("missing", self.missing), ("other", self.other)):
             if value is not None and value not in self.categories:
                 raise ValueError(f"{name} must be one of the categories")
         if self.indicator and self.missing is not None and not self.ordered:
-            raise ValueError("with an indicator, being missing is a category by itself: leave `missing` out")
+            raise ValueError("with an indicator, a missing value is its own category: leave `missing` out")
         self._check_synonyms()
         return self
 
@@ -168,12 +168,10 @@ class Categorical(OneOf):
         known = set(self.categories)
         for category, spellings in (self.synonyms or {}).items():
             if category not in self.categories:
-                raise ValueError("synonyms are listed by category, and one of these is not among the categories")
+                raise ValueError("synonyms are listed for something that is not among the categories")
             for spelling in spellings:
                 if spelling in known or not spelling or spelling != spelling.strip():
-                    raise ValueError(
-                        "a synonym is empty, has white space around it, or is a category, or listed, already"
-                    )
+                    raise ValueError("a synonym is empty, has spaces around it, or is already listed or a category")
                 known.add(spelling)
 
     @property
@@ -280,12 +278,12 @@ class Code(OneOf):
         if len(set(self.codes)) != len(self.codes):
             raise ValueError("a code is listed twice")
         if any(abs(code) > 2**53 for code in self.codes):
-            raise ValueError("a code is too large to be told from its neighbours: make it a category")
+            raise ValueError("a code is too large to be distinguished from its neighbours: make it a category")
         for name, value in (("missing", self.missing), ("other", self.other)):
             if value is not None and value not in self.codes:
                 raise ValueError(f"{name} must be one of the codes")
         if self.indicator and self.missing is not None:
-            raise ValueError("with an indicator, being missing is a code by itself: leave `missing` out")
+            raise ValueError("with an indicator, a missing value is its own code: leave `missing` out")
         return self
 
     @property

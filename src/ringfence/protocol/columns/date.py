@@ -27,7 +27,7 @@ def _as_text(value: object) -> object:
 
 
 Moment: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
-"""A date, or date and time, as ISO 8601 writes it; a TOML file may have it without quotes."""
+"""A date, or date and time, in ISO 8601; a TOML file may have it without quotes."""
 
 
 class Date(Scaled):
@@ -54,11 +54,11 @@ class Date(Scaled):
     @model_validator(mode="after")
     def _is_an_interval(self) -> Self:
         if self.format is not None and not _FORMAT.match(self.format):
-            raise ValueError("format knows %d %m %Y %y %H %M %S %f %j %z and %%, and what stands between them")
+            raise ValueError("format may hold %d %m %Y %y %H %M %S %f %j %z and %%, and any characters between them")
         for name in ("lower", "upper", "origin", "center", "missing"):
             said = getattr(self, name)
             if said is not None and math.isnan(_seconds(said, None)):
-                raise ValueError(f"{name} must be a date as ISO 8601 writes it, such as 2024-05-31")
+                raise ValueError(f"{name} must be an ISO 8601 date, such as 2024-05-31")
         if not self.low < self.high:
             raise ValueError("lower must be before upper (type = 'ignore' drops a constant column)")
         for name, value in (("center", self.center), ("missing", self.missing)):
@@ -72,7 +72,7 @@ class Date(Scaled):
         """Return a date's number; a number is one already."""
         number = self._number(said) if isinstance(said, str) else said
         if math.isnan(number):
-            raise ValueError("a value is not a date as ISO 8601 writes it, such as 2024-05-31")
+            raise ValueError("a value is not an ISO 8601 date, such as 2024-05-31")
         return number
 
     def _number(self, moment: str, format: str | None = None) -> float:
@@ -116,10 +116,10 @@ class Date(Scaled):
 
     @property
     def problem(self) -> str:
-        """What is wrong with a cell that is none."""
+        """What is wrong with a cell that is not a date."""
         if self.format is None:
-            return "this is not a date as ISO 8601 writes it; say in the schema which `format` dates have"
-        return "this is not a date of the schema's `format`"
+            return "this is not an ISO 8601 date; state the dates' `format` in the schema"
+        return "this date is not in the schema's `format`"
 
     def values(self, cells: Cells) -> FloatArray:
         """Return each cell's time since the origin."""
@@ -137,7 +137,7 @@ class Date(Scaled):
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns that are dates in one of the usual formats; where two fit, somebody has to decide."""
+        """Take columns that are dates in one of the usual formats; where two fit, the choice is left open."""
         bounds = {"lower": UNFILLED, "upper": UNFILLED}
         if cells.times() is not None:
             return bounds

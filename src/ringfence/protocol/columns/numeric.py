@@ -27,8 +27,8 @@ class Scaled(ReadColumn):
 
     is_number: ClassVar[bool] = True
     open_fields: ClassVar[Mapping[str, str]] = {
-        "lower": "the least value that is publicly possible",
-        "upper": "the largest value that is publicly possible",
+        "lower": "the smallest publicly possible value",
+        "upper": "the largest publicly possible value",
     }
 
     @property
@@ -110,12 +110,12 @@ class Scaled(ReadColumn):
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What a scaled target is multiplied by, and what is then added, to have it in its own units."""
+        """What to multiply a scaled target by, and what to add then, to have it in its own units."""
         return self.unit, self.offset
 
     @property
     def problem(self) -> str:
-        """What is wrong with a cell that is none."""
+        """What is wrong with a cell that is not a number."""
         return "this is not a finite number"
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:

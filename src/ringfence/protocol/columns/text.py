@@ -15,7 +15,7 @@ class Text(ReadColumn):
     """Words in any order, each counted, with a sign, at one of `words` places that its spelling decides.
 
     The counts are divided by their norm, so that a long text weighs as much as a short one: a cell's features have the
-    norm `scale`, or 0 where it has no word. With `ngrams` 2 or more, sequences of so many words count as words too.
+    norm `scale`, or 0 where it has no word. With `ngrams` 2 or more, sequences of that many words count as words too.
     """
 
     later_fields: ClassVar[frozenset[str]] = ReadColumn.later_fields | {"ngrams"}

@@ -23,7 +23,7 @@ class Vector(ReadColumn):
 
     open_fields: ClassVar[Mapping[str, str]] = {
         "length": "how many numbers a vector has",
-        "norm": "the norm that longer vectors are cut to",
+        "norm": "the norm that longer vectors are clipped to",
         "extractor": "the name of the public extractor that made the vectors",
         "digest": "the SHA-256 of the extractor's file, in hexadecimal",
     }

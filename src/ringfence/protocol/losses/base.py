@@ -27,7 +27,7 @@ from ringfence.protocol.losses.outputs import Outputs
 from ringfence.protocol.public import Public
 
 TargetKind: TypeAlias = Literal["number", "numbers", "label", "class", "time"]
-"""What a loss takes for a target: a scaled number, several of them, a label ±1, the index of a class, or a time and its
+"""What a loss takes as target: a scaled number, several of them, a label ±1, the index of a class, or a time and its
 event."""
 
 NARROWEST, WIDEST = 1e-30, 1e30
@@ -44,7 +44,7 @@ class Constants:
 
 
 class Choices(NamedTuple):
-    """What somebody may choose of a loss beside its name, and how the target is scaled; each takes what is its own.
+    """What a user may choose for a loss besides its name, and the target's scaling; each loss takes its own.
 
     A target in its own units is `unit` times the scaled one, plus `offset`, and at most `upper`. `dispersion` and
     `cuts` are in the target's own units.
@@ -116,45 +116,45 @@ class BaseLoss(Outputs, Public):
 
     @property
     def is_of_numbers(self) -> bool:
-        """Whether a score is what it predicts, of a number."""
+        """Whether its target is a number and its prediction the score."""
         return self.target_kind == "number" and self.link == "identity"
 
     @property
     def categories(self) -> int:
-        """How many categories a target has, where it is a class: as many as there are outputs, unless it says more."""
+        """How many categories a class target has: by default, the number of outputs."""
         return self.outputs
 
     @classmethod
     def chosen(cls, choices: Choices) -> Self:
-        """Return the loss as somebody asks for it by its name: of all choices, it takes those that are its own."""
+        """Return the loss as asked for by name: it takes the choices that are its own."""
         options = {name: getattr(choices, name) for name in ("classes", "targets", "quantile", "margin")}
         return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
 
     def misfit(self, unit: float, offset: float, lower: float) -> str:
-        """Say, as a clause, why it does not fit a numeric target of that scaling and least value; or nothing."""
+        """Say, as a clause, why it does not fit a numeric target with that scaling and smallest value; or nothing."""
         del unit, offset, lower
         return ""
 
     @property
     def scikit_learn(self) -> str:
-        """The linear model of scikit-learn that predicts alike; empty if it has none."""
+        """The linear model of scikit-learn with the same predictions; empty if there is none."""
         if self.target_kind in ("number", "numbers"):
             return "LinearRegression"
         return "LogisticRegression" if self.is_log_loss else "LinearSVC"
 
     @property
     def parts_end(self) -> tuple[float, ...]:
-        """Where parts of a time end, if there are any, in units of the target's scale."""
+        """Where the parts of a time end, if it has any, in units of the target's scale."""
         return ()
 
     def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
-        """Return a name for every score, of targets in units of that many: itself, or the class that it speaks for."""
+        """Return a name for every score, of targets in units of `unit`: its target, or the class it stands for."""
         del unit
         return list(targets) if not classes else list(classes[1:] if self.outputs == 1 else classes)
 
     @property
     def link(self) -> Literal["identity", "log"]:
-        """What of a numeric target's mean the score is."""
+        """Which function of a numeric target's mean the score is."""
         return "identity"
 
     def predictions(self, scores: FloatArray) -> FloatArray:
@@ -167,14 +167,14 @@ class BaseLoss(Outputs, Public):
         return xp.where(result > 0, 1.0, -1.0) if self.target_kind == "label" else result
 
     def score_units(self, unit: float, offset: float) -> tuple[float, float]:
-        """Return what a score is multiplied by, and what is added, so that it is of the target in its own units."""
+        """Return what to multiply a score by, and what to add, to have it for the target in its own units."""
         return unit, offset
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
         """Return how large the weights are expected to get.
 
-        Labels: scores of up to 20, times the number of outputs. Numbers: twice what would carry the longest record to
-        the largest target. The factors were chosen once, on public data.
+        Labels: scores of up to 20, times the number of outputs. Numbers: twice what takes the longest record to the
+        largest target. The factors were chosen once, on public data.
         """
         numeric = self.target_kind == "number"
         return 2.0 * target_bound / feature_norm if numeric else 20.0 * self.outputs / feature_norm
@@ -201,7 +201,7 @@ class BaseLoss(Outputs, Public):
         return min(self.constants_on(data, weight_norm).smoothness, cut)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return about how long a record's gradient typically is: where it is cut, unless somebody says otherwise.
+        """Return the typical norm of a record's gradient, which is the default clipping norm.
 
         Half of the longest, unless a loss knows better. The fractions were chosen once, on public data.
         """
@@ -209,12 +209,12 @@ class BaseLoss(Outputs, Public):
 
     @property
     def called(self) -> str:
-        """What people call it."""
+        """Its name in texts for people."""
         return self.name
 
     @property
     def program(self) -> Program | None:
-        """What a plan brings of it for operators to install, if it is not Ringfence's own."""
+        """The program that operators must install, if the loss is not Ringfence's own."""
         return None
 
     @property
@@ -229,12 +229,12 @@ class BaseLoss(Outputs, Public):
 
     @property
     def smoothing_error(self) -> float:
-        """How far at most the loss lies below the one that it smooths; never above it. 0 if it smooths none."""
+        """The most by which the loss lies below the one it smooths; it never lies above. 0 if it smooths none."""
         return 0.0
 
     @property
     def aimed_share(self) -> float | None:
-        """The share of targets that predictions aim to lie above, of a loss whose least value is at a quantile."""
+        """The share of targets that predictions should lie above, for a loss whose minimum is a quantile."""
         return None
 
     def unsmoothed(self) -> Self:
@@ -246,11 +246,11 @@ class BaseLoss(Outputs, Public):
 
         Only a `NonSmooth` loss can choose its β; for any other this is a PlanError, as is a β out of range.
         """
-        raise PlanError(f"The {self.name} loss is smooth as it is and its smoothness cannot be chosen: leave it out.")
+        raise PlanError(f"The {self.name} loss is already smooth: leave the smoothness out.")
 
     @abstractmethod
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return φ of every record."""
+        """Return φ for every record."""
 
     @abstractmethod
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
@@ -290,7 +290,7 @@ class NonSmooth(BaseLoss):
     @classmethod
     def _is_not_too_narrow(cls, width: float) -> float:
         if 0 < width < NARROWEST:
-            raise ValueError(f"a width is 0 or at least {NARROWEST:g}: below, single precision loses it")
+            raise ValueError(f"a width must be 0 or at least {NARROWEST:g}: single precision loses anything smaller")
         return width
 
     @property
@@ -304,7 +304,7 @@ class NonSmooth(BaseLoss):
         return 0.5 * self.width * self._steepest**2
 
     def with_width(self, width: float) -> Self:
-        """Return this loss with another width: refused as at its making. 0 takes the smoothing away."""
+        """Return this loss with another width, checked as in the constructor. 0 removes the smoothing."""
         return type(self)(**(dict(self) | {"width": width}))
 
     def unsmoothed(self) -> Self:
@@ -317,7 +317,7 @@ class NonSmooth(BaseLoss):
         width = feature_norm / smoothness * feature_norm if sensible else math.nan
         if not NARROWEST <= width <= WIDEST:
             raise PlanError(
-                f"The {self.name} loss cannot be given the smoothness {smoothness!r} where features have norms up to "
+                f"The {self.name} loss cannot have the smoothness {smoothness!r} where features have norms up to "
                 f"{feature_norm!r}: both must be positive, and their X²/β from {NARROWEST:g} to {WIDEST:g}."
             )
         return self.with_width(width)

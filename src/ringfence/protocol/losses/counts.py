@@ -18,7 +18,7 @@ from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, beside
 
 STEEPEST = 60.0
-"""Scores are taken to be no larger, and no smaller than its negative: e^60 is a number in single precision too."""
+"""Scores are clamped to ± this: e^60 is still finite in single precision."""
 
 
 class LogLink(BaseLoss):
@@ -36,9 +36,9 @@ class LogLink(BaseLoss):
         """Say why it does not fit a numeric target, as a clause, or nothing."""
         if lower < 0 or (self.takes_least > 0 and lower <= 0):
             least = "above 0" if self.takes_least > 0 else "0 or more"
-            return f"the {self.name} loss is of targets {least}: give the target's column a `lower` of {least}"
+            return f"the {self.name} loss needs targets {least}: give the target's column a `lower` of {least}"
         if not math.isclose(self.zero, -offset / unit, rel_tol=1e-9, abs_tol=1e-12):
-            return f"the {self.name} loss takes another number for the target's zero than the schema does"
+            return f"the {self.name} loss and the schema disagree about which number is the target's zero"
         return ""
 
     def predictions(self, scores: FloatArray) -> FloatArray:

@@ -19,18 +19,18 @@ from ringfence.protocol.losses.told import Derivable
 from ringfence.protocol.public import Digest
 
 _GRID = 201
-"""Scores, and targets, at which a loss is looked at."""
+"""Scores, and targets, at which a loss is checked."""
 
 INSTALLED: dict[str, Derivable] = {}
 """What may be computed in this process, by the digest of its source."""
 
 
 class Custom(BaseLoss):
-    """A convex loss of a score and a number, written by somebody for a study.
+    """A convex loss of a score and a number, written for one study.
 
     `steepest` and `bend` are the largest |∂φ/∂u| and ∂²φ/∂u² that were found for scores up to `largest_score` and
-    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate looks
-    at the grid again, before it approves: whoever wrote the plan need not have.
+    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate
+    checks the grid again before it approves: the plan's author need not have done so.
     """
 
     may_be_negative: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class Custom(BaseLoss):
     @model_validator(mode="after")
     def _has_its_digest(self) -> Self:
         if digest_of(self.source) != self.digest:
-            raise ValueError("the digest of the custom loss is not that of its source")
+            raise ValueError("the digest of the custom loss does not match its source")
         return self
 
     @model_validator(mode="after")
@@ -55,8 +55,8 @@ class Custom(BaseLoss):
         plain = self.source.replace("\t", " ")
         if visible_lines(plain) != plain:
             raise ValueError(
-                "the source of the custom loss has characters that nobody sees, so that it may do something else than "
-                "it says: remove them"
+                "the source of the custom loss has invisible characters, so it may not do what it seems to do: remove "
+                "them"
             )
         return self
 
@@ -76,15 +76,17 @@ class Custom(BaseLoss):
         named = f"its loss '{self.title}' (sha256 {self.digest[:12]}…)"
         if self.digest not in INSTALLED:
             return (
-                f"{named} is somebody's own, and nobody installed it here: read it with `ringfence silo loss FOLDER "
-                "PLAN` and, if you agree to run it, install it by the same command"
+                f"{named} is custom code that is not installed here: read it with `ringfence silo loss FOLDER PLAN` "
+                "and, if you agree to run it, install it with the same command"
             )
         try:
             found = examined(self.digest, self.largest_score, self.largest_target)
         except PlanError as refused:
             return f"{named} {refused}: ask for a plan with a convex and smooth one"
         if not np.allclose(found, (self.steepest, self.bend), rtol=1e-6):
-            return f"{named} has another slope or curvature than the plan says: ask for a plan with its own"
+            return (
+                f"{named} does not have the slope or curvature that the plan states: ask for a plan that states its own"
+            )
         return ""
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:

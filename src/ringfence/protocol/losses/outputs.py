@@ -23,7 +23,7 @@ class Outputs:
         return 1
 
     def dimension(self, width: int) -> int:
-        """Return how many weights there are, for so many features with the constant."""
+        """Return how many weights there are, for that many features with the constant."""
         return width - 1 + self.outputs if self.shares_slopes else width * self.outputs
 
     def matrix(self, weights: FloatArray, width: int) -> FloatArray:

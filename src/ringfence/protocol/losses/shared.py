@@ -36,7 +36,7 @@ class Survival(BaseLoss):
     @classmethod
     def _rise(cls, cuts: tuple[float, ...]) -> tuple[float, ...]:
         if any(later <= earlier for earlier, later in zip((0.0, *cuts), cuts, strict=False)):
-            raise ValueError("cuts must be above 0 and rise")
+            raise ValueError("cuts must be above 0 and increase")
         return cuts
 
     @classmethod
@@ -74,7 +74,7 @@ class Survival(BaseLoss):
     def misfit(self, unit: float, offset: float, lower: float) -> str:
         """Say that a time's zero is its own, if it is not."""
         fits = lower >= 0 and math.isclose(self.zero, -offset / unit, rel_tol=1e-9, abs_tol=1e-12)
-        return "" if fits else "the survival loss is of times from 0: give the target's column a `lower` of 0"
+        return "" if fits else "the survival loss needs times from 0: give the target's column a `lower` of 0"
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return Σ_k e^{u_k}·t_k − d·u_K."""

@@ -1,4 +1,5 @@
-"""What is told of a record beside its features: its target and, where the schema names them, an offset and a weight.
+"""What a loss is given of a record besides its features: its target and, where the schema names them, an offset and a
+weight.
 
 Without these two `targets` has one number per record. With them it has a row per record: what the loss takes for a
 target, then the offset o, then the weight w. The record's loss is then w·φ(u + o, y), for every loss alike: no loss

@@ -42,13 +42,15 @@ def check_maps(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) ->
     width = sum(block.width for block in curved) + sum(map.width(by_column) for map in joint)
     if width > MOST_FEATURES:
         raise ValueError(
-            f"the maps make {width} features, and {MOST_FEATURES} are the most: take fewer knots, harmonics, columns "
-            "or Fourier features"
+            f"the maps make {width} features, more than the {MOST_FEATURES} allowed: use fewer knots, harmonics, "
+            "columns or Fourier features"
         )
     made = [*curved, *(block for map in joint for block in map.blocks(by_column))]
     twice = [name for name, count in Counter(name for block in made for name in block.names).items() if count > 1]
     if twice:
-        raise ValueError(f"two maps make the feature '{twice[0]}': leave one out, or give each a `seed` of its own")
+        raise ValueError(
+            f"two maps both make the feature '{twice[0]}': leave one out, or give each a `seed` of its own"
+        )
 
 
 def _parts(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> tuple[dict[str, Blocks], list[Joint]]:

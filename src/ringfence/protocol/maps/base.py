@@ -30,13 +30,13 @@ class BaseMap(Public):
         for name in self.columns:
             if name not in columns:
                 raise ValueError(
-                    f"a {self.type} map names the column '{name}', which is not among the columns, or ignored: give it "
-                    "a type and its values, or leave it out of the map"
+                    f"a {self.type} map names the column '{name}', which is missing from the columns, or ignored: "
+                    "give it a type and its values, or leave it out of the map"
                 )
             if self.columns.count(name) > 1:
                 raise ValueError(f"a {self.type} map names the column '{name}' twice: name it once")
         if len(self.columns) < self.least:
-            raise ValueError(f"an {self.type} map is of {self.least} columns or more: name another one")
+            raise ValueError(f"an {self.type} map needs {self.least} columns or more: name another one")
 
     @property
     def words(self) -> str:
@@ -58,7 +58,7 @@ class Curve(BaseMap):
         for name in self.columns:
             column = columns[name]
             if not isinstance(column, Scaled):
-                raise ValueError(f"a {self.type} map is of numbers or dates, which the column '{name}' is not")
+                raise ValueError(f"a {self.type} map needs numbers or dates, and the column '{name}' has neither")
             try:
                 self.fit(column)
             except ValueError as problem:
@@ -123,7 +123,7 @@ class Joint(BaseMap):
     """A map of several columns together, of their features as curves leave them."""
 
     def width(self, inputs: Mapping[str, Blocks]) -> int:
-        """Return how many features it makes; ValueError if it cannot be made of so many."""
+        """Return how many features it makes; ValueError if it cannot be made of that many."""
         raise NotImplementedError
 
     def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:

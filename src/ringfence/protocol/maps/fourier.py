@@ -22,7 +22,7 @@ _GRID = 2.0**20
 
 def _is_named(seed: object) -> object:
     if seed is None:
-        raise ValueError("it is missing: name a whole number, which is public, as in seed = 1")
+        raise ValueError("it is missing: give a whole number, which is public, as in seed = 1")
     return seed
 
 
@@ -56,8 +56,8 @@ class Fourier(Joint):
         length = sum(inputs[name].width for name in self.columns)
         if length * self.features // 2 > MOST_DRAWS:
             raise ValueError(
-                f"a fourier map of {length} features of columns has more than {MOST_DRAWS} numbers in its directions: "
-                "name fewer columns, or ask for fewer `features`"
+                f"a fourier map of {length} column features needs more than {MOST_DRAWS} random numbers: name fewer "
+                "columns, or ask for fewer `features`"
             )
         return self.features
 
@@ -113,7 +113,7 @@ def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
 
 @lru_cache(maxsize=16)
 def directions(seed: int, count: int, length: int) -> FloatArray:
-    """Return so many public vectors of standard normal numbers, the same on every machine and in every version.
+    """Return that many public vectors of standard normal numbers, the same on every machine and in every version.
 
     SHAKE-256 of the text "ringfence fourier SEED" gives 8 bytes for each number, row by row. Of these, as a
     little-endian integer, k is the upper 52 bits, and the number is the normal quantile of (2k + 1)/2⁵³ (Wichura's

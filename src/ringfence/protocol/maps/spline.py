@@ -40,7 +40,7 @@ class Spline(Curve):
             return
         places = [column.number_of(knot) for knot in self.knots]
         if not all(column.low <= place <= column.high for place in places):
-            raise ValueError("a knot lies beyond the column's bounds: knots stand between `lower` and `upper`")
+            raise ValueError("a knot is outside the column's bounds: knots must lie between `lower` and `upper`")
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError("knots must increase: sort them, and name each once")
         least = 1e-9 * (column.high - column.low)

@@ -44,23 +44,23 @@ class Facts(Protocol):
 
     @property
     def person_rule(self) -> PersonRule | None:
-        """What a person's rows come to in a gradient."""
+        """How a person's rows enter a gradient."""
 
     @property
     def rows_per_person(self) -> int | None:
-        """How many rows of a person count at most, by the rule `rows`."""
+        """The most rows of a person that count, by the rule `rows`."""
 
 
 def often(rounds: int) -> str:
-    """Say how often, as the beginning of a sentence."""
+    """Say how many times, as the beginning of a sentence."""
     return "Once" if rounds == 1 else f"In each of {rounds} rounds"
 
 
 class BaseQuestion(Public):
-    """What gate, accountant, review and server need to know of a question.
+    """What gate, accountant, review and server need to know about a question.
 
-    `trains`: its answers move the model's weights, so that whoever has none of them has no model. `about_model`: they
-    depend on a loss, so that the plan has to say which.
+    `trains`: its answers move the model's weights, so that without them there is no model. `about_model`: its answers
+    depend on a loss, which the plan must name.
     """
 
     trains: ClassVar[bool] = False
@@ -112,14 +112,14 @@ class BaseQuestion(Public):
         return max(self.length(facts), facts.data.width)
 
     def breadth(self, facts: Facts) -> int:
-        """Return about how many numbers a record takes while it is worked on.
+        """Return about how many numbers a record takes while it is processed.
 
         Unless a question needs less, or more: its features, or its numbers in the answer.
         """
         return max(self.length(facts), facts.data.width)
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return what computing the answer from so many records takes.
+        """Return what computing the answer from that many records takes.
 
         Unless a question needs more, or knows better: a few passes over all features, and over the answer for each
         record.
@@ -129,14 +129,14 @@ class BaseQuestion(Public):
 
     @abstractmethod
     def reveals(self, facts: Facts, rounds: int) -> str:
-        """Tell an operator, in one sentence without its end, what leaves the silo in so many rounds."""
+        """Tell an operator, in a sentence without its full stop, what leaves the silo in that many rounds."""
 
     def purpose(self) -> str:
-        """Say, as a part of a sentence, what asking is good for; nothing where that is training itself."""
+        """Say, as part of a sentence, why it is asked; nothing if it is training itself."""
         return ""
 
     def uncovered(self, facts: Facts) -> str:
-        """Name what the question does, with these facts, that no loss bound speaks of; or nothing."""
+        """Name what the question does, with these facts, that no loss bound covers; or nothing."""
         return ""
 
     def limits(self, facts: Facts) -> str:

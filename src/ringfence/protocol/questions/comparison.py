@@ -73,7 +73,7 @@ class Comparison(BaseQuestion):
         """Say of which predictions, and that differences are cut."""
         what = {
             "sizes": "by how much they differ, as shares of differences by size",
-            "losses": "which does best, as means of differences of losses that are cut",
+            "losses": "which does best, as means of differences of clipped losses",
         }[self.part]
         return (
             f"{often(rounds)}, {self.length(facts)} numbers: of {self.models} models that the server names and that "
@@ -86,4 +86,4 @@ class Comparison(BaseQuestion):
 
     def limits(self, facts: Facts) -> str:
         """Say that a record counts once, and differences are cut."""
-        return f"Each {facts.unit} counts once, and all its differences together are cut"
+        return f"Each {facts.unit} counts once, and all its differences together are clipped"

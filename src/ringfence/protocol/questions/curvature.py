@@ -54,6 +54,7 @@ class Curvature(BaseQuestion):
     def purpose(self) -> str:
         """Say that steps rely on it."""
         return (
-            "a first, budgeted query asks every silo for the largest eigenvalue of its features' second-moment matrix, "
-            "so that the steps need not assume the worst; it takes a round of its own and is part of the silos' epsilon"
+            "a first, budgeted query asks every silo for the largest eigenvalue of its features' second-moment "
+            "matrix, so that the steps need not assume the worst case; it takes its own round and counts towards the "
+            "silos' epsilon"
         )

@@ -17,7 +17,7 @@ SCORE_LEVELS, RESIDUAL_LEVELS, TARGET_LEVELS = 4, 5, 6
 """Halvings of a tree: of scores on each side of 0 or of confidences, of errors, and of targets."""
 
 MOST_CONFUSED = 16
-"""Up to so many classes, every pair of class and prediction is counted; beyond, classes are."""
+"""Up to that many classes, every pair of class and prediction is counted; beyond, classes are."""
 
 CURVE = math.sqrt(2.5)
 """What the square of a number in ±1 may be multiplied by so that, beside the number itself, it moves nothing more."""
@@ -195,7 +195,7 @@ class Evaluation(BaseQuestion):
             "class": "right and wrong predictions by class and confidence",
             "number": "errors and targets by size",
             "numbers": "errors and targets by size, for each target,",
-            "time": "events, as there were and as the model expects them,",
+            "time": "events, observed and expected by the model,",
         }[facts.loss.target_kind]
         models = (
             "a model that the server names predicts"
@@ -203,14 +203,14 @@ class Evaluation(BaseQuestion):
             else "two models that the server names predict"
         )
         return (
-            f"{often(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target_words}', as "
-            f"shares of {by} and means of losses that are cut"
+            f"{often(rounds)}, {self.length(facts)} numbers: how well {models} '{facts.data.target_words}', as shares "
+            f"of {by} and means of clipped losses"
         )
 
     def purpose(self) -> str:
         """Say that somebody wants to know how good the model is."""
-        return "a budgeted query asks every silo how well the model predicts, which tells how good it is"
+        return "a budgeted query asks every silo how well the model predicts"
 
     def limits(self, facts: Facts) -> str:
         """Say that a record counts once, and losses are cut."""
-        return f"Each {facts.unit} counts once in every share, and its losses are cut"
+        return f"Each {facts.unit} counts once in every share, and its losses are clipped"

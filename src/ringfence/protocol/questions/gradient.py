@@ -9,7 +9,7 @@ from ringfence.protocol.questions.base import BaseQuestion, Facts
 
 
 class Gradient(BaseQuestion):
-    """The mean, over the batch, of the records' gradients at the request's weights, each cut to norm `clip`.
+    """The mean, over the batch, of the records' gradients at the request's weights, each clipped to norm `clip`.
 
     Replacing a record moves it by at most 2·clip/batch, whatever the weights are (`docs/proofs.md`, Lemma Q1); so does
     replacing a person, by each rule for their rows (Lemma P1).
@@ -65,22 +65,22 @@ class Gradient(BaseQuestion):
         )
 
     def limits(self, facts: Facts) -> str:
-        """Name the clip, and what a person's rows come to."""
+        """Name the clip, and how a person's rows count."""
         most = facts.rows_per_person
         return {
-            None: f"Each record's gradient is cut to length {self.clip:.4g}",
-            "mean": f"Of a person the mean over all rows counts, each row's gradient cut to length {self.clip:.4g}",
-            "rows": f"Of a person the first {most} rows count, 1/{most} each, with gradients cut to length "
-            f"{self.clip:.4g}",
-            "sum": f"The sum of the gradients of a person's rows is cut to length {self.clip:.4g}",
+            None: f"Each record's gradient is clipped to norm {self.clip:.4g}",
+            "mean": f"A person counts as the mean over all rows, each row's gradient clipped to norm {self.clip:.4g}",
+            "rows": f"A person counts as the first {most} rows, 1/{most} each, with gradients clipped to "
+            f"norm {self.clip:.4g}",
+            "sum": f"The sum of the gradients of a person's rows is clipped to norm {self.clip:.4g}",
         }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:
-        """Name cut gradients of several outputs, and cut sums: they need not be the gradient of any convex loss."""
+        """Name clipped gradients of several outputs, and clipped sums: no convex loss need have these gradients."""
         if not facts.loss.is_proved:
-            return "a loss of somebody's own, whose constants were found on a grid"
+            return "a custom loss, whose constants were found on a grid"
         if facts.person_rule == "sum":
-            return "sums of a person's gradients that are cut as one"
+            return "sums of a person's gradients that are clipped as one"
         bound = facts.loss.constants_on(facts.data, facts.domain.reach(facts.dimension)).lipschitz
         several = facts.loss.outputs > 1 and self.clip < bound and not facts.loss.is_convex_cut
         return "clipped gradients of several outputs" if several else ""

@@ -40,7 +40,7 @@ class Moments(BaseQuestion):
 
     def purpose(self) -> str:
         """Say that a schema can rely on them."""
-        return "a budgeted query asks every silo for the moments of its features, which help to fill in a schema"
+        return "a budgeted query asks every silo for the moments of its features, which help with filling in a schema"
 
 
 def _counts_target(facts: Facts) -> bool:

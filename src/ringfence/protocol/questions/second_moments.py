@@ -49,11 +49,11 @@ class SecondMoments(BaseQuestion):
     pilots: int = Field(default=3, ge=1)
 
     def check(self, facts: Facts) -> None:
-        """Demand a loss with curvature."""
+        """Require a loss with curvature."""
         if not facts.loss.is_curved:
             raise ValueError(
-                f"the {facts.loss.name} loss has no second moments to ask for: coefficients have intervals with the "
-                "squared and the logistic loss"
+                f"the {facts.loss.name} loss has no second moments to ask for: only the squared and the logistic loss "
+                "give coefficients intervals"
             )
 
     def argument_length(self, facts: Facts) -> int:
@@ -104,12 +104,12 @@ class SecondMoments(BaseQuestion):
         )
 
     def purpose(self) -> str:
-        """Say that intervals rest on them."""
+        """Say that intervals need them."""
         return "a budgeted query asks every silo for second moments, which give each coefficient an interval"
 
     def limits(self, facts: Facts) -> str:
         """Name both cuts."""
-        return "A record's features, along the axes asked about, are cut to length 1, and its residual to one unit"
+        return "A record's features, along the requested axes, are clipped to norm 1, and its residual to one unit"
 
 
 def independent(data: Schema) -> NDArray[np.int64]:

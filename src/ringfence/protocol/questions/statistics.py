@@ -30,17 +30,17 @@ class Statistics(BaseQuestion):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.bins & (self.bins - 1):
-            raise ValueError(f"the number of bins is a power of two, such as 64, not {self.bins}")
+            raise ValueError(f"the number of bins must be a power of two, such as 64, not {self.bins}")
         if len(set(self.columns)) != len(self.columns):
             raise ValueError("a column is named twice")
         if len({frozenset(pair) for pair in self.cross}) != len(self.cross):
             raise ValueError("a cross table is asked for twice")
         for pair in self.cross:
             if pair[0] == pair[1]:
-                raise ValueError(f"a cross table is of two columns, and '{pair[0]}' is one")
+                raise ValueError(f"a cross table needs two different columns, and '{pair[0]}' is one")
             for name in pair:
                 if name not in self.columns:
-                    raise ValueError(f"a cross table is of columns that are asked about, and '{name}' is not")
+                    raise ValueError(f"a cross table needs columns that are asked about, and '{name}' is not")
         return self
 
     def layout(self, facts: Facts) -> Layout:
@@ -86,6 +86,6 @@ class Statistics(BaseQuestion):
     def purpose(self) -> str:
         """Say what they are good for."""
         return (
-            "a budgeted query asks every silo how the cells of its columns are distributed, which tells who has what "
-            "and helps to fill in a schema"
+            "a budgeted query asks every silo how the values in its columns are distributed, which describes the "
+            "silos' data and helps with filling in a schema"
         )

@@ -193,7 +193,7 @@ class Layout:
         """Return the layout; ValueError if the schema has no such column, or a cross table would need its bounds."""
         for name in columns:
             if name not in data.used:
-                raise ValueError(f"statistics are asked of the column '{name}', which the schema does not read")
+                raise ValueError(f"statistics are asked about the column '{name}', which the schema does not read")
         used = {name: data.used[name] for name in columns}
         parts: dict[str, ColumnPart] = {}
         for name, column in used.items():
@@ -202,14 +202,14 @@ class Layout:
             elif isinstance(column, OneOf):
                 parts[name] = Categories(column)
             else:
-                raise ValueError(f"statistics are of numbers and of categories, and the column '{name}' has neither")
+                raise ValueError(f"statistics need numbers or categories, and the column '{name}' has neither")
         for name in {name for pair in cross for name in pair}:
             if used[name].is_unbounded:
                 raise ValueError(f"a cross table needs public bounds of the column '{name}'")
         tables = {(a, b): Association(parts[a].coarse, parts[b].coarse) for a, b in cross}
         layout = cls(parts, tables)
         if layout.length > MOST_NUMBERS:
-            raise ValueError(f"these statistics are {layout.length} numbers, and {MOST_NUMBERS} are allowed")
+            raise ValueError(f"these statistics have {layout.length} numbers, and only {MOST_NUMBERS} are allowed")
         return layout
 
     @property

@@ -13,8 +13,8 @@ class SurvivalCurve(BaseQuestion):
     """The share of records whose time ends in each part between public cuts: without an event, and by one.
 
     `time` and `event` are columns: a number from 0 up, and two categories of which the second says that an event ended
-    the time. `cuts` are where parts end, in the time's own units; what ends later counts to a last part. Nobody is
-    watched for longer than the time's upper bound: whoever reaches it counts as later, and without an event.
+    the time. `cuts` are where parts end, in the time's own units; what ends later counts to a last part. Records are
+    observed up to the time's upper bound: those that reach it count as later, and without an event.
 
     A record is in one of these cells. So replacing one moves the shares by at most √2/n (`docs/proofs.md`, Lemma Q12);
     replacing a person moves them no further, whose rows count for one record together.
@@ -29,24 +29,24 @@ class SurvivalCurve(BaseQuestion):
     @model_validator(mode="after")
     def _rise(self) -> Self:
         if any(later <= earlier for earlier, later in zip((0.0, *self.cuts), self.cuts, strict=False)):
-            raise ValueError("cuts must be above 0 and rise")
+            raise ValueError("cuts must be above 0 and increase")
         return self
 
     def check(self, facts: Facts) -> None:
-        """Refuse columns that are not there, or are no time and no event."""
+        """Refuse columns that are missing, or that are not a time and an event."""
         time, event = (facts.data.used.get(name) for name in (self.time, self.event))
         if not isinstance(time, Scaled) or time.low < 0 or self.cuts[-1] > time.high:
             raise ValueError(
-                f"a survival curve needs a numeric column '{self.time}' with a `lower` of 0 or more, and an `upper` no "
-                "lower than the last cut"
+                f"a survival curve needs a numeric column '{self.time}' with a `lower` of 0 or more, and an `upper` "
+                "at or above the last cut"
             )
         if event is None or len(event.classes) != 2:
             raise ValueError(f"a survival curve needs a column '{self.event}' of two categories: no event, or one")
         for name in (self.time, self.event):
             if facts.data.used[name].indicator:
                 raise ValueError(
-                    f"a survival curve is of times and events that are known, and the column '{name}' has an "
-                    "indicator for empty cells: give it a public `missing` value instead"
+                    f"a survival curve needs known times and events, but the column '{name}' has an indicator for "
+                    "empty cells: give it a public `missing` value instead"
                 )
 
     def length(self, facts: Facts) -> int:
@@ -72,7 +72,7 @@ class SurvivalCurve(BaseQuestion):
 
     def purpose(self) -> str:
         """Say what it is for."""
-        return "a budgeted query asks every silo how long records last until an event, which tells a survival curve"
+        return "a budgeted query asks every silo how long records last until an event, which gives a survival curve"
 
     def limits(self, facts: Facts) -> str:
         """Say that a record counts once."""

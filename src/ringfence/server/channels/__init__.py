@@ -18,7 +18,7 @@ from ringfence.protocol.plan import Plan
 
 @dataclass(frozen=True)
 class Totals:
-    """What a third party lets out of a round: how many silos' answers are in it, and the sums of their numbers."""
+    """What a third party releases of a round: how many silos' answers are in it, and the sums of their numbers."""
 
     silos: int
     numbers: NDArray[np.int64]
@@ -37,7 +37,7 @@ class Totals:
 
 
 Collect = Callable[[int, Sequence[SealedUpdate]], "Totals | None"]
-"""Bring a round's answers to the third party and return what it lets out; None if that is nothing yet."""
+"""Bring a round's answers to the third party and return what it releases; None if that is nothing yet."""
 
 
 class ChannelAtServer(Protocol):
@@ -49,7 +49,7 @@ class ChannelAtServer(Protocol):
     def mean(
         self, channel: Any, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
     ) -> FloatArray | None:
-        """Return the mean of usable answers; None if there is none to be had."""
+        """Return the mean of usable answers; None if there is none."""
 
     def each(self, channel: Any, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
         """Return every silo's own numbers, as far as the channel shows them."""

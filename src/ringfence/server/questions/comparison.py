@@ -31,7 +31,7 @@ def argument(question: Comparison, learned: Learned, step: int) -> FloatArray:
     models = np.array(learned.candidates)
     if len(models) != question.models:
         raise TrainingError(
-            f"The plan compares {question.models} models, and {len(models)} are given: train its candidates first."
+            f"The plan compares {question.models} models, but {len(models)} are given: train its candidates first."
         )
     found = learned.findings.get(question.name)
     edges = comparison.edges(learned.plan, models)

@@ -77,7 +77,7 @@ def measured(found: Mapping[str, Findings]) -> Measured:
     for one in found.values():
         if isinstance(one, Measured) and one.silos:
             return one
-    raise TrainingError("No silo answered the rounds that intervals rest on, so there is no summary.")
+    raise TrainingError("No silo answered the rounds that intervals need, so there is no summary.")
 
 
 def _before(question: SecondMoments, learned: Learned) -> Measured:

@@ -45,7 +45,7 @@ def curve(plan: Plan, findings: Mapping[str, Findings]) -> list[Point] | None:
 
 
 def points(cuts: tuple[float, ...], shares: FloatArray, noise: float, records: int) -> list[Point]:
-    """Return the curve of noisy shares of so many records: by the delta method, of the curve's logarithm.
+    """Return the curve of noisy shares of that many records: by the delta method, of the curve's logarithm.
 
     Noise of the same deviation is in every share, and the records are a sample, whose shares vary as a multinomial's.
     """

@@ -39,7 +39,7 @@ class Block(Unpicklable):
 
 
 def require(channel: OwnNoise, terms: SiloTerms, key: bytes | None) -> None:
-    """Demand nothing: a silo needs nobody to add its own noise."""
+    """Require nothing: a silo needs nobody to add its own noise."""
     del channel, terms, key
 
 

@@ -24,11 +24,11 @@ class Coins(Unpicklable):
 
 
 def require(channel: ShufflerChannel, terms: SiloTerms, key: bytes | None) -> None:
-    """Demand the key that the plan expects of this silo, and keys that can be sealed to."""
+    """Require the key that the plan expects of this silo, and keys that can be sealed to."""
     if key is None or sealing.verifying_key(key) != terms.key:
         raise ApprovalError(
-            f"The plan expects messages that silo '{terms.name}' signs with another key than it has, so the "
-            "shuffler would not take them. Send the plan's author the key that `ringfence silo status` shows."
+            f"The plan names another key for silo '{terms.name}' than the one it signs with, so the shuffler would "
+            "reject its messages. Send the plan's author the key that `ringfence silo status` shows."
         )
     try:
         for public in (channel.server_key, channel.shuffler_key):

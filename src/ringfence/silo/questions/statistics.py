@@ -19,7 +19,7 @@ _BITS = 31
 """A row counts as a whole number of 2⁻³¹: a record's as 2³¹ of them, each of a person's m rows as ⌊2³¹/m⌋."""
 
 _ROWS = 2**21
-"""So many rows at a time add up to less than 2⁵³, and so exactly."""
+"""That many rows at a time add up to less than 2⁵³, and so exactly."""
 
 
 def total(
@@ -28,7 +28,9 @@ def total(
     """Add up the layout's numbers over rows, in the order of `_scales`."""
     del argument
     if records.cells is None:
-        raise RecordsError("Statistics are of cells, and these records were not read from a table: give their file.")
+        raise RecordsError(
+            "Statistics need a table's cells, but these records were not read from a table: give their file."
+        )
     layout = question.layout(plan)
     rows = _weights(records, chosen)
     places = {name: _places(part, records.cells[name]) for name, part in layout.columns.items()}

@@ -16,7 +16,9 @@ def total(
     """Count the records in each cell."""
     del argument
     if records.cells is None:
-        raise RecordsError("A survival curve is of cells, and these records were not read from a table: give a file.")
+        raise RecordsError(
+            "A survival curve needs a table's cells, but these records were not read from a table: give their file."
+        )
     column, times = plan.data.used[question.time], records.cells[question.time].values
     (offset, unit), (_, longest, _) = column.scaling[0], column.limits[0]
     # The same rounding as a cell's, so that a time on a cut stays before it.

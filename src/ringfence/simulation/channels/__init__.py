@@ -12,10 +12,10 @@ from ringfence.protocol.plan import Participation
 
 
 class SimulatedNoise(Protocol):
-    """What the compiled program needs to know of a channel: frozen, since a program is compiled for it."""
+    """What the compiled program needs to know about a channel: frozen, since a program is compiled for it."""
 
     def check(self, participation: Participation) -> None:
-        """Raise TrainingError if this noise cannot be simulated where so many silos answer."""
+        """Raise TrainingError if this noise cannot be simulated where that many silos answer."""
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
         """Draw a round of one stream: numbers of variance 1, independent of all other rounds.

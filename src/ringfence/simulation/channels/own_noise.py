@@ -22,8 +22,8 @@ class GaussianNoise:
         """Refuse correlated noise of silos with pasts of their own."""
         if self.correlation and participation != EVERYBODY:
             raise TrainingError(
-                "The simulator adds all silos' noise up at once, which with correlated noise it can do only if every "
-                "silo answers every round: leave the participation out."
+                "The simulator adds up all silos' noise at once, which works for correlated noise only if every silo "
+                "answers every round: leave the participation out."
             )
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:

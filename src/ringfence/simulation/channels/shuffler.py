@@ -16,12 +16,12 @@ from ringfence.protocol.plan import Participation
 
 @dataclass(frozen=True)
 class BinomialNoise:
-    """So many coins for each record that takes part."""
+    """That many coins for each record that takes part."""
 
     coins: int
 
     def check(self, participation: Participation) -> None:
-        """Demand nothing: who answers brings coins."""
+        """Require nothing: who answers brings coins."""
 
     def draw(self, key: Any, length: int, available: Any, batch: Any, dtype: Any) -> Any:
         """Toss the coins of all records that take part."""
