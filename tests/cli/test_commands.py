@@ -53,7 +53,7 @@ def test_a_draft_is_not_written_over_a_schema_that_may_be_filled_in(
     filled_in = federation.schema.read_text()
     done = ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema))
     assert done.returncode == 1
-    assert "may be filled in already" in done.stderr
+    assert "may have been filled in" in done.stderr
     assert federation.schema.read_text() == filled_in
 
 
@@ -93,7 +93,7 @@ def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
 def test_reproduce_refuses_an_effort_where_a_page_has_one_size(tmp_path: Path, ringfence: Ringfence) -> None:
     done = ringfence("reproduce", "attacks", "--out", str(tmp_path / "out"), "--effort", "2")
     assert done.returncode == 1
-    assert "--effort is for privacy-truth" in done.stderr
+    assert "--effort applies to privacy-truth only" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -40,7 +40,7 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     assert north.split()[:3] == ["north", "1000", "800"]
     assert south.split()[:3] == ["south", "3000", "2400"]
     title, columns, *rows = compared.splitlines()
-    assert title == "What was compared, best first"
+    assert title == "Alternatives, best first"
     assert columns.split()[:4] == ["algorithm", "batches", "rounds", "bound"]
     assert [row.split()[0] for row in rows] == ["accelerated", "regularised", "minibatch-sgd"]
     what, bound, basis, digest = why.strip().splitlines()

@@ -104,7 +104,7 @@ def test_the_ledger_command_shows_what_train_released(federation: Federation, ri
     assert ringfence(*federation.train("--rounds", "7", "--no-survey")).returncode == 0
     assert ringfence(*federation.train("--rounds", "8", "--survey")).returncode == 0
     shown = ringfence("ledger", str(federation.folder / "west.ledger"))
-    assert "the hash chain holds" in shown.stdout
+    assert "hash chain intact" in shown.stdout
     assert "9/9" in shown.stdout  # an evaluation is two rounds of messages more
     assert "11/11" in shown.stdout  # and a survey one
 
@@ -141,7 +141,7 @@ def test_a_model_that_was_paid_for_is_not_written_over_and_the_refusal_costs_not
 ) -> None:
     model = federation.folder / "model.json"
     model.write_text("a model that cost a budget")
-    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or say --overwrite")
+    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or add --overwrite")
     assert model.read_text() == "a model that cost a budget"
     assert not federation.ledgers()
 

@@ -146,7 +146,7 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
         (["--try", "epsilon=1,2"], "'epsilon' cannot be tried"),
         (["--try", "clip=1,2", "--held-out", "0"], "holds none out: give a held-out share"),
         (["--try", "clip=1,2", "--peer-to-peer"], "Candidates are compared by a server"),
-        (["--try", "clip=1,2", "--track", "runs"], "A tracker follows one run"),
+        (["--try", "clip=1,2", "--track", "runs"], "--track follows a single run"),
         (["--try", "ridge=" + ",".join(map(str, range(65)))], "65 candidates, and 64 are the most"),
     ],
 )

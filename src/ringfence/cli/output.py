@@ -23,7 +23,9 @@ from ringfence.foreign_text import visible, visible_lines
 if TYPE_CHECKING:
     from ringfence.protocol.plan import Plan
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines, and nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else.", rich_help_panel="Output")
+]
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
@@ -67,14 +69,17 @@ def _without_infinity(value: Any) -> Any:
 def require_folder(out: Path | None) -> None:
     """Refuse, before any work is done or any budget spent, an output file that could not be written."""
     if out is not None and not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise OutputError(f"{out} cannot be written: there is no folder {out.parent} that this user may write to.")
+        raise OutputError(
+            f"{out} cannot be written: the folder {out.parent} does not exist, or you may not write to it."
+        )
 
 
 def require_new(out: Path | None) -> None:
     """Refuse, before any budget is spent, to write over a file: it may be a model that cost a budget."""
     if out is not None and out.exists():
         raise OutputError(
-            f"{out} exists already, and may be a model that cost a budget: name another file, or say --overwrite."
+            f"{out} already exists, and may hold a model that cost privacy budget: name another file, or add "
+            "--overwrite."
         )
 
 
