@@ -127,14 +127,14 @@ def _lose_group(silo: Path) -> None:
     [
         (_open_folder, "permissions", "chmod 700"),
         (_open_key, "permissions", "chmod 600"),
-        (_open_data, "permissions", "Every user of this machine may read the records"),
+        (_open_data, "permissions", "Every user of this machine can read the records"),
         (_damage_ledger, "ledger", "cannot be trusted"),
         (_lose_key, "signing key", "restore it"),
         (_spoil_records, "records", "row"),
         (_lose_records, "records", "records.csv"),
         (_change_records, "records", "ringfence silo update"),
         (_link_ledger, "records", "remove all names but one"),
-        (_write_in_the_future, "clock", "The clock is behind"),
+        (_write_in_the_future, "clock", "The clock is slow"),
         (_lose_group, "couriers", "groupadd no-such-group"),
     ],
 )
@@ -257,7 +257,7 @@ def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo:
     ]  # fmt: skip
     nothing = run(silo.parent / "nowhere")
     assert nothing.returncode == 1
-    assert "is no folder of ours" in nothing.stderr
+    assert "is not a folder of Ringfence" in nothing.stderr
 
 
 def test_a_folder_of_roots_is_found_and_anothers_names_its_owner(silo: Path) -> None:
@@ -272,5 +272,5 @@ def test_a_folder_of_roots_is_found_and_anothers_names_its_owner(silo: Path) -> 
 
 
 def test_a_folder_of_no_kind_of_ours_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RingfenceError, match="is no folder of ours"):
+    with pytest.raises(RingfenceError, match="is not a folder of Ringfence"):
         examine([tmp_path])

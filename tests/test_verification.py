@@ -156,12 +156,12 @@ def test_a_certificate_that_leaves_out_or_lowers_one_observer_s_costs_is_refused
     certificate = shuffled()
     server, anyone = certificate.spent
     for spent in ((server,), (anyone,)):
-        with pytest.raises(CertificateError, match="leaves out what its charges come to against one kind of observer"):
+        with pytest.raises(CertificateError, match="omits what its charges cost against one kind of observer"):
             verify(resigned(certificate, spent=spent))
     as_server: Guarantee = anyone.model_copy(update={"epsilon": server.epsilon})
-    with pytest.raises(CertificateError, match=f"states epsilon {server.epsilon:.6g}, but its charges come to"):
+    with pytest.raises(CertificateError, match=f"states epsilon {server.epsilon:.6g}, but its charges add up to"):
         verify(resigned(certificate, spent=(server, as_server)))
-    with pytest.raises(CertificateError, match="delta is not the one of the budget"):
+    with pytest.raises(CertificateError, match="delta differs from that of the budget"):
         verify(resigned(certificate, spent=(server, anyone.model_copy(update={"delta": 1e-3}))))
 
 

@@ -111,7 +111,7 @@ class LinearFunction:
 
         if not self.loss.scikit_learn:
             raise OutputError(
-                f"scikit-learn has no model of the {self.loss.name} loss: export its coefficients as JSON or CSV."
+                f"scikit-learn has no model with the {self.loss.name} loss: export the coefficients as JSON or CSV."
             )
         estimator: Any = getattr(linear_model, self.loss.scikit_learn, None) or getattr(svm, self.loss.scikit_learn)
         estimator = estimator()
@@ -142,8 +142,8 @@ class LinearFunction:
             ) from None
         if self.loss.link != "identity" or self.loss.shares_slopes or self.schema.offset_bound:
             raise OutputError(
-                f"No ONNX graph is written of the {self.loss.name} loss, or of a model with an offset: export to CSV, "
-                "whose coefficients are all of it."
+                f"Models with the {self.loss.name} loss or an offset cannot be written as an ONNX graph: export the "
+                "coefficients to CSV, which has everything."
             )
         offsets, units = _scaling(self.schema)
         lower, upper, missing = np.array([bounds for block in self.schema.blocks for bounds in block.limits]).T

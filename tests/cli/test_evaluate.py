@@ -133,4 +133,4 @@ def test_a_model_of_another_schema_is_not_compared(federation: Federation, train
     other = federation.folder / "costs.json"
     assert ringfence(*federation.train("--out", str(other), "--no-report", target="cost")).returncode == 0
     done = ringfence(*asked(federation, trained, "--against", str(other)))
-    assert "another schema or another loss" in done.stderr
+    assert "different schemas or losses" in done.stderr

@@ -61,7 +61,7 @@ def test_parquet_goes_in_and_out_as_csv_does(model: Path, new: Path, ringfence: 
         other,
     )
     done = ringfence("predict", str(model), str(other), "--id", "patient", "--probabilities", "--out", str(out))
-    assert done.stdout == f"2 predictions are in {out}.\n"
+    assert done.stdout == f"Wrote 2 predictions to {out}.\n"
     text = new.with_name("out.csv")
     ringfence("predict", str(model), str(new), "--id", "patient", "--probabilities", "--out", str(text))
     assert texts(read_table(out)) == texts(read_table(text))
@@ -71,7 +71,7 @@ def test_what_cannot_be_predicted_is_one_sentence(model: Path, new: Path, ringfe
     for changes, says in [
         (["--id", "name"], "has no column 'name' to carry through"),
         (["--interval", "0.9"], "train two models with --loss pinball"),
-        (["--upper", str(model)], "two of the pinball loss"),
+        (["--upper", str(model)], "two with the pinball loss"),
         (["--out", str(new / "here.csv")], "cannot be written"),
     ]:
         check_one_sentence(ringfence("predict", str(model), str(new), *changes), says)

@@ -68,7 +68,7 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
     federation: Federation, ringfence: Ringfence, trained: Path
 ) -> None:
     done = ringfence("predict", str(trained), str(federation.files[0]), "--interval", "0.9")
-    check_one_sentence(done, "An interval is of one target")
+    check_one_sentence(done, "Intervals are for a single target")
     before = federation.ledgers()
     for options, says in (
         (["--loss", "huber"], "learned together by the multi-squared loss"),

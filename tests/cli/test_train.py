@@ -44,7 +44,7 @@ def test_the_exact_error_takes_targets_as_they_are_and_says_what_clamping_makes_
     page = tmp_path / "page.html"
     said = ringfence(*federation.train("--test", f"north={beyond}", "--report", str(page), target="cost")).stdout
     for shown in (said, page.read_text()):
-        assert "clamped to the bounds" in " ".join(shown.split())
+        assert "With clamped targets" in " ".join(shown.split())
 
 
 def test_three_categories_give_a_softmax_classifier(federation: Federation, ringfence_json: Json) -> None:
@@ -114,7 +114,7 @@ def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_f
 ) -> None:
     shown = ringfence(*federation.train())
     assert "NOT PRIVATE" in shown.stdout
-    assert "which no epsilon here counts" in " ".join(shown.stdout.split())
+    assert "that no epsilon covers" in " ".join(shown.stdout.split())
     assert "NOT PRIVATE" not in ringfence(*federation.train(exact=False)).stdout
     report = ringfence_json(*federation.train("--held-out", "0"))
     assert not {"test", "evaluation"} & set(report)

@@ -74,7 +74,7 @@ def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_wi
     assert statement is not None
     assert "This run trained 2 candidates and compared them." in " ".join(statement.text().split())
     assert statement.text() in done.stdout
-    assert "so they allow for the choice" in done.stdout
+    assert "which accounts for the choice" in done.stdout
     page = model.with_suffix(".html").read_text()
     assert "Which candidate was chosen" in page
     assert "clip=0.001" in page

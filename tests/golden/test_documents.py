@@ -302,7 +302,7 @@ def _with_numbers_alone(facts: dict[str, Any]) -> dict[str, Any]:
     """Return a model's facts with the numbers of its statement, whose words may be bettered, and may say more."""
     words = facts["statement"]
     if words is not None:
-        words = re.sub(r"(?s)So much epsilon.*?%\.|In this run, at delta.*?\.\n", "", words)
+        words = re.sub(r"(?s)(So much epsilon|Epsilon and delta guarantee this).*?%\.|In this run, at delta.*?\.\n", "", words)
     return {**facts, "statement": None if words is None else re.findall(r"\d[\d.e-]*", words)}
 
 

@@ -24,7 +24,7 @@ def proposed(columns: int, records: int = 1000, *, target: Any = LABEL, **asked:
 
 def test_many_columns_for_a_small_budget_are_told_and_what_to_do() -> None:
     (warning,) = warnings(proposed(1500))
-    assert "buys next to nothing" in warning
+    assert "buys almost nothing" in warning
     assert all(remedy in warning for remedy in ("fewer columns", "1501 weights", "larger epsilon", "shuffler"))
 
 

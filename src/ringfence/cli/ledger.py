@@ -128,7 +128,7 @@ def verify(
     text, data = [finding.text()], finding.data()
     if len(files) > 1:
         require_one_history(files)
-        text.append(f"All {len(files)} certificates are of one ledger that only grew. The above is about the newest.")
+        text.append(f"The {len(files)} certificates are of one ledger that only grew. The above is about the newest.")
     if transcript is not None:
         witnessed = require_heads(newest, transcript)
         text.append(witnessed.text())

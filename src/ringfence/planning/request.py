@@ -128,8 +128,8 @@ class PlanRequest:
     margin: float | None = field(
         default=None,
         metadata=offered(
-            "Where huber turns linear, or the error that epsilon-insensitive ignores, in scaled units. Default: a tenth "
-            "of the target's bound.",
+            "Where huber turns linear, or the error that epsilon-insensitive ignores, in scaled units. Default: a "
+            "tenth of the target's bound.",
             "Model",
         ),
     )
@@ -174,8 +174,8 @@ class PlanRequest:
     survey: bool | None = field(
         default=None,
         metadata=offered(
-            "Spend a little of epsilon on a private estimate that sets the steps of accelerated. Default: where it pays "
-            "off.",
+            "Spend a little of epsilon on a private estimate that sets the steps of accelerated. Default: where it "
+            "pays off.",
             flag="survey/--no-survey",
         ),
     )
@@ -198,7 +198,7 @@ class PlanRequest:
     person_rule: PersonRule | None = field(
         default=None,
         metadata=offered(
-            "How a person's rows are combined: their 'mean', a limited number of 'rows', or their 'sum'. Default: mean.",
+            "How a person's rows are combined: by 'mean', by 'sum', or as a limited number of 'rows'. Default: mean.",
             "Privacy",
         ),
     )
