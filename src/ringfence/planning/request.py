@@ -164,7 +164,7 @@ class PlanRequest:
         default=None,
         metadata=offered(
             "Which point becomes the model: the 'weighted' average of the theorems, the 'last' point, or the 'tail' "
-            "average. Default: weighted, or tail if you set --step."
+            "average. Default: weighted, or tail if you set the step."
         ),
     )
     correlation: float = field(
@@ -203,7 +203,7 @@ class PlanRequest:
         ),
     )
     rows_per_person: int | None = field(
-        default=None, metadata=offered("Most rows per person, with --person-rule rows.", "Privacy")
+        default=None, metadata=offered("Most rows per person, under the rule 'rows'.", "Privacy")
     )
     held_out: float | None = field(
         default=None,
