@@ -152,7 +152,8 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
         "it is. "
         "If the server works with the shuffler, or with more silos, only the silo's own noise is left. "
         "Against the server, the shuffler and all other silos together, only the silo's own noise protects its "
-        "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%, which is weak protection. "
+        "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%, "
+        "which is weak protection. "
         "What is not protected "
     ) in text
     assert max(map(len, Statement(mixed, {"clinic": costing(at(1.0))}).text().splitlines())) < 120

@@ -183,13 +183,15 @@ def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation,
     shown = ringfence(*federation.train("--max-rounds", "3"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("preconditioned descent, along axes that a survey finds: 3 rounds of full batches")
-    assert "no loss bound covers axes that a survey finds, and privacy needs none; by loss bounds: " in why
+    assert (
+        "no loss bound covers axes that a survey finds (privacy does not depend on one); best by loss bounds: " in why
+    )
     assert basis.startswith("a budgeted survey asks every silo how features vary together")
     assert blank == ""
     shown = ringfence(*federation.train("--max-rounds", "3", "--algorithm", "accelerated"))
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("accelerated noisy minibatch SGD, the paper's Algorithm 1: 3 rounds of full batches")
-    assert why.startswith("bound: its empirical loss, as clipped, is on average at most")
+    assert why.startswith("bound: the clipped empirical loss is on average at most")
     assert "survey" in why or "nothing is spent" in basis
     assert blank == ""
 

@@ -45,7 +45,7 @@ def test_the_table_is_followed_by_what_was_compared_and_three_lines(
     assert [row.split()[0] for row in rows] == ["accelerated", "regularised", "minibatch-sgd"]
     what, bound, basis, digest = why.strip().splitlines()
     assert what.startswith(PAPER_NAMES["accelerated"])
-    assert bound.startswith("bound: its empirical loss, as clipped, is on average at most ")
+    assert bound.startswith("bound: the clipped empirical loss is on average at most ")
     assert "next best: regularised with full batches" in bound
     assert basis.startswith("no record was used")
     assert digest.split()[0] == "plan"

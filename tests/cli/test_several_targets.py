@@ -44,7 +44,7 @@ def test_two_targets_are_trained_told_predicted_and_exported(
     exported = json.loads(ringfence("model", "export", str(trained), "--to", "json").stdout)
     assert exported["outputs"] == ["cost", "dose"]
     assert np.shape(exported["coefficients"]) == (2, len(exported["features"]))
-    assert "The first 2 columns are what is predicted" in ringfence("model", "card", str(trained)).stdout
+    assert "The first 2 columns are predicted" in ringfence("model", "card", str(trained)).stdout
     shown = ringfence_json("model", "show", str(trained))["weights"]
     sizes = [abs(row["weight"]) for row in shown]
     assert sizes == sorted(sizes, reverse=True)

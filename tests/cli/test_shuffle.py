@@ -54,7 +54,9 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     assert "At least 2 silos of every round, this one included, add the noise that they promised," in text
     together = "Against the server, the shuffler and all other silos together"
     assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
-    assert "which is weak protection" in text, "three silos of 240 records at epsilon 2: little is left without the shuffler"
+    assert "which is weak protection" in text, (
+        "three silos of 240 records at epsilon 2: little is left without the shuffler"
+    )
     assert f"; {together.lower()} epsilon = " in text
     assert "This holds whatever they know and do" not in text
 

@@ -119,7 +119,7 @@ def test_nothing_is_told_before_every_silo_has_approved(federation: Federation, 
     assert b"not-approved" in errors, errors
     approve(federation, plan)
     shown = finish(server(federation, plan, run, doors, "--quorum", "all")).decode()
-    assert f"How good it is, by 36 {plan.unit}s: private, with 95% intervals\n  accuracy " in shown
+    assert f"Measured privately on 36 {plan.unit}s, with 95% intervals\n  accuracy " in shown
     assert "\nmodel " not in shown
 
 

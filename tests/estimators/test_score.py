@@ -49,9 +49,7 @@ def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -
     assert told.low < fitted.score_ < told.high
     assert fitted.evaluation_.together.records == len(HELD_OUT) == 400
     assert fitted.model_.evaluation == fitted.evaluation_
-    assert str(fitted.evaluation_).startswith(
-        "How good it is, by 400 records: private, with 95% intervals\n  accuracy 0."
-    )
+    assert str(fitted.evaluation_).startswith("Measured privately on 400 records, with 95% intervals\n  accuracy 0.")
     assert "; guessing the larger class gives 0.5" in str(fitted.evaluation_)
 
 

@@ -233,7 +233,7 @@ def test_a_signature_is_not_taken_from_another_certificate(
     silo_folder: SiloFolder, certificate: SignedCertificate
 ) -> None:
     other = certificate.certificate.model_copy(update={"issued": "2020-01-01T00:00:00+00:00"})
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         verify(SignedCertificate(other, other.signed_bytes(), certificate.signature).to_file())
 
 

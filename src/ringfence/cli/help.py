@@ -12,7 +12,7 @@ from typing import Any
 import typer
 import typer.core
 
-typer.core.HAS_RICH = False  # type: ignore[attr-defined]  # else plain help has rich's escapes in it: \\[required]
+typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
 
 SECTIONS = (
     "Basic", "Privacy", "Model", "Algorithm", "Evaluation", "Statistics", "Shuffler", "Engine", "Deployment", "Ledger",
@@ -97,7 +97,8 @@ class _Sections:
             if mistyped is None or not hasattr(problem, "possibilities"):  # click's NoSuchOption has both
                 raise
             offered = [name for parameter in self.get_params(ctx) for name in parameter.opts]  # type: ignore[attr-defined]
-            ctx.fail(f"No such option '{mistyped}'.{_suggestion(mistyped, offered)}")
+            suggestion = _suggestion(mistyped, offered)
+        return ctx.fail(f"No such option '{mistyped}'.{suggestion}")  # type: ignore[no-any-return]
 
 
 class Command(_Sections, typer.core.TyperCommand):

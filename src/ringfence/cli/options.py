@@ -86,9 +86,8 @@ def _plan_options() -> dict[str, inspect.Parameter]:
             continue
         kind, default = _SPECIAL.get(field.name) or (_plain(str(field.type)), field.default)
         flag = f"--{option.flag or field.name.replace('_', '-')}"
-        shown = Annotated[  # type: ignore[valid-type]
-            kind, typer.Option(flag, help=option.help, metavar=option.metavar, rich_help_panel=option.section)
-        ]
+        described = typer.Option(flag, help=option.help, metavar=option.metavar, rich_help_panel=option.section)
+        shown = Annotated[kind, described]  # type: ignore[valid-type]
         options[field.name] = inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown
         )
