@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
-from rich.text import Text
 
 from ringfence.errors import OutputError
 from ringfence.foreign_text import visible, visible_lines
 
+# rich is imported where it is needed: `--help` needs none of it.
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ringfence.protocol.plan import Plan
 
 AsJson = Annotated[
@@ -85,6 +84,10 @@ def require_new(out: Path | None) -> None:
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table; columns of numbers are aligned right."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
     content = [[cell(value) for value in row] for row in rows]
     if title is not None:
         say(title)
@@ -111,8 +114,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def progress() -> Progress:
+def progress() -> "Progress":
     """Return a progress bar on standard error, which hides itself when that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -124,6 +130,8 @@ def progress() -> Progress:
     )
 
 
-def remark(bar: Progress, sentence: str) -> None:
+def remark(bar: "Progress", sentence: str) -> None:
     """Print one sentence, in one line, on standard error, above a progress bar that may be there."""
+    from rich.text import Text
+
     bar.console.print(Text(visible(sentence)), soft_wrap=True)
