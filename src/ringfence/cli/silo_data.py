@@ -43,7 +43,7 @@ def register(
 ) -> None:
     """Register the folder's ledger as the ledger of its data.
 
-    Needed after a move to another machine, or if the registry was lost.
+    This is needed after a move to another machine, or if the registry was lost.
 
     Examples:
       ringfence silo register north-silo

@@ -62,7 +62,7 @@ def demo(json: AsJson = False) -> None:
     )
     shown = lines[1]
     say("\nEach line is a separate run. The digits are public, so the costs of the runs are not added up.")
-    say("The last line is the best fit to all digits, which takes somebody who may see all of them.")
+    say("The last line is the best fit without privacy, by somebody who may see all digits.")
     say(f"Privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 

@@ -143,7 +143,7 @@ class OperatorPage:
             return 200, self._entrance("You are signed out.")
         elif not self._keys.opens(form.get("key", "")):
             return 403, self._entrance(
-                "Nothing was done: enter the token first, or again after a period without a click."
+                "Nothing was done: enter the token first. After a while without a click, it must be entered again."
             )
         if not let_in(request.scope):
             return 503, operator_pages.problem("Too many requests at once, so nothing was done. Try again.")
