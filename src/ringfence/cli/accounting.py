@@ -11,25 +11,56 @@ from ringfence.errors import AccountingError
 
 
 def account(
-    records: Annotated[int, typer.Option(help="Records of the silo (or persons, see --unit), n.")],
-    rounds: Annotated[int, typer.Option(help="Rounds that the silo answers, R.")],
-    delta: Annotated[float, typer.Option(help="Delta of the guarantee.")],
-    clip: Annotated[float, typer.Option(help="Clipping norm of a record's (or person's) gradient, L.")] = 1.0,
-    sampling: Annotated[str, typer.Option(help="full, fixed, poisson or one-pass.")] = "full",
-    batch: Annotated[int | None, typer.Option(help="Records (or persons) per round, K. Default: all.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise on each coordinate of the averaged gradient.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon of the guarantee.")] = None,
-    noise: Annotated[str, typer.Option(help="How noise is computed from epsilon: exact; by a closed form "
-                                       "of the paper (theorem, practical, one-pass, local-sgd); or shuffled, with one "
-                                       "Gaussian message for each of --records, over all silos that do not "
-                                       "collude.")] = "exact",
-    unit: Annotated[str, typer.Option(help="What epsilon protects: a record, or a person with any number of rows, as "
-                                      "in plans whose schema names a person column.")] = "record",
-    rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo that protects records; gives "
-                                                 "person_epsilon.")] = 1,
-    silos_per_person: Annotated[int, typer.Option(help="Silos of this kind that hold rows of one person.")] = 1,
+    records: Annotated[
+        int, typer.Option(help="Records of the silo (or persons, see --unit), n.", rich_help_panel="Basic")
+    ],
+    rounds: Annotated[int, typer.Option(help="Rounds that the silo answers, R.", rich_help_panel="Basic")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee.", rich_help_panel="Basic")],
+    clip: Annotated[
+        float, typer.Option(help="Clipping norm of a record's (or person's) gradient, L.", rich_help_panel="Algorithm")
+    ] = 1.0,
+    sampling: Annotated[
+        str, typer.Option(help="full, fixed, poisson or one-pass.", rich_help_panel="Algorithm")
+    ] = "full",
+    batch: Annotated[
+        int | None, typer.Option(help="Records (or persons) per round, K. Default: all.", rich_help_panel="Algorithm")
+    ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Standard deviation of the noise on each coordinate of the averaged gradient.", rich_help_panel="Basic"
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon of the guarantee.", rich_help_panel="Basic")] = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="How noise is computed from epsilon: exact; by a closed form "
+            "of the paper (theorem, practical, one-pass, local-sgd); or shuffled, with one "
+            "Gaussian message for each of --records, over all silos that do not "
+            "collude.",
+            rich_help_panel="Algorithm",
+        ),
+    ] = "exact",
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="What epsilon protects: a record, or a person with any number of rows, as "
+            "in plans whose schema names a person column.",
+            rich_help_panel="Privacy",
+        ),
+    ] = "record",
+    rows_per_person: Annotated[
+        int,
+        typer.Option(
+            help="Rows of one person in a silo that protects records; gives person_epsilon.", rich_help_panel="Privacy"
+        ),
+    ] = 1,
+    silos_per_person: Annotated[
+        int, typer.Option(help="Silos of this kind that hold rows of one person.", rich_help_panel="Privacy")
+    ] = 1,
     json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Convert noise to epsilon, or epsilon to noise.
 
     The answer is exact for each record (or person) under replace-one adjacency, against anyone who sees every round of
@@ -130,23 +161,38 @@ def plan(
 
 
 def bounds(
-    silos: Annotated[int, typer.Option(help="Number of silos, N.")],
-    records: Annotated[int, typer.Option(help="Records per silo, n.")],
-    dimension: Annotated[int, typer.Option(help="Number of the model's weights, d.")],
-    epsilon: Annotated[float, typer.Option(help="Epsilon of every silo's guarantee.")],
-    delta: Annotated[float | None, typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most "
-                                                "1e-5.")] = None,
-    lipschitz: Annotated[float, typer.Option(help="Largest norm of a record's gradient, L.")] = 1.0,
-    diameter: Annotated[float, typer.Option(help="Diameter of the set of weights, D; its centre is the "
-                                               "start.")] = 2.0,
-    smoothness: Annotated[float | None, typer.Option(help="Smoothness of the loss, β. Default: not smooth.")] = None,
-    strong_convexity: Annotated[float, typer.Option(help="Strong convexity of the loss, μ.")] = 0.0,
-    available: Annotated[float | None, typer.Option(help="Silos that answer a round, M (harmonic mean). Default: "
-                                                    "all.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Number of rounds, R. Default: the best one for each "
-                                               "loss bound.")] = None,
+    silos: Annotated[int, typer.Option(help="Number of silos, N.", rich_help_panel="Basic")],
+    records: Annotated[int, typer.Option(help="Records per silo, n.", rich_help_panel="Basic")],
+    dimension: Annotated[int, typer.Option(help="Number of the model's weights, d.", rich_help_panel="Basic")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of every silo's guarantee.", rich_help_panel="Basic")],
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
+    ] = None,
+    lipschitz: Annotated[
+        float, typer.Option(help="Largest norm of a record's gradient, L.", rich_help_panel="Model")
+    ] = 1.0,
+    diameter: Annotated[
+        float, typer.Option(help="Diameter of the set of weights, D; its centre is the start.", rich_help_panel="Model")
+    ] = 2.0,
+    smoothness: Annotated[
+        float | None, typer.Option(help="Smoothness of the loss, β. Default: not smooth.", rich_help_panel="Model")
+    ] = None,
+    strong_convexity: Annotated[
+        float, typer.Option(help="Strong convexity of the loss, μ.", rich_help_panel="Model")
+    ] = 0.0,
+    available: Annotated[
+        float | None,
+        typer.Option(help="Silos that answer a round, M (harmonic mean). Default: all.", rich_help_panel="Algorithm"),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of rounds, R. Default: the best one for each loss bound.", rich_help_panel="Algorithm"
+        ),
+    ] = None,
     json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Print upper and lower bounds on the excess risk.
 
     Upper and lower bounds are the paper's, up to constants. Loss bounds are proved with all constants, for the least
