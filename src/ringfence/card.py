@@ -158,8 +158,8 @@ def _limits(model: Model) -> list[str]:
                 "`ringfence model summary` gives intervals.",
                 "For rows unlike those it was trained on: beyond the schema's bounds, predictions are those at the "
                 "bound.",
-                f"As evidence that a {plan.unit} was, or was not, in a silo's data: the guarantee above rules that "
-                "out.",
+                f"As evidence that a {plan.unit} was, or was not, in a silo's data: the guarantee above limits how "
+                "well anybody can tell.",
                 "To claim a stronger guarantee than the one above, or one for a person with "
                 + ("several records." if plan.unit == "record" else "rows in several silos."),
             )

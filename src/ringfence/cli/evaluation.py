@@ -145,7 +145,7 @@ def print_exact(test: "ExactScores", of: str = "held-out records") -> None:
     say()
     print_table(
         ["test on", test.metric],
-        [["all of them", test.value], *test.per_silo.items()],
+        [["all silos", test.value], *test.per_silo.items()],
         title=f"NOT PRIVATE: measured without noise on {of}, for those who may see them",
     )
     if test.remark:
