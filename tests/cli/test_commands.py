@@ -78,7 +78,7 @@ def test_an_example_that_cannot_be_written_says_why(tmp_path: Path, ringfence: R
     done = ringfence("example", str(tmp_path / "file" / "below"))
     assert done.returncode == 1
     assert "cannot be written to" in done.stderr
-    assert "name another folder" in done.stderr
+    assert "Name another folder" in done.stderr
 
 
 def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(

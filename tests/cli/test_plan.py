@@ -140,14 +140,14 @@ def test_the_pace_is_the_one_that_the_server_steps_with(federation: Federation, 
 @pytest.mark.parametrize(
     ("options", "target", "says"),
     [
-        (["--average", "last"], "ill", "an average other than the weighted one; without,"),
+        (["--average", "last"], "ill", "an average other than the weighted one; without that,"),
         (["--average", "tail", "--algorithm", "minibatch-sgd"], "ill", "an average other than the weighted one"),
         (["--sampling", "one-pass", "--rounds", "10", "--batch", "5"], "ill", "batches that leave some out"),
-        (["--sampling", "one-pass", "--correlation", "0.5"], "ill", "correlated noise; without,"),
+        (["--sampling", "one-pass", "--correlation", "0.5"], "ill", "correlated noise; without that,"),
         (
             ["--sampling", "one-pass", "--correlation", "0.5", "--average", "last"],
             "ill",
-            "an average other than the weighted one or correlated noise; without,",
+            "an average other than the weighted one or correlated noise; without that,",
         ),
         (["--no-survey"], "ward", "clipped gradients of several outputs"),
     ],

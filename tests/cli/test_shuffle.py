@@ -144,7 +144,7 @@ def test_training_alone_or_with_keys_of_others_is_refused(
     federation: Federation, ringfence: Ringfence, keys: Path
 ) -> None:
     check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--keys", str(keys))), "remove --keys")
-    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--peer-to-peer")), "trusts a shuffler needs one")
+    check_one_sentence(ringfence(*federation.train(*SHUFFLED, "--peer-to-peer")), "needs a shuffler and a server")
     federation.files = federation.files[:1]
     check_one_sentence(ringfence(*federation.train(*SHUFFLED)), "between 2 and the 1 silos")
     assert federation.ledgers() == {}, "nothing was approved"
