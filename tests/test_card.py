@@ -21,7 +21,7 @@ def test_a_card_has_data_plan_guarantee_evaluation_weights_and_what_it_is_not_fo
     assert "| dose | number | -5 to 45 | 10.0 |" in card
     assert f"`{trained.plan.digest()}`" in card
     assert "| north | 90 | one record | anyone who sees what the silo sends | 1 | 1e-05 | 1.5 | 1e-05 |" in card
-    assert "| a | 50 | one record | anyone who sees what the silo sends | 2 | 1e-05 | 2 (used so far: no" in card
+    assert "| a | 50 | one record | anyone who sees what the silo sends | 2 | 1e-05 | 2 (used so far: not a" in card
     assert "None: the plan asked no held-out records." in card
     assert "however plans were chosen" in card
 
@@ -30,13 +30,13 @@ def test_a_card_tells_the_private_evaluation_with_its_intervals() -> None:
     figure = Figure(name="accuracy", value=0.8, low=0.7, high=0.9)
     report = EvaluationReport(unit="record", together=Evaluated(records=28, figures=(figure,)), silos={})
     card = model_card(model("logistic", "ill").model_copy(update={"evaluation": report}))
-    assert "By 28 held-out records of all silos, private" in card
+    assert "Measured privately on 28 held-out records of all silos" in card
     assert "- accuracy 0.800, between 0.700 and 0.900." in card
 
 
 def test_a_card_names_the_maps_that_features_are_made_by() -> None:
     card = model_card(model("logistic", "ill", maps=[{"type": "spline", "columns": ["age"], "knots": [18, 65]}]))
-    assert "Public maps make features of them: splines of degree 3 with knots at 18, 65 \\(age\\)." in card
+    assert "Features computed from them by public maps: splines of degree 3 with knots at 18, 65 \\(age\\)." in card
 
 
 def test_the_largest_weights_come_first() -> None:

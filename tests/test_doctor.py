@@ -127,14 +127,14 @@ def _lose_group(silo: Path) -> None:
     [
         (_open_folder, "permissions", "chmod 700"),
         (_open_key, "permissions", "chmod 600"),
-        (_open_data, "permissions", "Every user of this machine may read the records"),
+        (_open_data, "permissions", "Every user of this machine can read the records"),
         (_damage_ledger, "ledger", "cannot be trusted"),
         (_lose_key, "signing key", "restore it"),
         (_spoil_records, "records", "row"),
         (_lose_records, "records", "records.csv"),
         (_change_records, "records", "ringfence silo update"),
         (_link_ledger, "records", "remove all names but one"),
-        (_write_in_the_future, "clock", "The clock is behind"),
+        (_write_in_the_future, "clock", "The clock is slow"),
         (_lose_group, "couriers", "groupadd no-such-group"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_kit_that_is_permissive_open_or_not_joined_is_found(kit: Path) -> None
     resources.write_text(json.dumps({**json.loads(resources.read_text()), "class_allow_list": ["*"]}))
     assert [finding.check for finding in wrong(kit)] == ["permissions", "policy"]
     (kit / "local" / "ringfence.toml").unlink()
-    assert "belongs to no silo yet" in wrong(kit)[-1].says
+    assert "not bound to a silo yet" in wrong(kit)[-1].says
 
 
 def test_a_full_disk_is_found_before_the_ledger_meets_it(silo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_a_package_of_another_version_than_is_needed_is_found(tmp_path: Path) ->
     assert done.returncode == 1
     [finding] = [each for each in json.loads(done.stdout)["findings"] if not each["well"]]
     assert finding["check"] == "dependencies"
-    assert "numpy>=2.0 is needed, and 1.2.3 is there" in finding["says"]
+    assert "numpy>=2.0 is needed, but 1.2.3 is installed" in finding["says"]
 
 
 def _install(folder: Path, name: str, version: str, *requires: str) -> None:
@@ -219,9 +219,9 @@ def _install(folder: Path, name: str, version: str, *requires: str) -> None:
 @pytest.mark.parametrize(
     ("installed", "says"),
     [
-        ({"numpy": "2.1"}, "2 packages as it needs them"),
-        ({"numpy": "2.1", "flwr": "1.41.3"}, "click<8.5 is needed, and 8.5.1 is there"),
-        ({}, "numpy>=2.0 is needed, and nothing of it is there"),
+        ({"numpy": "2.1"}, "2 packages as required"),
+        ({"numpy": "2.1", "flwr": "1.41.3"}, "click<8.5 is needed, but 8.5.1 is installed"),
+        ({}, "numpy>=2.0 is needed, but none is installed"),
     ],
 )
 def test_what_an_extra_needs_counts_where_all_of_it_is_there(
@@ -257,7 +257,7 @@ def test_the_command_prints_all_and_ends_with_the_status_that_scripts_need(silo:
     ]  # fmt: skip
     nothing = run(silo.parent / "nowhere")
     assert nothing.returncode == 1
-    assert "is no folder of ours" in nothing.stderr
+    assert "is not a folder of Ringfence" in nothing.stderr
 
 
 def test_a_folder_of_roots_is_found_and_anothers_names_its_owner(silo: Path) -> None:
@@ -272,5 +272,5 @@ def test_a_folder_of_roots_is_found_and_anothers_names_its_owner(silo: Path) -> 
 
 
 def test_a_folder_of_no_kind_of_ours_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RingfenceError, match="is no folder of ours"):
+    with pytest.raises(RingfenceError, match="is not a folder of Ringfence"):
         examine([tmp_path])

@@ -60,12 +60,12 @@ def test_an_interval_of_a_gaussian_model_reaches_as_far_as_its_private_rmse_says
         (evaluated(model("squared", "cost"), None), {"coverage": 0.9}, "no private RMSE"),
         (evaluated(model("squared", "cost"), 1.0), {"coverage": 1.0}, "between 0 and 1"),
         (evaluated(model("huber", "cost"), 1.0), {"coverage": 0.9}, "two models with --loss pinball"),
-        (model("hinge", "ill"), {"probabilities": True}, "tells no probabilities"),
-        (model("squared", "cost"), {"probabilities": True}, "tells no probabilities"),
-        (model("squared", "cost"), {"upper": model("squared", "cost")}, "two of the pinball loss"),
-        (model("pinball", "cost"), {"upper": model("pinball", "cost")}, "the smaller quantile"),
-        (model("pinball", "cost"), {"upper": model("logistic", "ill")}, "another schema or another target"),
-        (model("pinball", "cost"), {"upper": model("pinball", "cost"), "coverage": 0.9}, "leave --interval out"),
+        (model("hinge", "ill"), {"probabilities": True}, "gives no probabilities"),
+        (model("squared", "cost"), {"probabilities": True}, "gives no probabilities"),
+        (model("squared", "cost"), {"upper": model("squared", "cost")}, "two with the pinball loss"),
+        (model("pinball", "cost"), {"upper": model("pinball", "cost")}, "the lower quantile"),
+        (model("pinball", "cost"), {"upper": model("logistic", "ill")}, "different schemas or targets"),
+        (model("pinball", "cost"), {"upper": model("pinball", "cost"), "coverage": 0.9}, "remove --interval"),
     ],
 )
 def test_what_a_model_does_not_know_is_refused_with_the_remedy(

@@ -60,10 +60,10 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         "s0: each of 10 records, over 5 rounds, by epsilon = 1, delta = 1e-06 "
         "s1: each of 10 records, over 1 round, by epsilon = 0.5, delta = 1e-06 "
         "In words: whoever sees everything that a silo sends (the server, all other silos together, anyone listening) "
-        "and tries to tell whether one of a silo's records was there or another in its place, is right with "
-        "probability at most 73.1%; a coin is right with 50%. So much epsilon and delta allow, over all runs in the "
-        "ledger, however they were chosen and whenever one stops. Computed exactly from the noise of this run alone, "
-        f"it is at most {ndtr(SHIFT / 2):.1%}. "
+        "and tries to tell whether one of a silo's records or another in its place was used, is right with "
+        "probability at most 73.1%; a coin toss is right with 50%. Epsilon and delta guarantee this over all runs in "
+        "the ledger, however they were chosen and whenever one stops. Computed exactly from the noise of this run "
+        f"alone, the probability is at most {ndtr(SHIFT / 2):.1%}. "
         "This holds whatever they know and do: each silo adds its own noise before anything leaves it. "
         "What is not protected "
         "- How many records a silo has, and the schema: both are public. "
@@ -78,10 +78,10 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
 def test_a_bet_by_what_was_only_used_or_claimed_says_so() -> None:
     used = costing(at(1.0), all_runs=(at(1.5),)).model_copy(update={"used": ()})
     text = words(Statement(make_plan(), {"s0": used}))
-    assert "(all runs on this data, what was used so far, no guarantee: epsilon = 1.5, delta = 1e-06)" in text
-    assert "allow, over all runs on this data so far, if none was chosen by what came out of another." in text
+    assert "(all runs on this data, used so far, not a guarantee: epsilon = 1.5, delta = 1e-06)" in text
+    assert "guarantee this over all runs on this data so far, if none was chosen by the results of another." in text
     claimed = costing(at(1.0)).model_copy(update={"used": ()})
-    assert "So much epsilon and delta allow, for this run alone." in words(Statement(make_plan(), {"s0": claimed}))
+    assert "Epsilon and delta guarantee this for this run alone." in words(Statement(make_plan(), {"s0": claimed}))
 
 
 def test_the_words_are_about_all_runs_of_the_silo_that_is_protected_least() -> None:
@@ -141,10 +141,10 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
     )
     assert (
         "In words: a server that sees everything that the shuffler lets out, has 1 other silo on its side and tries to "
-        "tell whether one of a silo's records was there or another in its place, is right with probability at most "
-        "73.1%; a coin is right with 50%. "
-        "So much epsilon and delta allow, over all runs in the ledger, however they were chosen and whenever one "
-        "stops. Computed exactly from the noise of this run alone, it is at most 54.7%. "
+        "tell whether one of a silo's records or another in its place was used, is right with probability at most "
+        "73.1%; a coin toss is right with 50%. "
+        "Epsilon and delta guarantee this over all runs in the ledger, however they were chosen and whenever one "
+        "stops. Computed exactly from the noise of this run alone, the probability is at most 54.7%. "
         "This relies on two things beside the silo itself: "
         "- The shuffler does not work together with the server. It cannot read a message, but it knows which came from "
         "whom. "
@@ -152,7 +152,8 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
         "it is. "
         "If the server works with the shuffler, or with more silos, only the silo's own noise is left. "
         "Against the server, the shuffler and all other silos together, only the silo's own noise protects its "
-        "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%: that is weak. "
+        "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%, "
+        "which is weak protection. "
         "What is not protected "
     ) in text
     assert max(map(len, Statement(mixed, {"clinic": costing(at(1.0))}).text().splitlines())) < 120
@@ -186,7 +187,7 @@ def test_each_view_is_told_by_the_silo_that_it_protects_least(mixed: Plan) -> No
     assert f"at most {guess(1.0):.1%}; a coin" in text
     assert f"epsilon = 5, delta = 1e-06. Their guess is then right with probability at most {guess(5.0):.1%}" in text
     assert "work with them (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06); against" in text
-    assert "Earlier runs on the same data are counted as their plans say" in text
+    assert "Earlier runs on the same data count as their plans state" in text
 
 
 def test_a_run_through_a_shuffler_states_what_its_ledgers_show(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ def test_a_guarantee_needs_what_the_run_and_what_all_runs_cost() -> None:
     ids=["nothing against anyone", "anyone first", "anyone twice", "the server twice"],
 )
 def test_costs_are_told_once_against_each_observer_the_last_of_them_anyone(told: tuple[Guarantee, ...]) -> None:
-    with pytest.raises(ValidationError, match="once against each kind of observer, the last of them anyone"):
+    with pytest.raises(ValidationError, match="once against each kind of observer, with 'anyone' last"):
         costing(*told)
-    with pytest.raises(ValidationError, match="once against each kind of observer, the last of them anyone"):
+    with pytest.raises(ValidationError, match="once against each kind of observer, with 'anyone' last"):
         costing(at(1.0), all_runs=told)

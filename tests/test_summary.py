@@ -62,8 +62,8 @@ def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
     summary = Summary(
         {"age": CoefficientInterval(2.0, 0.5, 1.0, 3.0, 1e-4), "town=q": lost}, 0.95, False, Statement(plan, {})
     )
-    assert summary.rows()[1] == ["town=q", "cannot be told", "", "", "", ""]
-    assert "cannot be told" in str(summary)
+    assert summary.rows()[1] == ["town=q", "unknown", "", "", "", ""]
+    assert "unknown" in str(summary)
     assert summary.report()["coefficients"]["age"]["interval"] == [1.0, 3.0]
 
 

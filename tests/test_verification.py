@@ -43,7 +43,7 @@ def test_a_certificate_that_nobody_signed_is_not_valid_by_a_key_of_low_order(tmp
         update={"public_key": "01" + "00" * 31, "issued": "whenever"}
     )
     forged = SignedCertificate(certificate, certificate.signed_bytes(), "01" + "00" * 63)
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         verify(forged.to_file(), key=certificate.public_key)
 
 
@@ -87,7 +87,7 @@ def test_what_no_other_check_covers_the_signature_does(content: bytes) -> None:
     for place in range(len(issued)):
         if issued[place : place + 1].isdigit():
             later = issued[:place] + bytes([b"1234567890"[issued[place] - ord("0")]]) + issued[place + 1 :]
-            with pytest.raises(CertificateError, match="signature does not fit"):
+            with pytest.raises(CertificateError, match="signature does not match"):
                 verify(content.replace(issued, later))
 
 
@@ -111,13 +111,13 @@ def test_the_same_said_in_other_bytes_was_not_signed() -> None:
     file = json.loads(made.to_file())
     file["content"] = json.dumps(json.loads(file["content"]), indent=1)
     assert Certificate.parse(file["content"].encode(), error=CertificateError) == made.certificate
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         verify(canonical_json(file) + b"\n")
 
 
 def test_a_signature_of_one_format_is_none_of_the_other() -> None:
     former = read_certificate((GOLDEN / "finished.json").read_bytes())
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         verify(former.to_file())
 
 
@@ -156,12 +156,12 @@ def test_a_certificate_that_leaves_out_or_lowers_one_observer_s_costs_is_refused
     certificate = shuffled()
     server, anyone = certificate.spent
     for spent in ((server,), (anyone,)):
-        with pytest.raises(CertificateError, match="leaves out what its charges come to against one kind of observer"):
+        with pytest.raises(CertificateError, match="omits what its charges cost against one kind of observer"):
             verify(resigned(certificate, spent=spent))
     as_server: Guarantee = anyone.model_copy(update={"epsilon": server.epsilon})
-    with pytest.raises(CertificateError, match=f"states epsilon {server.epsilon:.6g}, but its charges come to"):
+    with pytest.raises(CertificateError, match=f"states epsilon {server.epsilon:.6g}, but its charges add up to"):
         verify(resigned(certificate, spent=(server, as_server)))
-    with pytest.raises(CertificateError, match="delta is not the one of the budget"):
+    with pytest.raises(CertificateError, match="delta differs from that of the budget"):
         verify(resigned(certificate, spent=(server, anyone.model_copy(update={"delta": 1e-3}))))
 
 

@@ -40,15 +40,15 @@ def _data(model: Model) -> list[str]:
     rows = [[_text(name), *_column(column)] for name, column in columns.items()]
     mapped = [_text(each.words) for each in data.maps or ()]
     roles = [f"The {role} of a record is in the column {_text(name)}." for role, name in data.roles.items()]
-    person = [f"A person is whoever the column {_text(data.person)} names."] if data.person else []
+    person = [f"The column {_text(data.person)} identifies persons."] if data.person else []
     return [
         "## Data",
-        "The public schema says which values there may be; whatever lies beyond a bound counts as the bound. The first "
-        f"{'column is' if len(data.targets) == 1 else f'{len(data.targets)} columns are'} what is predicted.",
+        "The public schema defines the possible values; values beyond a bound count as the bound. The first "
+        f"{'column is' if len(data.targets) == 1 else f'{len(data.targets)} columns are'} predicted.",
         *([" ".join(roles)] if roles else []),
         *person,
         _table(["column", "kind", "values", "missing"], rows),
-        *([f"Public maps make features of them: {'; '.join(mapped)}."] if mapped else []),
+        *([f"Features computed from them by public maps: {'; '.join(mapped)}."] if mapped else []),
     ]
 
 
@@ -78,8 +78,8 @@ def _guarantee(model: Model) -> list[str]:
     if statement is None:
         return [
             "## Guarantee",
-            "Whoever made this model saw no silo's ledger, so it carries no statement of what was released. What the "
-            "plan promises each silo for this run, which its gate keeps to:",
+            "Whoever made this model saw no silo's ledger, so it has no statement of what was released. This is what "
+            "the plan guarantees each silo for this run, enforced by the silo's gate:",
             _table(
                 ["silo", f"{plan.unit}s", "unit", "epsilon", "delta", "against"],
                 [
@@ -93,9 +93,9 @@ def _guarantee(model: Model) -> list[str]:
     rows = [line for name, silo in statement.silos.items() for line in _promised(model, name, silo)]
     return [
         "## Guarantee",
-        f"Differential privacy against replacing one {plan.unit} of one silo, by the noise that the silo adds itself. "
-        "*This run* is fixed beforehand; *all runs* holds over everything in the silo's ledger, however plans were "
-        "chosen and whenever one stops, unless the line says that it is what was used.",
+        f"Differential privacy under replacement of one {plan.unit} of one silo, by the noise that the silo adds. "
+        "*This run* was fixed beforehand; *all runs* holds over everything in the silo's ledger, however plans were "
+        "chosen and whenever one stops, unless the line says that it is only what was used.",
         _table(
             ["silo", f"{plan.unit}s", "unit", "against", "this run: epsilon", "delta", "all runs: epsilon", "delta"],
             rows,
@@ -109,7 +109,7 @@ def _promised(model: Model, name: str, silo: SiloGuarantee) -> Iterable[list[str
     plan = model.plan
     for run in silo.this_run:
         total = next(total for total in silo.all_runs if total.against in (run.against, "anyone"))
-        used = "" if silo.used else " (used so far: no guarantee)"
+        used = "" if silo.used else " (used so far: not a guarantee)"
         yield [
             _text(name), str(silo.records), f"one {plan.unit}", _observer(model, run.against),
             f"{run.epsilon:.4g}", f"{run.delta:.2g}", f"{total.epsilon:.4g}{used}", f"{total.delta:.2g}",
@@ -125,11 +125,11 @@ def _observer(model: Model, observer: Observer) -> str:
 
 def _evaluation(model: Model) -> list[str]:
     if model.evaluation is None:
-        return ["## Evaluation", "None: the plan asked no held-out records. `ringfence evaluate` asks, for a budget."]
+        return ["## Evaluation", "None: the plan asked no held-out records. `ringfence evaluate` can, for an epsilon."]
     found = model.evaluation
     head = (
-        f"By {found.together.records} held-out {found.unit}s of all silos, private, with intervals that hold with "
-        f"probability {found.coverage:.0%} each."
+        f"Measured privately on {found.together.records} held-out {found.unit}s of all silos. Each interval holds with "
+        f"probability {found.coverage:.0%}."
     )
     return ["## Evaluation", head, "\n".join(f"- {_text(line)}." for line in found.together.sentences())]
 
@@ -140,7 +140,7 @@ def _weights(model: Model) -> list[str]:
     left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
     return [
         "## Weights",
-        f"In the schema's scaled features, the largest first.{left_out} Each contains the silos' noise.",
+        f"Of the schema's scaled features, largest first.{left_out} Each contains the silos' noise.",
         _table(["feature", "of", "weight"], rows),
     ]
 
@@ -152,14 +152,14 @@ def _limits(model: Model) -> list[str]:
         "\n".join(
             f"- {line}"
             for line in (
-                "To decide about a single person without anybody looking: its errors are those above, and no figure of "
-                "another group was asked for.",
-                "To read causes off its weights: they say what goes together in these silos' records, behind noise. "
-                "`ringfence model summary` tells intervals.",
-                "For rows unlike those that it was trained on: beyond the schema's bounds every prediction is that at "
-                "the bound.",
-                f"As a proof that a {plan.unit} was, or was not, in a silo's data: that is what the guarantee above "
-                "withholds.",
+                "To decide about a single person without human review: its errors are those above, and they were not "
+                "measured for any particular group.",
+                "To infer causes from its weights: they show associations in these silos' records, with noise. "
+                "`ringfence model summary` gives intervals.",
+                "For rows unlike those it was trained on: beyond the schema's bounds, predictions are those at the "
+                "bound.",
+                f"As evidence that a {plan.unit} was, or was not, in a silo's data: the guarantee above limits how "
+                "well anybody can tell.",
                 "To claim a stronger guarantee than the one above, or one for a person with "
                 + ("several records." if plan.unit == "record" else "rows in several silos."),
             )

@@ -103,16 +103,16 @@ class History:
         body = json.loads(entry.body)
         require_known_format("entry", body.get("format"), FORMATS[entry.kind], CertificateError)
         if (entry.payload == _NO_PAYLOAD) == (entry.kind in _PAYLOADS):
-            raise CertificateError("it has a payload where there is none, or none where there is one.")
+            raise CertificateError("it has a payload that does not belong there, or lacks one.")
         if (entry.plan is None) == (entry.kind == "approved"):
-            raise CertificateError("a plan stands with an approval, and with nothing else.")
+            raise CertificateError("only approvals carry a plan.")
         if (entry.number == 1) != (entry.kind == "opened"):
             raise CertificateError("a ledger is opened once, by its first entry.")
         self.remarks += remarks(entry.kind, body)
         match entry.kind:
             case "opened":
                 if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
-                    raise CertificateError("the ledger is another silo's, or counts by another adjacency.")
+                    raise CertificateError("the ledger belongs to another silo, or uses another adjacency.")
             case "budget":
                 self._grant(*_budget(body))
             case "approved":
@@ -132,7 +132,7 @@ class History:
         limits = [granted[observer] for observer in OBSERVERS if observer in granted]  # the weakest observer first
         rising = limits == sorted(limits) and 0 < limits[0] <= limits[-1] < math.inf
         if "anyone" not in granted or not rising or not 0 < delta < 1:
-            raise CertificateError("it is no budget.")
+            raise CertificateError("it is not a valid budget.")
         if delta < self.delta or any(_limit(granted, each) < _limit(self.budget, each) for each in OBSERVERS):
             for followed in self.plans.values():
                 followed.covered = False
@@ -141,15 +141,15 @@ class History:
     def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:
         plan = entry.plan
         if plan is None or plan.digest() != entry.payload:
-            raise CertificateError("the plan beside it is not the one that was approved.")
+            raise CertificateError("the plan in it is not the approved one.")
         terms = plan.terms(self._silo)
         if terms is None:
-            raise CertificateError("the silo has no part in the plan.")
+            raise CertificateError("the silo is not part of the plan.")
         if not self.budget:
-            raise CertificateError("with this plan, more was promised than the budget of that time: there was none.")
+            raise CertificateError("this plan was approved before there was a budget.")
         events = plan_events(plan, terms)
         if not _same([[event.to_dict(), count] for event, count in events], body["events"]):
-            raise CertificateError("what it reserved is not what the plan costs.")
+            raise CertificateError("the reserved cost is not the cost of the plan.")
         digest = plan.digest()
         before = self.plans.get(digest)
         self.plans[digest] = Followed(
@@ -165,7 +165,7 @@ class History:
             ),
         )
         if not all(self._allows(observer, allowed * (1 + ROUNDING)) for observer, allowed in self.budget.items()):
-            raise CertificateError("with this plan, more was promised than the budget of that time.")
+            raise CertificateError("with this plan, the approved plans exceeded the budget at that time.")
 
     def _allows(self, observer: Observer, epsilon: float) -> bool:
         """Tell whether the filter admits all plans, or, as was enough for earlier versions, their composition."""
@@ -181,14 +181,14 @@ class History:
             raise CertificateError("the plan was not approved at that time.")
         plan, terms, charged = followed.plan, followed.terms, followed.charged
         if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
-            raise CertificateError("the plan did not have this round to charge any more.")
+            raise CertificateError("the plan had no such round left to charge.")
         if followed.version != self.version and plan.goes_by_place:
-            raise CertificateError("the data was changed while the plan, which divides records by their places, ran.")
+            raise CertificateError("the data changed during a plan that divides records by their position.")
         number = plan.place(round).number
         answered = sum(plan.place(earlier).number == number for earlier in charged)
         event = task_event(plan, terms, task(plan, terms, round, answered))
         if not _same(event.to_dict(), body["event"]):
-            raise CertificateError("what it charged is not what the plan's round costs.")
+            raise CertificateError("the charge is not the cost of the plan's round.")
         charged[round] = event
         self.charges += 1
         if self.pledged is None:
@@ -199,7 +199,7 @@ class History:
     def _release(self, time: str, body: Mapping[str, Any]) -> None:
         followed, round = self.plans.get(body["plan"]), body["round"]
         if followed is None or round not in followed.charged:
-            raise CertificateError("the round was released without having been charged.")
+            raise CertificateError("the round was released without a charge.")
         if round in followed.released:
             raise CertificateError("the round was released twice.")
         followed.released[round] = time
@@ -215,7 +215,7 @@ def _budget(body: Mapping[str, Any]) -> tuple[Grant, float]:
     limits = [Guarantee.model_validate(limit) for limit in body["limits"]]
     granted: Grant = {limit.against: limit.epsilon for limit in limits}
     if body["format"] != 2 or len(granted) != len(limits) or len({limit.delta for limit in limits}) != 1:
-        raise CertificateError("it is no budget.")
+        raise CertificateError("it is not a valid budget.")
     return granted, limits[0].delta
 
 

@@ -54,7 +54,7 @@ def choose(
         found = compared(judged.findings)
         if found is None:
             raise TrainingError(
-                "No silo compared the candidates, so none can be chosen; what was asked of them is charged."
+                "No silo compared the candidates, so none can be chosen. What the silos answered so far stays charged."
             )
         federation.end()
         best = proposed.candidates[found.best]

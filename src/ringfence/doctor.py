@@ -63,7 +63,8 @@ def _kind(path: Path) -> PlaceKind:
         return next(kind for kind, sign in signs.items() if os.path.lexists(path / sign))
     except (StopIteration, OSError):
         raise RingfenceError(
-            f"{path} is no folder of ours that this user may look into: name a silo's, a shuffler's or a startup kit."
+            f"{path} is not a folder of Ringfence that you may read: name a silo's folder, a shuffler's, or a startup "
+            "kit."
         ) from None
 
 
@@ -76,7 +77,7 @@ def _look(name: str, check: "Check", place: Examined) -> Diagnosis:
     except ImportError as missing:
         return Diagnosis(name, where, False, f"{missing.name} is not installed: pip install 'ringfence[deployment]'.")
     except OSError as problem:
-        return Diagnosis(name, where, False, f"{problem.filename} cannot be looked at: {problem.strerror}.")
+        return Diagnosis(name, where, False, f"{problem.filename} cannot be read: {problem.strerror}.")
 
 
 # -- the machine --
@@ -85,7 +86,9 @@ def _look(name: str, check: "Check", place: Examined) -> Diagnosis:
 def _python(_: Path) -> str:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < _PYTHON:
-        raise FaultError(f"Python is {version}, and must be 3.11 or newer: make the environment anew with a newer one.")
+        raise FaultError(
+            f"Python is {version}, but must be 3.11 or newer: create a new environment with a newer Python."
+        )
     return f"Python {version}"
 
 
@@ -101,15 +104,15 @@ def _dependencies(_: Path) -> str:
         if all(_version(name) for name, _requirement in packages):
             needed |= dict.fromkeys(packages)
     faults = [
-        f"{requirement} is needed, and {_version(name) or 'nothing of it'} is there"
+        f"{requirement} is needed, but {_version(name) or 'none'} is installed"
         for name, requirement in needed
         if not all(
             _holds(_version(name), sign, bound) for sign, bound in [(">=", "0"), *_SPECIFIER.findall(requirement)]
         )
     ]
     if faults:
-        raise FaultError(f"{'; '.join(faults)}. Install Ringfence anew into this environment: pip install --upgrade.")
-    return f"ringfence {importlib.metadata.version('ringfence')}, {len(needed)} packages as it needs them"
+        raise FaultError(f"{'; '.join(faults)}. Reinstall Ringfence in this environment: pip install --upgrade.")
+    return f"ringfence {importlib.metadata.version('ringfence')}, {len(needed)} packages as required"
 
 
 def _version(name: str) -> str:
@@ -142,14 +145,14 @@ def _owner(path: Path) -> str:
     owner = path.stat().st_uid
     if owner == 0:
         raise FaultError(
-            "It belongs to root, so that its process runs as root: give it to a user of its own (chown -R)."
+            "It belongs to root, so its process would run as root: give it to a user of its own (chown -R)."
         )
     try:
         name = pwd.getpwuid(owner).pw_name
     except KeyError:
-        raise FaultError(f"It belongs to the user number {owner}, who has no name here: chown -R it.") from None
+        raise FaultError(f"It belongs to the unknown user {owner}: give it to an existing one (chown -R).") from None
     if os.geteuid() != owner:
-        raise FaultError(f"It belongs to '{name}', whose state counts: runuser -u {name} -- ringfence doctor {path}.")
+        raise FaultError(f"It belongs to '{name}', whose state applies: runuser -u {name} -- ringfence doctor {path}.")
     return f"user '{name}'"
 
 
@@ -158,8 +161,8 @@ def _room(path: Path) -> str:
     files = os.statvfs(path)
     if free < _ROOM or (files.f_files and files.f_favail < _FILES):
         raise FaultError(
-            f"The disk has {free // 2**20} MB and {files.f_favail} files left. A ledger that cannot be written answers "
-            "nothing: make room."
+            f"The disk has {free // 2**20} MB and {files.f_favail} files left. Without a ledger that can be written, a "
+            "silo answers nothing: free some space."
         )
     return f"{free // 2**20} MB free"
 
@@ -170,7 +173,7 @@ def _clock(path: Path) -> str:
     if newest > time.time() + _AHEAD:
         written = datetime.fromtimestamp(newest, UTC).isoformat(timespec="minutes")
         raise FaultError(
-            f"The clock is behind: a file here was written at {written}. Set it (timedatectl set-ntp true)."
+            f"The clock is slow: a file here was written at {written}. Set the clock (timedatectl set-ntp true)."
         )
     return f"it is {datetime.now(UTC).isoformat(timespec='minutes')}"
 
@@ -190,9 +193,9 @@ def _silo_permissions(path: Path) -> str:
     data = Path(folder.settings.data_file)
     found = data.stat()
     if found.st_mode & stat.S_IROTH:
-        raise FaultError(f"Every user of this machine may read the records: chmod 600 {data}.")
+        raise FaultError(f"Every user of this machine can read the records: chmod 600 {data}.")
     if group is not None and found.st_mode & stat.S_IRGRP and found.st_gid == _group(group):
-        raise FaultError(f"The couriers' group '{group}' may read the records: chgrp or chmod 600 {data}.")
+        raise FaultError(f"The couriers' group '{group}' can read the records: chgrp or chmod 600 {data}.")
     return "closed to others"
 
 
@@ -203,7 +206,7 @@ def _couriers(path: Path) -> str:
     if group is None:
         return "no courier of another user"
     _group(group)
-    return f"couriers are of group '{group}'"
+    return f"couriers belong to group '{group}'"
 
 
 def _group(name: str) -> int:
@@ -212,7 +215,9 @@ def _group(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise FaultError(f"There is no group '{name}' here: groupadd {name}, with the courier's user in it.") from None
+        raise FaultError(
+            f"There is no group '{name}': create it (groupadd {name}) and add the courier's user."
+        ) from None
 
 
 def _ledger(path: Path) -> str:
@@ -223,8 +228,10 @@ def _ledger(path: Path) -> str:
     last = entries[-1]
     ahead = datetime.fromisoformat(last.time).timestamp() - time.time()
     if ahead > _AHEAD:
-        raise FaultError(f"The clock is behind: the last entry is of {last.time}. Set it (timedatectl set-ntp true).")
-    return f"{len(entries)} entries, the hash chain holds"
+        raise FaultError(
+            f"The clock is slow: the last entry is from {last.time}. Set the clock (timedatectl set-ntp true)."
+        )
+    return f"{len(entries)} entries, hash chain intact"
 
 
 def _signing_key(path: Path) -> str:
@@ -241,8 +248,8 @@ def _records(path: Path) -> str:
     with folder.ledger() as ledger:
         records = folder.current_records(ledger)  # asks the registry, as serving does
     if records.were_moved:
-        return "they fit the schema, in another order than before: no one-pass or phased plan is answered"
-    return "they fit the schema, and are those that the ledger is kept for"
+        return "they fit the schema, but their order has changed: one-pass and phased plans are not answered"
+    return "they fit the schema and match the ledger"
 
 
 # -- a shuffler's folder --
@@ -282,7 +289,7 @@ def _certificates(path: Path) -> str:
     end = check_dates(path, "server" if (path / "startup" / "server.crt").exists() else "client", soon.append)
     if soon:
         raise FaultError(soon[0])
-    return f"the first ends {end:%Y-%m-%d}"
+    return f"the first expires {end:%Y-%m-%d}"
 
 
 def _policy(path: Path) -> str:
@@ -291,11 +298,11 @@ def _policy(path: Path) -> str:
     from ringfence.storage.toml_files import read_toml
 
     if not (path / "startup" / "fed_client.json").is_file():
-        return "no silo's kit, so it has none"
+        return "not a silo's kit, so it needs none"
     try:
         folder = Path(read_toml(path / "local" / POINTER)["courier"]).parent
     except (OSError, ValueError, KeyError, TypeError):
-        raise FaultError(f"It belongs to no silo yet: ringfence silo join FOLDER {path}.") from None
+        raise FaultError(f"It is not bound to a silo yet: ringfence silo join FOLDER {path}.") from None
     policy.check(path, folder)
     return "only our courier may run"
 

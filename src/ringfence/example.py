@@ -29,7 +29,7 @@ def write_example(folder: Path) -> list[Path]:
     files = [folder / name for name in (*(f"{silo}.csv" for silo in SIZES), "schema.toml", "new.csv")]
     for file in files:
         if file.exists():
-            raise OutputError(f"{file} exists, and an example does not write over it: name another folder.")
+            raise OutputError(f"{file} already exists and is not overwritten: name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         choices, first = random.Random(1), secrets.randbelow(10**9)  # noqa: S311 (invented records need no secret)
@@ -39,7 +39,7 @@ def write_example(folder: Path) -> list[Path]:
         _write(files[-1], FEATURES, NEW_PATIENTS)
     except OSError as problem:
         why = problem.strerror
-        raise OutputError(f"The example cannot be written to {folder}: {why}; name another folder.") from None
+        raise OutputError(f"The example cannot be written to {folder}: {why}. Name another folder.") from None
     return files
 
 

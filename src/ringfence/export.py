@@ -111,7 +111,7 @@ class LinearFunction:
 
         if not self.loss.scikit_learn:
             raise OutputError(
-                f"scikit-learn has no model of the {self.loss.name} loss: export its coefficients as JSON or CSV."
+                f"scikit-learn has no model with the {self.loss.name} loss: export the coefficients as JSON or CSV."
             )
         estimator: Any = getattr(linear_model, self.loss.scikit_learn, None) or getattr(svm, self.loss.scikit_learn)
         estimator = estimator()

@@ -92,7 +92,7 @@ class Model(Predictor):
         content = read_file(path, "model file", MessageError)
         if OWN_KIND in content:
             raise MessageError(
-                f"{path} is a silo's own model, which is NOT private: name the federation's. `ringfence predict` reads "
-                "either."
+                f"{path} is a silo's own model, which is NOT private: name the federation's model. `ringfence "
+                "predict` reads both."
             )
         return cls.parse(content, error=MessageError, limit=2**30)

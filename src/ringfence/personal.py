@@ -129,7 +129,7 @@ class Comparison:
 
     def _gain(self, name: str) -> str:
         gain, error = self.gains[name]
-        sure = "" if abs(gain) > 2 * error else f"; {self.records} {self.unit}s are too few to tell that from none"
+        sure = "" if abs(gain) > 2 * error else f"; with {self.records} {self.unit}s this is not significant"
         word = "less" if gain >= 0 else "more"
         return f"With {name} the loss is {abs(gain):.3g} {word} than with the {ALONE}, give or take {error:.2g}{sure}."
 
@@ -229,12 +229,12 @@ def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, Rows
     data = folder.current_records(ledger)
     if isinstance(data, DividedDataSet):
         raise RecordsError(
-            f"Workers hold the table of silo '{folder.name}', and its own model is fitted on one machine. Set up a "
-            "folder with a part of the table that fits there, and name it instead."
+            f"The table of silo '{folder.name}' is held by workers, but a silo's own model is fitted on one machine. "
+            "Set up a folder with a part of the table that fits there, and use that."
         )
     if problem := data.difference(plan.data):
         raise RecordsError(
-            f"This model is not about the data of silo '{folder.name}': {problem}. Name a model that was trained with "
+            f"This model does not fit the data of silo '{folder.name}': {problem}. Name a model that was trained with "
             "this silo's schema."
         )
     return data, Rows.of(data.encoded(plan.data), plan)
@@ -244,14 +244,14 @@ def _unseen(plan: Plan, rows: Rows, account: Account, *, were_moved: bool) -> tu
     """Tell which rows the federation's training did not see, and what is to be said of that."""
     everything = np.ones(len(rows.targets), dtype=bool)
     if plan.terms(account.silo) is None:
-        return everything, "This silo took no part in the training, so all its records are new to that model."
+        return everything, "This silo did not take part in the training, so the model has seen none of its records."
     approved = account.plans.get(plan.digest())
     is_other = were_moved or (approved is not None and approved.version != account.version)
     if plan.held_out is None or is_other:
-        why = "the data has changed since" if is_other else "no record was held out then"
+        why = "the data has changed since" if is_other else "no record was held out"
         return everything, (
-            f"The federation's model was trained with these records, behind noise ({why}): it may look a little better "
-            "than it is. Records that are held out (`train --held-out`) would tell."
+            f"The federation's model was trained on these records, with noise ({why}), so it may look slightly better "
+            "than it is. Held-out records (`train --held-out`) would show its true performance."
         )
     return np.isin(rows.of_row, sections.members("held-out", len(rows), plan.held_out)), ""
 
@@ -280,7 +280,7 @@ def _keep(path: Path, content: bytes) -> None:
 def _unwritable(path: Path, problem: OSError) -> OutputError:
     return OutputError(
         f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
-        "nowhere else. Make room there, or give this user the right to write."
+        "nowhere else. Free some space there, or give this user write permission."
     )
 
 
@@ -292,8 +292,8 @@ def _page_of_model(found: Personalised) -> str:
             Line("own model", sorted(finite.items())),
             Line(FEDERATION, [(strength, found.losses[math.inf]) for strength in sorted(finite)], level=True),
         ],
-        title="Loss in cross-validation",
-        description="The mean loss on records that a fit did not see, at every strength of the pull.",
+        title="Cross-validated loss",
+        description="Mean loss on records that were not used for fitting, for each strength of the pull.",
         x_label="strength",
         y_label="mean loss",
         log_x=True,
@@ -305,13 +305,15 @@ def _page_of_model(found: Personalised) -> str:
             "What was chosen",
             tag("p", f"Strength of the pull towards the federation's model: {found.strength}."),
             figure(
-                chart, "The least of these chose the strength, and is therefore a little too good: compare tells more."
+                chart,
+                "The strength was chosen by the smallest of these, which is therefore slightly optimistic: see "
+                "`compare`.",
             ),
         ),
         section(
-            "What moved most",
+            "Largest changes",
             table(
-                "Weights of scaled features, those that moved most first",
+                "Weights of scaled features, largest change first",
                 ["feature", "output", "federation", "own"],
                 moved,
             ),
@@ -327,9 +329,9 @@ def _page_of_comparison(found: Comparison) -> str:
     return _page(
         f"What silo '{found.silo}' gains by taking part",
         section(
-            f"On {found.records} {found.unit}s that no fit saw",
+            f"On {found.records} {found.unit}s that no model was fitted to",
             table(
-                "Scores, mean loss, and how much less the loss is than that of the own records alone",
+                "Scores, mean loss, and the gain over a model of the silo's own records alone",
                 ["model", found.metric, "loss", "gain", "its standard error"],
                 rows,
             ),
@@ -339,5 +341,5 @@ def _page_of_comparison(found: Comparison) -> str:
 
 
 def _page(title: str, *parts: Value) -> str:
-    head = tag("header", tag("p", "For this silo alone", class_="kicker"), tag("h1", title))
+    head = tag("header", tag("p", "For this silo only", class_="kicker"), tag("h1", title))
     return document(title, head, tag("p", tag("strong", NOT_PRIVATE), class_="note warning"), *parts)

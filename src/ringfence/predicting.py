@@ -106,7 +106,7 @@ class Predictor(Public):
             columns |= self._probabilities(scores)
         if upper is not None:
             if coverage is not None:
-                raise PlanError("Two quantile models have the coverage that their quantiles say: leave --interval out.")
+                raise PlanError("The coverage of two quantile models follows from their quantiles: remove --interval.")
             columns |= self._between(upper, table, source)
         elif coverage is not None:
             reach = self._reach(coverage)
@@ -154,7 +154,7 @@ class Predictor(Public):
         column, loss = self.plan.data.target_column, self.plan.loss
         if not loss.has_probabilities:
             raise PlanError(
-                f"A model of the {loss.name} loss tells no probabilities: leave --probabilities out, or train with a "
+                f"A model of the {loss.name} loss gives no probabilities: remove --probabilities, or train with a "
                 "loss that has them (logistic, softmax, ordinal)."
             )
         names = [f"{self._target}={category}" for category in column.classes]
@@ -163,18 +163,20 @@ class Predictor(Public):
     def _reach(self, coverage: float) -> float:
         """Return half the length of an interval of Gaussian errors."""
         if not 0.0 < coverage < 1.0:
-            raise PlanError(f"An interval's coverage lies between 0 and 1, and {coverage:g} does not: 0.9 is usual.")
+            raise PlanError(f"The coverage of an interval must be between 0 and 1, such as 0.9, not {coverage:g}.")
         if self.plan.loss.target_kind == "numbers":
-            raise PlanError("An interval is of one target, and this model predicts several: train one for each alone.")
+            raise PlanError(
+                "Intervals are for a single target, but this model predicts several: train one model per target."
+            )
         if not self.plan.loss.is_squared_error:
             raise PlanError(
-                f"A model of the {self.plan.loss.name} loss does not tell how far its predictions are off: train two "
-                "models with --loss pinball, at a low and a high --quantile, and name the second with --upper."
+                f"A model of the {self.plan.loss.name} loss does not estimate how far off its predictions are: train "
+                "two models with --loss pinball, at a low and a high --quantile, and name the second with --upper."
             )
         if self.error_spread is None:
             raise PlanError(
-                "This model carries no private RMSE that an interval could rest on: train it with held-out records, "
-                "which are asked at the end how good it is, and with enough of them, or budget, to tell."
+                "This model has no private RMSE to compute an interval from: train it with held-out records, and with "
+                "enough of them, or a large enough epsilon, for a usable evaluation."
             )
         return float(norm.ppf(0.5 + coverage / 2)) * self.error_spread
 
@@ -183,7 +185,7 @@ class Predictor(Public):
         low, high = self.plan.loss.aimed_share, upper.plan.loss.aimed_share
         if low is None or high is None or not low < high:
             raise PlanError(
-                "An interval from two models needs two of the pinball loss, the first with the smaller quantile: train "
+                "An interval from two models needs two with the pinball loss, the first at the lower quantile: train "
                 "them with --loss pinball --quantile 0.05 and --quantile 0.95, for example."
             )
         ends = np.stack([self.in_units(one.plan.loss.predictions(one._scored(table, source))) for one in (self, upper)])
@@ -212,16 +214,15 @@ def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatA
 def require_same_columns(one: Plan, other: Plan) -> None:
     """Refuse two models that do not predict the same column from the same features."""
     if one.data != other.data:
-        raise PlanError("The two models were trained with another schema or another target: name two of the same.")
+        raise PlanError("The two models were trained with different schemas or targets: name two that share both.")
 
 
 def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Columns:
     """Return what was predicted behind a column of the table that tells whose each row is, cell by cell."""
     if name not in table:
         raise OutputError(
-            f"{source} has no column '{name}' to carry through: correct --id, or leave it out. Its columns are "
-            f"{', '.join(table)}."
+            f"{source} has no column '{name}' to copy: correct --id, or remove it. The columns are {', '.join(table)}."
         )
     if name in columns:
-        raise OutputError(f"'{name}' is the name of a predicted column: carry another one through, or rename it.")
+        raise OutputError(f"'{name}' is also the name of a predicted column: copy another one, or rename it.")
     return {name: as_cells(table[name]).texts(), **columns}

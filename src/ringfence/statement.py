@@ -58,7 +58,7 @@ class SiloGuarantee(Public):
         for told in (self.this_run, self.all_runs):
             named = tuple(guarantee.against for guarantee in told)
             if "anyone" not in named or named != observers_of(named):
-                raise ValueError("a cost is told once against each kind of observer, the last of them anyone")
+                raise ValueError("a cost must be stated once against each kind of observer, with 'anyone' last")
         return self
 
     @property
@@ -82,7 +82,7 @@ def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], .
     return both if anyone != server else both[1:]
 
 
-_EARLIER = ("  Earlier runs on the same data are counted as their plans say, and some may rely on more than this one.",)
+_EARLIER = ("  Earlier runs on the same data count as their plans state. Some may rely on more than this one does.",)
 
 WEAK = 0.9
 """A guarantee under which somebody may guess right more often than this is called weak."""
@@ -153,7 +153,7 @@ class Statement:
             "  - How many persons a silo has, and the schema: both are public. How many rows they have is not.",
             facts,
             "  - A person with rows in several silos: the unit is one person of one silo, with all their rows there, "
-            f"by the column '{visible(self.plan.data.person or '')}'.",
+            f"as identified by the column '{visible(self.plan.data.person or '')}'.",
         ]
 
     def _choice(self) -> list[str]:
@@ -161,8 +161,8 @@ class Statement:
         if not self.others:
             return []
         told = (
-            f"This run trained {len(self.others)} candidates and compared them. Its epsilon and delta are those of all "
-            "their messages together, which whoever sees messages sees, the losing candidates' too."
+            f"This run trained {len(self.others)} candidates and compared them. Its epsilon and delta cover all their "
+            "messages together, including those of the losing candidates."
         )
         return [*_filled(told), ""]
 
@@ -186,10 +186,10 @@ class Statement:
         channel, guess = self.plan.leading_channel, best_guess(self._worst(first))
         return [
             *_filled(
-                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s was "
-                f"there or another in its place, is right with probability at most {guess:.1%}; a coin is right with "
-                f"50%. So much epsilon and delta allow, {self._scope()}. Computed exactly from the noise of this run "
-                f"alone, it is at most {self._exact_guess(first):.1%}."
+                f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s or "
+                f"another in its place was used, is right with probability at most {guess:.1%}; a coin toss is right "
+                f"with 50%. Epsilon and delta guarantee this {self._scope()}. Computed exactly from the noise of this "
+                f"run alone, the probability is at most {self._exact_guess(first):.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
             *(
@@ -205,7 +205,7 @@ class Statement:
         if any(silo.used for silo in self.silos.values()):
             return "over all runs in the ledger, however they were chosen and whenever one stops"
         if any(silo.has_more_runs for silo in self.silos.values()):
-            return "over all runs on this data so far, if none was chosen by what came out of another"
+            return "over all runs on this data so far, if none was chosen by the results of another"
         return "for this run alone"
 
     def _without(self, observer: Observer) -> list[str]:
@@ -214,7 +214,7 @@ class Statement:
         return _filled(
             f"{against_words(observer).capitalize()}, only the silo's own noise protects its {self.plan.unit}s: "
             f"epsilon = {worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability "
-            f"at most {guess:.1%}{': that is weak' if guess > WEAK else ''}."
+            f"at most {guess:.1%}{', which is weak protection' if guess > WEAK else ''}."
         )
 
     def _events(self, observer: Observer) -> dict[str, tuple[tuple[Event, int], ...]]:
@@ -243,7 +243,7 @@ class Statement:
         rows = "a record" if self.plan.unit == "record" else "rows"
         text = (
             f"In this run, at delta = {delta:.2g} and with the silos that protect least, a person with {rows} in "
-            f"each of {', of '.join(costs)}."
+            f"each of {', in each of '.join(costs)}."
         )
         return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
 
@@ -262,7 +262,7 @@ class Statement:
         if silo.this_run[1:]:
             line += f" {against_words(silo.run.against, self.plan.most_colluders)}"
         if silo.has_more_runs:
-            known = "whenever you stop" if silo.used else "what was used so far, no guarantee"
+            known = "whenever you stop" if silo.used else "used so far, not a guarantee"
             total = f"epsilon = {silo.total.epsilon:.4g}, delta = {silo.total.delta:.2g}"
             line += f" (all runs on this data, {known}: {total})"
         for other in silo.this_run[1:]:

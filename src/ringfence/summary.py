@@ -79,9 +79,11 @@ INTERCEPT = "(intercept)"
 def require_level(level: float, silos: int | None) -> None:
     """Refuse intervals of no level, or by too few silos."""
     if not 0 < level < 1:
-        raise PlanError(f"An interval's level is between 0 and 1, such as 0.95, not {level!r}.")
+        raise PlanError(f"The level of an interval must be between 0 and 1, such as 0.95, not {level!r}.")
     if silos is not None and silos < 2:
-        raise PlanError("Intervals by silo need the answers of two silos or more: leave that out, or ask more silos.")
+        raise PlanError(
+            "Intervals over silos (--by-silo) need answers from two silos or more: remove it, or ask more silos."
+        )
 
 
 def in_table_units(plan: Plan) -> tuple[list[str], FloatArray, FloatArray]:
@@ -115,5 +117,5 @@ def _without_first(data: Schema) -> FloatArray:
 def _cells(name: str, found: CoefficientInterval) -> list[object]:
     """Return a line of a table."""
     if not found.is_told:
-        return [name, "cannot be told", "", "", "", ""]
+        return [name, "unknown", "", "", "", ""]
     return [name, found.estimate, found.error, found.low, found.high, found.p_value]

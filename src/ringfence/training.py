@@ -81,8 +81,8 @@ class TrainingResult:
 
 
 CHOOSING = (
-    "Choosing the next run by these numbers tells of these records, which no epsilon here counts; that is what the "
-    "private evaluation is for."
+    "If you choose the next run by these numbers, the choice reveals something about these records that no epsilon "
+    "covers. Use the private evaluation for that."
 )
 """What stands beside every number that was measured on held-out records."""
 
@@ -111,8 +111,8 @@ class ExactScores:
         if self.clamped is None:
             return ""
         return (
-            "Some of these targets lie beyond the schema's bounds, where training cannot follow them: clamped to the "
-            f"bounds, the {self.metric} of all of them is {self.clamped:.4g}."
+            "Some of these targets lie beyond the schema's bounds, to which training clamps them. With clamped "
+            f"targets, the overall {self.metric} is {self.clamped:.4g}."
         )
 
 
@@ -142,7 +142,7 @@ def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool
     """Refuse a plan that cannot be collected as it says, before any silo approves it."""
     collected = any(stage.channel.is_collected for stage in plan.stages)
     if (collect is not None) != collected or (peer_to_peer and collected):
-        raise TrainingError("A plan that trusts a shuffler needs one, and a server; no other plan has use for it.")
+        raise TrainingError("A plan with a shuffler needs a shuffler and a server; other plans take no shuffler.")
 
 
 class Federation:
@@ -238,7 +238,7 @@ def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Sequence[Gua
     terms = [plan.terms(name) for plan in plans]
     known = [own for own in terms if own is not None]
     if len(known) != len(plans):
-        raise ApprovalError(f"Silo '{name}' has no part in this plan.")
+        raise ApprovalError(f"Silo '{name}' is not part of this plan.")
     promise = promised or known[0].guarantees
     ledger = _open(name, silo, silo.cap or Budget.of(promise))
     account = ledger.account()

@@ -29,8 +29,8 @@ from ringfence.storage.chain import entry_hash
 from ringfence.storage.files import read_file
 
 _SAME_USER = (
-    "  - That nothing was read past the gate: by its operator's decision the silo's courier may run as a user who can "
-    "read the records, so that whatever the engine's server can make the courier do, it can do with them.",
+    "  - That nothing was read past the gate: the operator allowed the silo's courier to run as a user who can read "
+    "the records, so whatever the engine's server can make the courier do, it can do with them.",
 )
 
 
@@ -68,9 +68,9 @@ class Verified:
     def text(self) -> str:
         """Return the finding as its reader needs it: what is proved, and what is not."""
         signer = (
-            "by the key that you named"
+            "with the key that you gave"
             if self.key_was_given
-            else f"by the key {self.public_key}; whether that is the silo's, ask the silo by another way (--key)"
+            else f"with the key {self.public_key}; ask the silo through another channel whether it is theirs (--key)"
         )
         lost = self.charged - self.released
         first, *others = self.guarantee
@@ -83,30 +83,30 @@ class Verified:
                 "What is proved",
                 "",
                 f"  - It was signed {signer}.",
-                f"  - Its {self.entries} ledger entries are whole and in order: changing, leaving out or inserting one "
+                f"  - Its {self.entries} ledger entries are complete and in order: changing, omitting or inserting one "
                 "would show.",
                 f"  - They list {self.plans} approved plan{'s' * (self.plans != 1)}, {self.charged} charged rounds and "
                 f"{self.released} releases{f' ({lost} charged without a release, as after a crash)' if lost else ''}; "
-                "every release was charged first, no round was released twice, and each followed from a plan approved "
-                "before.",
+                "every release was charged first, no round was released twice, and each belonged to a plan that was "
+                "approved before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
-                f"{first.delta:.3g}, for each {self.unit}, against replacing it, however the plans were chosen and "
-                f"whenever one stops; so far epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
-                "bookkeeping and no guarantee. This was computed again from the plans alone.",
-                f"  - That holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
+                f"{first.delta:.3g}, for each {self.unit} (replace-one adjacency), however the plans were chosen and "
+                f"whenever one stops. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
+                "bookkeeping and not a guarantee. This was recomputed from the plans alone.",
+                f"  - This holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
                 *(_alone(other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
-                *(["", "What the silo says of its data", ""] if self.remarks else []),
+                *(["", "What the silo says about its data", ""] if self.remarks else []),
                 *(f"  - {remark}" for remark in self.remarks),
                 "",
                 "What is not proved",
                 "",
-                "  - That the silo released nothing else: no list can show what was left off it. Compare the releases "
-                "here with what the server received.",
-                "  - That the noise was drawn as the plans say, or that the entries were made at the times they state.",
-                "  - That there is no newer certificate: this one is about its date of issue. Give an older one too, "
-                "or the run's folder (--transcript), to see that nothing was forgotten in between.",
+                "  - That the silo released nothing else: no list can show what is missing from it. Compare the "
+                "releases here with what the server received.",
+                "  - That the noise was drawn as the plans say, or that the entries were made at the stated times.",
+                "  - That there is no newer certificate: this one shows the state on its date of issue. Also give an "
+                "older one, or the run's folder (--transcript), to check that nothing was forgotten in between.",
                 *(_SAME_USER if self.same_user else ()),
             ]
         )
@@ -135,7 +135,7 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
         finding, history = checked(read_file(path, "certificate", CertificateError), None)
         stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
         if stated is None or followed is None:
-            raise CertificateError(f"{path} is of silo '{finding.silo}', which released nothing for this model by it.")
+            raise CertificateError(f"{path} is of silo '{finding.silo}' and shows no release for this model.")
         events = list(Counter(followed.charged.values()).items())
         told = [  # what the plan guarantees; earlier versions stated what was used of it
             math.isclose(each.epsilon, against(followed.terms.guarantees, each.against).epsilon, rel_tol=1e-6)
@@ -144,15 +144,16 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
         ]
         if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(told):
             raise CertificateError(
-                f"The statement is not true of silo '{finding.silo}': its certificate {path} shows other rounds, or "
-                "another cost, for this model's plan."
+                f"The statement is not true of silo '{finding.silo}': its certificate {path} shows other rounds "
+                "or another cost for this model's plan."
             )
         found[finding.silo] = finding
     return [
-        f"{visible(name)}: not verified, since no certificate of this silo was given."
+        f"{visible(name)}: not verified, because no certificate of this silo was given."
         if name not in found
         else f"{visible(name)}: verified. The certificate issued {visible(found[name].issued)} shows these rounds at "
-        f"this cost; it is signed by the key {found[name].public_key}, which the silo must confirm by another way."
+        f"this cost; it is signed with the key {found[name].public_key}. Confirm it with the silo through another "
+        "channel."
         for name in statement.silos
     ]
 
@@ -203,7 +204,7 @@ def _check_chain(certificate: Certificate) -> None:
     for expected, entry in enumerate(certificate.entries, start=1):
         if entry.number != expected:
             raise CertificateError(
-                f"The certificate's entry {expected} is missing: number {entry.number} is in its place."
+                f"The certificate's entry {expected} is missing: entry {entry.number} is in its place."
             )
         if entry.hash != entry_hash(previous, entry.number, entry.time, entry.kind, entry.body, entry.payload):
             raise CertificateError(
@@ -211,36 +212,38 @@ def _check_chain(certificate: Certificate) -> None:
             )
         previous = entry.hash
     if certificate.head != previous:
-        raise CertificateError("The certificate's head is not its last entry's hash: entries were cut off or added.")
+        raise CertificateError(
+            "The certificate's head is not the hash of its last entry: entries were removed or added."
+        )
 
 
 def _check_totals(certificate: Certificate, history: "History") -> None:
     if (certificate.charged, certificate.released) != (history.charges, history.releases):
         raise CertificateError(
             f"The certificate counts {certificate.charged} charges and {certificate.released} releases, but its "
-            f"entries are {history.charges} and {history.releases}."
+            f"entries show {history.charges} and {history.releases}."
         )
     for stated in certificate.spent:
         if stated.delta != history.delta:
-            raise CertificateError("The certificate's delta is not the one of the budget in its entries.")
+            raise CertificateError("The certificate's delta differs from that of the budget in its entries.")
         true_epsilon = history.used(stated.against).epsilon
         if not math.isclose(stated.epsilon, true_epsilon, rel_tol=1e-6, abs_tol=1e-12):
             raise CertificateError(
-                f"The certificate states epsilon {stated.epsilon:.6g}, but its charges come to {true_epsilon:.6g}."
+                f"The certificate states epsilon {stated.epsilon:.6g}, but its charges add up to {true_epsilon:.6g}."
             )
     if not set(history.observers()) <= {stated.against for stated in certificate.spent}:
-        raise CertificateError("The certificate leaves out what its charges come to against one kind of observer.")
+        raise CertificateError("The certificate omits what its charges cost against one kind of observer.")
 
 
 def _check_signature(signed: SignedCertificate, key: str | None) -> None:
     certificate = signed.certificate
     if key is not None and key.strip().lower() != certificate.public_key:
         raise CertificateError(
-            f"The certificate was made with the key {certificate.public_key}, which is not the one that you named."
+            f"The certificate was signed with the key {certificate.public_key}, not with the one that you gave."
         )
     if not sealing.verify(certificate.public_key, signed.signed, signed.signature):
         raise CertificateError(
-            "The certificate's signature does not fit its content and public key: one of them was changed."
+            "The certificate's signature does not match its content and public key: one of them was changed."
         )
 
 
@@ -251,11 +254,11 @@ def _naming(entry: CertifiedEntry) -> Iterator[None]:
         yield
     except CertificateError as problem:
         raise CertificateError(
-            f"The certificate's entry {entry.number} ({entry.kind}) does not fit: {problem}"
+            f"The certificate's entry {entry.number} ({entry.kind}) is not valid: {problem}"
         ) from None
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise CertificateError(
             f"The certificate's entry {entry.number} ({entry.kind[:20]!r}) cannot be read by this version."
         ) from None
     except RingfenceError as problem:
-        raise CertificateError(f"The certificate's entry {entry.number} does not fit: {problem}") from None
+        raise CertificateError(f"The certificate's entry {entry.number} is not valid: {problem}") from None

@@ -164,8 +164,8 @@ def require_comparable(model: Model, against: Model | None) -> None:
     """Refuse to compare models that do not predict the same thing from the same features."""
     if against is not None and (against.plan.data, against.plan.loss) != (model.plan.data, model.plan.loss):
         raise PlanError(
-            "The two models were trained with another schema or another loss, so that their losses on a record cannot "
-            "be compared: evaluate each by itself."
+            "The two models were trained with different schemas or losses, so their losses cannot be compared: "
+            "evaluate each one separately."
         )
 
 
@@ -217,7 +217,7 @@ def choose_files(
     All of it together costs what the request grants. Everything that cannot be is refused before anything is spent.
     """
     if request.peer_to_peer:
-        raise PlanError("Candidates are compared by a server: leave --peer-to-peer out, or train one candidate.")
+        raise PlanError("Candidates are compared by a server: remove --peer-to-peer, or train a single candidate.")
     settings = grid(tries)
     with _loaded(request) as loaded:
         asked = [candidate_request(loaded.plan, own) for own in settings]
@@ -263,7 +263,8 @@ class _Loaded:
         share = self.plan.held_out_share
         if not share:
             raise TrainingError(
-                "Exact numbers are of held-out records, and none is held out: give a share, or test files."
+                "--exact measures on held-out records, but none is held out: set --held-out above 0, or give test "
+                "files."
             )
         return {name: _held_out(silo.records, share) for name, silo in self.silos.items()}
 
@@ -279,15 +280,15 @@ class _Loaded:
                 where = f"row {row + 2}, " if silo.records.persons is None else ""
                 least = "above 0" if loss.takes_least > 0 else "0 or more"
                 raise RecordsError(
-                    f"Silo '{name}', {where}column '{plan.data.target}': this is not {least}, as every target of the "
-                    f"{loss.name} loss is. Correct it, remove the row, or choose another --loss."
+                    f"Silo '{name}', {where}column '{plan.data.target}': the value is not {least}, as the {loss.name} "
+                    "loss requires. Correct it, remove the row, or choose another --loss."
                 )
         if loss.target_kind == "time" and not any(
             told(own.records.targets).events.any() for own in self.silos.values()
         ):
             raise RecordsError(
-                f"All times in '{plan.data.target}' are censored: no event ended any of them, so that nothing can be "
-                "learned of a hazard. Watch for longer, or correct the events."
+                f"All times in '{plan.data.target}' are censored: without a single event there is no hazard to learn. "
+                "Observe for longer, or correct the events."
             )
 
     def measured(self, model: Model) -> ExactScores | None:
@@ -353,12 +354,12 @@ def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextMan
     if request.trust == "nobody":
         return nullcontext()
     if request.keys is not None:
-        raise PlanError("Whoever trains on all files makes all keys anew: leave the keys out.")
+        raise PlanError("A run in one process makes its own keys: remove --keys.")
     try:
         from ringfence.local_shuffler import local_shuffler
     except ModuleNotFoundError as missing:
         raise TrainingError(
-            f"Sealing needs the module '{missing.name}', which is not installed: install ringfence[deployment]."
+            f"Sealing needs '{missing.name}', which is not installed: pip install \"ringfence[deployment]\"."
         ) from None
     return local_shuffler(silos)
 
@@ -383,8 +384,8 @@ def _places(paths: Mapping[str, Path], ledgers: Path | None, named: Sequence[Pat
             owner = ledger.account().silo
         if owner not in places:
             raise RecordsError(
-                f"The ledger {path} is that of silo '{owner}', and no file here has that name: a silo is named by its "
-                f"file, so call it {owner}.csv (a link will do)."
+                f"The ledger {path} belongs to silo '{owner}', but none of these files is named after it. Rename the "
+                f"silo's file to {owner}.csv, or link to it under that name."
             )
         places[owner] = _Place(path, is_named=True)
     return places
@@ -396,6 +397,6 @@ def silo_paths(files: Sequence[Path]) -> dict[str, Path]:
     for path in files:
         name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
         if name in paths:
-            raise RecordsError(f"Two files name the silo '{name}'; rename one of them.")
+            raise RecordsError(f"Two files are named after silo '{name}': rename one of them.")
         paths[name] = path
     return paths

@@ -52,9 +52,9 @@ def trained(
 @pytest.mark.parametrize(
     ("first", "target", "loss", "roles", "says"),
     [
-        ("50,5,-1,2,yes", "visits", "poisson", "", "row 2, column 'visits': this is not 0 or more"),
-        ("50,5,-1,2,yes", "visits", "negative-binomial", "", "row 2, column 'visits': this is not 0 or more"),
-        ("50,5,1,0,yes", "paid", "gamma", "", "row 2, column 'paid': this is not above 0"),
+        ("50,5,-1,2,yes", "visits", "poisson", "", "row 2, column 'visits': the value is not 0 or more"),
+        ("50,5,-1,2,yes", "visits", "negative-binomial", "", "row 2, column 'visits': the value is not 0 or more"),
+        ("50,5,1,0,yes", "paid", "gamma", "", "row 2, column 'paid': the value is not above 0"),
         ("50,-5,1,2,yes", "days", "survival", 'event = "died"', "Row 2, column 'days': this time is outside"),
         ("50,50,1,2,yes", "visits", "poisson", 'offset = "days"', "Row 2, column 'days': this offset is outside"),
         ("50,5,1,0.1,yes", "visits", "poisson", 'exposure = "paid"', "Row 2, column 'paid': this exposure is outside"),

@@ -94,14 +94,14 @@ def test_the_table_speaks_in_words(ringfence: Ringfence) -> None:
         "Upper bounds",
         "Lower bounds",
         "Loss bounds",
-        "which promises nothing",
+        "which is no protection at all",
         "Privacy is free",
         "54 silos",
     ):
         assert words in done.stdout
     private = ringfence(*WORKED[:7], "--epsilon", "0.0001", "--smoothness", "1")
     assert "Privacy is not free" in private.stdout
-    assert "which promises nothing" not in private.stdout
+    assert "which is no protection at all" not in private.stdout
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(ringfence: Ringfence) -> None:

@@ -33,7 +33,7 @@ def test_a_draft_s_reader_is_warned_of_identifiers_that_repeat_and_the_draft_is_
     for patients in (["Quilliam", "Osterhaus", "Quilliam"], ["Quilliam", "Osterhaus", "Zwolle"]):
         file.write_text("patient,age\n" + "".join(f"{name},40\n" for name in patients))
         drafts.append(ringfence("schema", "draft", str(file)))
-    assert 'only person = "patient" in the schema protects all of them together' in drafts[0].stderr
+    assert 'only person = "patient" in the schema protects all rows of a person together' in drafts[0].stderr
     assert drafts[1].stderr == ""
     assert drafts[0].stdout == drafts[1].stdout
     assert "Quilliam" not in drafts[0].stdout + drafts[0].stderr
@@ -53,7 +53,7 @@ def test_a_draft_is_not_written_over_a_schema_that_may_be_filled_in(
     filled_in = federation.schema.read_text()
     done = ringfence("schema", "draft", str(federation.files[0]), "--out", str(federation.schema))
     assert done.returncode == 1
-    assert "may be filled in already" in done.stderr
+    assert "may have been filled in" in done.stderr
     assert federation.schema.read_text() == filled_in
 
 
@@ -70,7 +70,7 @@ def test_the_example_trains_and_predicts_and_writes_over_nothing(
     assert ringfence("predict", str(model), files[4]).stdout.split() == ["ill", "yes", "no"]
     again = ringfence("example", str(tmp_path / "new"))
     assert again.returncode == 1
-    assert "does not write over it" in again.stderr
+    assert "is not overwritten" in again.stderr
 
 
 def test_an_example_that_cannot_be_written_says_why(tmp_path: Path, ringfence: Ringfence) -> None:
@@ -78,7 +78,7 @@ def test_an_example_that_cannot_be_written_says_why(tmp_path: Path, ringfence: R
     done = ringfence("example", str(tmp_path / "file" / "below"))
     assert done.returncode == 1
     assert "cannot be written to" in done.stderr
-    assert "name another folder" in done.stderr
+    assert "Name another folder" in done.stderr
 
 
 def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
@@ -86,14 +86,14 @@ def test_reproduce_refuses_a_data_folder_that_is_not_there_before_any_work(
 ) -> None:
     done = ringfence("reproduce", "mnist", "--out", str(tmp_path / "out"), "--data", str(tmp_path / "nowhere"))
     assert done.returncode == 1
-    assert done.stderr.startswith("ringfence: There is no data folder")
+    assert done.stderr.startswith("ringfence: There is no folder")
     assert not (tmp_path / "out").exists()
 
 
 def test_reproduce_refuses_an_effort_where_a_page_has_one_size(tmp_path: Path, ringfence: Ringfence) -> None:
     done = ringfence("reproduce", "attacks", "--out", str(tmp_path / "out"), "--effort", "2")
     assert done.returncode == 1
-    assert "--effort is for privacy-truth" in done.stderr
+    assert "--effort applies to privacy-truth only" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -78,7 +78,7 @@ def test_exact_numbers_take_an_option_and_are_said_to_be_not_private(
     assert accuracy["low"] <= told["test"]["accuracy"] <= accuracy["high"]
     assert set(told["test"]["per_silo"]) == {"north", "south", "west"}
     refused = ringfence("evaluate", str(trained), "--out", str(federation.folder / "plan.json"), "--exact")
-    assert "only whoever has the files can measure" in refused.stderr
+    assert "--exact needs the silos' tables" in refused.stderr
 
 
 def test_the_model_carries_its_evaluation(trained: Path) -> None:
@@ -111,9 +111,9 @@ def test_a_plan_for_silos_that_run_by_themselves_asks_what_training_held_out(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--silo", "north=300"], "Give the silos' files; or, for silos that run by themselves"),
-        (["--out", "plan.json"], "Give the silos' files; or, for silos that run by themselves"),
-        (["--exact", "--out", "plan.json"], "Give the silos' files; or"),
+        (["--silo", "north=300"], "Give either the silos' tables, or, for deployed silos"),
+        (["--out", "plan.json"], "Give either the silos' tables, or, for deployed silos"),
+        (["--exact", "--out", "plan.json"], "Give either the silos' tables, or"),
         (["--epsilon", "0"], "epsilon must be a finite number above 0"),
         (["--epsilon", "1000"], "protects almost nobody"),
         (["--against", "nowhere.json"], "could not be read"),
@@ -133,4 +133,4 @@ def test_a_model_of_another_schema_is_not_compared(federation: Federation, train
     other = federation.folder / "costs.json"
     assert ringfence(*federation.train("--out", str(other), "--no-report", target="cost")).returncode == 0
     done = ringfence(*asked(federation, trained, "--against", str(other)))
-    assert "another schema or another loss" in done.stderr
+    assert "different schemas or losses" in done.stderr

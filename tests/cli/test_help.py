@@ -1,11 +1,17 @@
-"""`--help`: every command and option explains itself, and the defaults it names are the ones that hold."""
+"""`--help`: every command and option explains itself, and the defaults it names are the ones that hold.
+
+What was mistyped is answered with a suggestion, and the page about the command line leaves nothing out.
+"""
 
 import re
+import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.main import get_command
 
+from ringfence.cli.help import SECTIONS
 from ringfence.cli.main import app
 from ringfence.planning.planner import METHODS
 from tests.cli.conftest import Federation, Json, Ringfence
@@ -50,13 +56,92 @@ def test_every_command_has_help_that_explains_every_option(ringfence: Ringfence,
     assert done.returncode == 0
     assert done.stderr == ""
     assert "Usage" in done.stdout
-    assert "\\" not in done.stdout
+    assert "\\[" not in done.stdout
     shown = words(done.stdout)
     for parameter in COMMANDS[command].params:
         assert parameter.help, parameter.name
         assert words(parameter.help) in shown
         for spelling in [*parameter.opts, *parameter.secondary_opts] if parameter.param_type_name == "option" else []:
             assert spelling in shown
+
+
+def examples(command: str) -> list[str]:
+    """The examples at the end of a command's help, each on one line."""
+    text = (COMMANDS[command].help or "").partition("\n\nExamples:\n")[2]
+    return [line.strip() for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_options_are_shown_in_known_sections_and_examples_at_the_end(ringfence: Ringfence, command: str) -> None:
+    assert {getattr(p, "rich_help_panel", None) or "Other" for p in COMMANDS[command].params} <= {*SECTIONS}
+    options = [p for p in COMMANDS[command].params if p.param_type_name == "option"]
+    assert len(options) < 7 or all(p.rich_help_panel for p in options)
+    shown = ringfence(*command.split(), "--help").stdout
+    sections = re.findall(r"^(\S.*):$", shown, re.MULTILINE)
+    assert [title for title in sections if title.removesuffix(" options") in SECTIONS] == [
+        f"{section} options" for section in SECTIONS if f"{section} options" in sections
+    ]
+    for example in examples(command):
+        assert words(example) in words(shown.partition("\nExamples:\n")[2].replace(" \\\n", " "))
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if examples(name)])
+def test_every_example_is_a_command_that_can_be_parsed(command: str) -> None:
+    for example in examples(command):
+        program, *arguments = shlex.split(example)
+        assert program == "ringfence"
+        assert example.startswith(f"ringfence {command}".rstrip())
+        found, context = ROOT, ROOT.make_context("ringfence", [], resilient_parsing=True)
+        while hasattr(found, "commands"):
+            name, found, arguments = found.resolve_command(context, arguments)
+            context = found.make_context(name, list(arguments), parent=context) if arguments != ["--help"] else context
+
+
+def test_commands_that_people_meet_first_have_examples() -> None:
+    groups = {name for name, command in COMMANDS.items() if hasattr(command, "commands")}
+    assert {name for name in COMMANDS if not examples(name)} - groups == {
+        "silo ledger", "shuffler end", "shuffler restore", "shuffler status",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", [name for name, command in COMMANDS.items() if hasattr(command, "commands")])
+def test_a_list_of_commands_shows_one_whole_sentence_in_one_line_for_each(ringfence: Ringfence, command: str) -> None:
+    shown = ringfence(*command.split(), "--help").stdout.splitlines()
+    assert "..." not in "".join(shown).partition("Show this message and exit.")[2].partition("Examples:")[0]
+    for name, inner in COMMANDS[command].commands.items():
+        [line] = [line for line in shown if line.startswith(f"  {name} ")]
+        assert len(line) <= 78
+        assert line.endswith(inner.help.splitlines()[0])
+        assert line.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("mistyped", "meant"),
+    [
+        (["tran"], "No such command 'tran'. Did you mean 'train'?"),
+        (["silo", "aprove"], "No such command 'aprove'. Did you mean 'approve'?"),
+        (["xyzzy"], "No such command 'xyzzy'."),
+        (["train", "--epsilo", "1"], "No such option '--epsilo'. Did you mean '--epsilon'?"),
+        (["silo", "status", "--jso"], "No such option '--jso'. Did you mean '--json'?"),
+        (["--vresion"], "No such option '--vresion'. Did you mean '--version'?"),
+        (["train", "--xyzzy"], "No such option '--xyzzy'."),
+    ],
+)
+def test_a_mistyped_word_is_answered_with_one_suggestion(ringfence: Ringfence, mistyped: list[str], meant: str) -> None:
+    done = ringfence(*mistyped)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"Error: {meant}"
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name])
+def test_the_page_about_the_command_line_names_every_command_and_every_option(command: str) -> None:
+    assert re.search(rf"(ringfence {command}|`{command.rsplit(maxsplit=1)[-1]}\b)", PAGE)
+    for parameter in COMMANDS[command].params:
+        for option in parameter.opts if parameter.param_type_name == "option" else []:
+            assert option in PAGE, f"{command} {option}"
 
 
 @pytest.mark.parametrize("command", ["plan", "train"])

@@ -75,7 +75,7 @@ def test_a_statement_is_verified_against_certificates_and_only_then(
     (tmp_path / "another").mkdir()
     export(make_silo_folder(tmp_path / "another", seed=8), other)
     done = ringfence("model", "statement", str(path), "--certificate", str(other))
-    check_one_sentence(done, "released nothing for this model")
+    check_one_sentence(done, "shows no release for this model")
     certificate.write_bytes(certificate.read_bytes().replace(b"charged", b"refused", 1))
     assert ringfence("model", "statement", str(path), "--certificate", str(certificate)).returncode == 1
 

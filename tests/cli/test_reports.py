@@ -48,9 +48,9 @@ def test_figures_and_a_tracker_get_folders_of_their_own(federation: Federation, 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--report", "page.html", "--no-report"], "choose one of the two"),
+        (["--report", "page.html", "--no-report"], "contradict each other"),
         (["--figures", "figures", "--no-report"], "name its file with --report"),
-        (["--report", "missing/page.html"], "there is no folder"),
+        (["--report", "missing/page.html"], "does not exist"),
         (["--report", "model.json", "--out", "model.json"], "cannot both be written"),
         (["--track", "north.csv/board"], "Name another folder"),
     ],

@@ -44,7 +44,7 @@ def test_two_targets_are_trained_told_predicted_and_exported(
     exported = json.loads(ringfence("model", "export", str(trained), "--to", "json").stdout)
     assert exported["outputs"] == ["cost", "dose"]
     assert np.shape(exported["coefficients"]) == (2, len(exported["features"]))
-    assert "The first 2 columns are what is predicted" in ringfence("model", "card", str(trained)).stdout
+    assert "The first 2 columns are predicted" in ringfence("model", "card", str(trained)).stdout
     shown = ringfence_json("model", "show", str(trained))["weights"]
     sizes = [abs(row["weight"]) for row in shown]
     assert sizes == sorted(sizes, reverse=True)
@@ -68,7 +68,7 @@ def test_what_is_of_one_target_alone_is_refused_with_the_remedy(
     federation: Federation, ringfence: Ringfence, trained: Path
 ) -> None:
     done = ringfence("predict", str(trained), str(federation.files[0]), "--interval", "0.9")
-    check_one_sentence(done, "An interval is of one target")
+    check_one_sentence(done, "Intervals are for a single target")
     before = federation.ledgers()
     for options, says in (
         (["--loss", "huber"], "need the multi-squared loss"),

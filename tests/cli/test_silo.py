@@ -184,7 +184,7 @@ def test_serving_approving_asking_revoking_certifying_and_verifying_fit_together
     assert found["released"] == 1
     assert found["used"] == spent(operator.json("status"))
     assert "What is not proved" in ringfence("verify", str(out)).stdout
-    check_one_sentence(ringfence("verify", str(out), "--key", "0" * 64), "not the one that you named")
+    check_one_sentence(ringfence("verify", str(out), "--key", "0" * 64), "not with the one that you gave")
     whole = out.read_bytes()
     out.write_bytes(whole.replace(rb"\"kind\":\"charged\"", rb"\"kind\":\"refused\"", 1))
     assert out.read_bytes() != whole

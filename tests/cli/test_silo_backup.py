@@ -47,7 +47,9 @@ def test_what_cannot_be_backed_up_or_restored_is_told_in_a_sentence(
     out = tmp_path / "backup.ledger"
     assert ringfence("silo", "backup", str(folder), "--out", str(out)).returncode == 0
     check_one_sentence(ringfence("silo", "backup", str(folder), "--out", str(out)), "a backup overwrites nothing")
-    check_one_sentence(ringfence("silo", "backup", str(folder), "--out", "nowhere/file"), "there is no folder nowhere")
+    check_one_sentence(
+        ringfence("silo", "backup", str(folder), "--out", "nowhere/file"), "the folder nowhere does not exist"
+    )
     check_one_sentence(ringfence("silo", "restore", str(folder), "none.ledger"), "No such file")
     grant(ringfence, folder, 4.0)
     check_one_sentence(ringfence("silo", "restore", str(folder), str(out)), "would forget what was released since")

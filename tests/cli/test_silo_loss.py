@@ -72,22 +72,22 @@ def test_a_program_is_read_then_installed_and_only_then_approved(operator: Opera
 
 @pytest.mark.parametrize("digest", ["0" * 64, DIGEST[:11], ""])
 def test_another_digest_installs_nothing(operator: Operator, digest: str) -> None:
-    check_one_sentence(operator.run("loss", operator.own, "--install", digest), "not the one of that SHA-256")
+    check_one_sentence(operator.run("loss", operator.own, "--install", digest), "does not have that SHA-256")
     assert not (operator.folder / "losses").exists()
 
 
 def test_a_plan_of_a_known_loss_brings_nothing_to_install(operator: Operator) -> None:
-    check_one_sentence(operator.run("loss", operator.squared), "brings no loss of its own")
+    check_one_sentence(operator.run("loss", operator.squared), "has no loss of its own")
 
 
 def test_what_others_may_change_is_not_run(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     operator.run("loss", operator.own, "--install", DIGEST[:12])
     (installed,) = (operator.folder / "losses").iterdir()
     installed.chmod(0o622)
-    check_one_sentence(operator.run("review", operator.own), "may be changed by other users")
+    check_one_sentence(operator.run("review", operator.own), "can be changed by other users")
     installed.chmod(0o600)
     if os.geteuid() == 0:
         os.chown(installed, 1, -1)
     else:
         monkeypatch.setattr(os, "geteuid", lambda: 1)
-    check_one_sentence(operator.run("review", operator.own), "may be changed by other users")
+    check_one_sentence(operator.run("review", operator.own), "can be changed by other users")

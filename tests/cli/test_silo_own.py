@@ -69,7 +69,7 @@ def test_the_ledger_says_that_records_were_used_and_tells_nothing_of_what_was_fo
     assert (other["kind"], other["use"]) == ("used", "compared")
     assert set(other) == {"number", "time", "kind", "format", "use", "model", "plan", "by"}
     assert one["plan"] == Model.load(owner.model).plan.digest()
-    assert "nothing left, nothing is charged" in owner.run("ledger").stdout
+    assert "nothing left it and nothing is charged" in owner.run("ledger").stdout
     certificate = federation.folder / "certificate.json"
     assert owner.run("certificate", "--out", str(certificate)).returncode == 0
     assert ringfence("verify", str(certificate)).returncode == 0
@@ -86,7 +86,7 @@ def test_the_comparison_is_on_held_out_records_and_names_all_three_models(owner:
     assert "gain" not in found["models"]["own records alone"]
     told = owner.run("compare", str(owner.model)).stdout
     assert NOT_PRIVATE in told
-    assert "On 60 records that no fit saw" in told
+    assert "On 60 records that no model was fitted to" in told
 
 
 def test_an_own_model_predicts_and_every_prediction_says_that_it_is_not_private(

@@ -86,7 +86,7 @@ def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(
         assert epsilon(report["silos"][name]["used"]) == pytest.approx(1.0, rel=1e-3)
     done = ringfence(*hospitals.summary("--by-silo", "--level", "0.5", epsilon="1"))
     assert done.returncode == 0, done.stderr
-    assert "by silos" in done.stdout
+    assert "over silos" in done.stdout
     assert all(name in done.stdout for name in TRUTH["cost"])
     assert "What is protected" in done.stdout
 
@@ -94,7 +94,7 @@ def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (("--level", "1"), "level is between 0 and 1"),
+        (("--level", "1"), "must be between 0 and 1"),
         (("--epsilon", "0"), "epsilon must be"),
         (("--epsilon", "0.01"), "no coefficient could be told"),
     ],

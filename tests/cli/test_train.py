@@ -44,7 +44,7 @@ def test_the_exact_error_takes_targets_as_they_are_and_says_what_clamping_makes_
     page = tmp_path / "page.html"
     said = ringfence(*federation.train("--test", f"north={beyond}", "--report", str(page), target="cost")).stdout
     for shown in (said, page.read_text()):
-        assert "clamped to the bounds" in " ".join(shown.split())
+        assert "With clamped targets" in " ".join(shown.split())
 
 
 def test_three_categories_give_a_softmax_classifier(federation: Federation, ringfence_json: Json) -> None:
@@ -104,7 +104,7 @@ def test_the_ledger_command_shows_what_train_released(federation: Federation, ri
     assert ringfence(*federation.train("--rounds", "7", "--no-survey")).returncode == 0
     assert ringfence(*federation.train("--rounds", "8", "--survey")).returncode == 0
     shown = ringfence("ledger", str(federation.folder / "west.ledger"))
-    assert "the hash chain holds" in shown.stdout
+    assert "hash chain intact" in shown.stdout
     assert "9/9" in shown.stdout  # an evaluation is two rounds of messages more
     assert "11/11" in shown.stdout  # and a survey one
 
@@ -114,7 +114,7 @@ def test_exact_numbers_are_labelled_as_not_private_and_printed_only_when_asked_f
 ) -> None:
     shown = ringfence(*federation.train())
     assert "NOT PRIVATE" in shown.stdout
-    assert "which no epsilon here counts" in " ".join(shown.stdout.split())
+    assert "that no epsilon covers" in " ".join(shown.stdout.split())
     assert "NOT PRIVATE" not in ringfence(*federation.train(exact=False)).stdout
     report = ringfence_json(*federation.train("--held-out", "0"))
     assert not {"test", "evaluation"} & set(report)
@@ -141,7 +141,7 @@ def test_a_model_that_was_paid_for_is_not_written_over_and_the_refusal_costs_not
 ) -> None:
     model = federation.folder / "model.json"
     model.write_text("a model that cost a budget")
-    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or say --overwrite")
+    check_one_sentence(ringfence(*federation.train("--out", str(model))), "or add --overwrite")
     assert model.read_text() == "a model that cost a budget"
     assert not federation.ledgers()
 
@@ -220,7 +220,7 @@ def test_two_files_of_one_name_are_refused(federation: Federation, ringfence: Ri
     (other / "north.csv").write_bytes(federation.files[0].read_bytes())
     federation.files.append(other / "north.csv")
     done = ringfence(*federation.train())
-    assert "Two files name the silo 'north'" in done.stderr
+    assert "Two files are named after silo 'north'" in done.stderr
 
 
 def test_a_model_that_could_not_be_saved_is_refused_before_any_budget_is_spent(

@@ -74,7 +74,7 @@ def test_the_statement_of_a_chosen_model_speaks_of_all_candidates_and_is_kept_wi
     assert statement is not None
     assert "This run trained 2 candidates and compared them." in " ".join(statement.text().split())
     assert statement.text() in done.stdout
-    assert "so they allow for the choice" in done.stdout
+    assert "which accounts for the choice" in done.stdout
     page = model.with_suffix(".html").read_text()
     assert "Which candidate was chosen" in page
     assert "clip=0.001" in page
@@ -146,7 +146,7 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
         (["--try", "epsilon=1,2"], "'epsilon' cannot be tried"),
         (["--try", "clip=1,2", "--held-out", "0"], "holds none out: give a held-out share"),
         (["--try", "clip=1,2", "--peer-to-peer"], "Candidates are compared by a server"),
-        (["--try", "clip=1,2", "--track", "runs"], "A tracker follows one run"),
+        (["--try", "clip=1,2", "--track", "runs"], "--track follows a single run"),
         (["--try", "ridge=" + ",".join(map(str, range(65)))], "65 candidates, and 64 are the most"),
     ],
 )

@@ -54,7 +54,7 @@ def planned(federation: Federation) -> Plan:
     weights = 5.0 * (np.array([name == "age" for name in names]) - 1.0 * np.array([name == "dose" for name in names]))
     Model.of(trained, weights, {}).save(model)
     told = ringfence("evaluate", model, "--epsilon", 15, "--delta", DELTA, "--out", draft)
-    assert "every silo's operator approves it" in told
+    assert "Once every silo's operator has approved it" in told
     plan = load_plan(draft)
     (federation.folder / f"{plan.run}.json").write_bytes(plan.content)
     return plan
@@ -119,7 +119,7 @@ def test_nothing_is_told_before_every_silo_has_approved(federation: Federation, 
     assert b"not-approved" in errors, errors
     approve(federation, plan)
     shown = finish(server(federation, plan, run, doors, "--quorum", "all")).decode()
-    assert f"How good it is, by 36 {plan.unit}s: private, with 95% intervals\n  accuracy " in shown
+    assert f"Measured privately on 36 {plan.unit}s, with 95% intervals\n  accuracy " in shown
     assert "\nmodel " not in shown
 
 
@@ -128,4 +128,4 @@ def test_an_evaluation_has_no_model_to_write(federation: Federation, tmp_path: P
     process = server(federation, plan, tmp_path / "run", [], "--out", str(tmp_path / "model.json"))
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 1
-    assert b"The plan trains nothing" in errors
+    assert b"This plan trains no model" in errors

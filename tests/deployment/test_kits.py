@@ -309,7 +309,10 @@ def test_a_courier_that_can_read_what_the_silo_keeps_does_not_start_unless_the_l
         until(lambda: "is starting" in (tmp_path / "courier.log").read_text())  # NVFlare's words
     assert not marker.exists()  # Python looks into no kit, where jobs are unpacked
     assert run("silo", "ledger", folder).stdout.count("the courier may run as a user who can read the data") == 1
-    assert "The courier may run as a user who can read the data" in run("silo", "status", folder).stdout
+    assert (
+        "The operator allowed the courier to run as a user who can read the data"
+        in run("silo", "status", folder).stdout
+    )
     run("silo", "certificate", folder, "--out", tmp_path / "after.json")
     verified = run("verify", tmp_path / "after.json")
     assert verified.returncode == 0, verified.stderr

@@ -216,5 +216,5 @@ def test_a_run_that_ends_leaves_though_the_engines_library_waits_for_a_server_th
             run.kill()
             run.communicate()
     assert run.returncode == 130, errors
-    assert b"the same command goes on with it" in errors
-    assert b"ledgers show what was released until now" in errors
+    assert b"repeat the command to resume it" in errors
+    assert b"ledgers show what was released so far" in errors

@@ -221,7 +221,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_and_a_silo_started_again_meanwhile_tak
     wire.meanwhile = meanwhile
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 130
-    assert b"the same command goes on" in errors
+    assert b"repeat the command to resume" in errors
     assert b"Traceback" not in errors
     wire.meanwhile = lambda seen: None
     south.start()
@@ -304,7 +304,7 @@ def test_a_hostile_silo_spoils_nothing_but_its_own_part(federation: Federation, 
     [
         ([], "missing north, south, west"),
         (["--doors", "north=unix:/a", "--doors", "north=unix:/b"], "two doors"),
-        (["--doors", "nowhere.toml"], "neither NAME=DOOR nor a file"),
+        (["--doors", "nowhere.toml"], "neither NAME=DOOR nor a readable file"),
         (["--doors", "north=/nowhere"], "missing south, west"),
     ],
 )

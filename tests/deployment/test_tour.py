@@ -21,7 +21,7 @@ def test_the_tour_leaves_no_process_and_no_file(tmp_path: Path, interrupted: boo
         status = tour.wait(timeout=150)
         assert status == (130 if interrupted else 0), log.read_text()
         if not interrupted:
-            assert log.read_text().count("the hash chain holds") == 3
+            assert log.read_text().count("hash chain intact") == 3
         inner = [process for process in family.members() if process.pid != tour.pid]
         assert inner == []
         assert [file.name for file in tmp_path.iterdir()] == ["tour.log"]

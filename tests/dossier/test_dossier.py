@@ -129,7 +129,7 @@ def test_a_tampered_certificate_or_one_of_another_key_is_refused_and_nothing_is_
     forged.write_bytes(content.replace(NOTE.encode(), NOTE.upper().encode()))
     for inputs, words in (
         (replace(run.everything(), certificates=[forged], keys={}), "hash chain breaks"),
-        (replace(run.everything(), keys={"clinic": run.key(HOSTILE)}), "not the one that you named"),
+        (replace(run.everything(), keys={"clinic": run.key(HOSTILE)}), "not with the one that you gave"),
         (replace(run.everything(), keys={"elsewhere": run.key(HOSTILE)}), "no certificate from it"),
     ):
         with pytest.raises(CertificateError, match=words):

@@ -68,7 +68,7 @@ def test_times_have_hazard_ratios_of_the_intervals_regression_and_a_falling_surv
     np.testing.assert_allclose(survival[:, 0], 1.0)
     assert (np.diff(survival, axis=1) < 0).all()
     assert model.score(X, PAIRS) > 0.6
-    with pytest.raises(OutputError, match="scikit-learn has no model of the survival loss"):
+    with pytest.raises(OutputError, match="scikit-learn has no model with the survival loss"):
         model.model_.linear().to_scikit_learn()
     assert "log hazard from target 0.5" in model.model_.linear().to_csv()
 

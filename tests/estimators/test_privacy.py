@@ -44,7 +44,7 @@ def test_a_second_fit_on_the_same_rows_says_what_both_cost() -> None:
     for silo in "ab":
         assert total(second, silo) == pytest.approx(together(2), rel=1e-3)
         assert second.privacy_.silos[silo].run.epsilon == pytest.approx(1.0, rel=1e-4)
-    assert f"all runs on this data, what was used so far, no guarantee: epsilon = {total(second, 'a'):.4g}" in str(
+    assert f"all runs on this data, used so far, not a guarantee: epsilon = {total(second, 'a'):.4g}" in str(
         second.privacy_
     )
 

@@ -49,9 +49,7 @@ def test_a_classifier_s_score_is_the_accuracy_of_the_rows_that_did_not_train() -
     assert told.low < fitted.score_ < told.high
     assert fitted.evaluation_.together.records == len(HELD_OUT) == 400
     assert fitted.model_.evaluation == fitted.evaluation_
-    assert str(fitted.evaluation_).startswith(
-        "How good it is, by 400 records: private, with 95% intervals\n  accuracy 0."
-    )
+    assert str(fitted.evaluation_).startswith("Measured privately on 400 records, with 95% intervals\n  accuracy 0.")
     assert "; guessing the larger class gives 0.5" in str(fitted.evaluation_)
 
 
@@ -174,7 +172,7 @@ def test_a_silo_of_three_records_has_a_defined_answer(model: Any) -> None:
     y: NDArray[Any] | FloatArray = Y if hasattr(model, "classes") else COST
     fitted = model.fit(X[:18], y[:18], silos=np.repeat(list("abcdef"), 3))
     silos = fitted.evaluation_.silos.values()
-    assert any("cannot be told: " in own.score.sentence() for own in silos)
+    assert any("is unknown: " in own.score.sentence() for own in silos)
     assert math.isnan(fitted.score_) == (fitted.evaluation_.together.score.value is None)
     for figure in (figure for own in (fitted.evaluation_.together, *silos) for figure in own.figures):
         assert (figure.value is None) == (figure.low is None)
@@ -185,7 +183,7 @@ def test_one_class_alone_among_the_held_out_rows_has_an_accuracy_and_no_auc() ->
     y[HELD_OUT] = "yes"
     fitted = classifier().fit(X, y)
     assert fitted.score_ == pytest.approx(fitted.score(X[HELD_OUT], y[HELD_OUT]), abs=0.02)
-    assert "AUC cannot be told" in str(fitted.evaluation_)
+    assert "AUC is unknown" in str(fitted.evaluation_)
 
 
 @pytest.mark.parametrize("share", [1.0, -0.1, 0.255])

@@ -52,7 +52,7 @@ def test_other_columns_other_levels_and_single_silos_are_refused_before_anything
     model = fitted()
     with pytest.raises(EstimatorError, match="must have the columns"):
         model.set_params(target_bounds=(0, 60)).summary(X, Y, silos=SILOS, epsilon=1.0)
-    with pytest.raises(PlanError, match="level is between 0 and 1"):
+    with pytest.raises(PlanError, match="must be between 0 and 1"):
         fitted().summary(X, Y, silos=SILOS, epsilon=1.0, level=95)
     with pytest.raises(PlanError, match="two silos or more"):
         fitted().summary(X, Y, epsilon=1.0, by_silo=True)

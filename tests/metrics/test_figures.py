@@ -85,7 +85,7 @@ def test_three_records_or_one_class_give_no_number_without_an_interval(design: s
             for figure in figures_of(plan, (scores, own), sigma).figures:
                 assert (figure.value is None) == (figure.low is None) == (figure.high is None) == bool(figure.unknown)
                 if figure.value is None:
-                    assert figure.sentence().startswith(f"{figure.name} cannot be told: ")
+                    assert figure.sentence().startswith(f"{figure.name} is unknown: ")
                 else:
                     assert figure.low is not None
                     assert figure.high is not None

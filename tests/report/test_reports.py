@@ -118,7 +118,9 @@ def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: Report
     assert "Rounds in which somebody did not answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
-    assert "a coin is right with 50%. So much epsilon and delta allow, for this run alone. Computed exactly" in text
+    assert (
+        "a coin toss is right with 50%. Epsilon and delta guarantee this for this run alone. Computed exactly" in text
+    )
     assert "What is not protected How many records a silo has" in text
 
 

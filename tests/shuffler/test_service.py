@@ -355,12 +355,12 @@ def test_an_operator_sets_up_adds_a_plan_and_looks(tmp_path: Path) -> None:
     assert status["public_key"] in said
     assert status["public_key"] in run("status", folder)
     assert status["plans"] == []
-    assert "No plan is served" in run("status", folder)
+    assert "There is no plan yet" in run("status", folder)
     silos = depositors(status["public_key"])
     file.write_bytes(silos.plan.content)
     assert silos.plan.digest() in run("add", folder, file)
     assert json.loads(run("add", folder, file, "--json")) == {"added": silos.plan.digest()}
-    assert "Nothing was deposited yet" in run("status", folder)
+    assert "No message has arrived yet" in run("status", folder)
     with Shuffler.open(folder) as shuffler:
         shuffler.deposit(silos.update(silos.names[0]))
     printed = run("status", folder)

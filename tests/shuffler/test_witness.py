@@ -118,7 +118,7 @@ def test_an_operator_ends_a_plan_by_its_file_or_digest_while_the_shuffler_is_ser
         assert digest in run("end", folder, digest[:8].upper())
         with pytest.raises(DoorError, match="has ended this plan"):
             client.batch(digest, 0)
-    assert "It was ended." in run("status", folder)
+    assert "Ended." in run("status", folder)
     for wrong in (digest[:7], "f" * 64, "nothing.json"):
         with pytest.raises(ShufflerError, match="is not the digest"):
             run("end", folder, wrong)

@@ -177,24 +177,24 @@ def state(**changes: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (state(epsilon=0.01), "states epsilon 0.01, but its charges come to"),
-        (state(delta=1e-3), "delta is not the one of the budget"),
-        (state(against="server"), "leaves out what its charges come to"),
+        (state(epsilon=0.01), "states epsilon 0.01, but its charges add up to"),
+        (state(delta=1e-3), "delta differs from that of the budget"),
+        (state(against="server"), "omits what its charges cost"),
         (lambda content: content.update(released=1), "counts"),
-        (lambda content: content.update(silo="other"), "another silo's"),
-        (drop("charged"), "released without having been charged"),
+        (lambda content: content.update(silo="other"), "belongs to another silo"),
+        (drop("charged"), "released without a charge"),
         (drop("approved"), "not approved at that time"),
         (drop("opened"), "opened once, by its first entry"),
-        (drop("budget"), "more was promised"),
-        (put_last("budget"), "more was promised"),
-        (repeat("charged"), "did not have this round"),
+        (drop("budget"), "approved before there was a budget"),
+        (put_last("budget"), "approved before there was a budget"),
+        (repeat("charged"), "had no such round"),
         (repeat("released"), "released twice"),
-        (edit("charged", '"shift":', '"shift":1'), "not what the plan's round costs"),
-        (edit("budget", '"epsilon":2.0', '"epsilon":0.1'), "more was promised"),
+        (edit("charged", '"shift":', '"shift":1'), "not the cost of the plan's round"),
+        (edit("budget", '"epsilon":2.0', '"epsilon":0.1'), "exceeded the budget"),
         (edit("charged", '"round":2', '"round":"x"'), "cannot be read"),
         (edit("budget", '"format":2', '"format":3'), r"entry 2 .* format 3, .* up to 2: install a newer version"),
         (edit("charged", '"round":2', '"format":2,"round":2'), r"format 2, .* up to 1: install a newer version"),
-        (more_noise, "not what the plan costs"),
+        (more_noise, "not the cost of the plan"),
     ],
 )
 def test_a_forger_who_mends_chain_and_signature_is_found_by_what_does_not_fit(
@@ -215,7 +215,7 @@ def test_what_is_allowed_and_spent_is_proved_against_each_observer_and_none_can_
     assert [told.epsilon for told in finding.budget] == [2.0, 3.0]
     for place in (0, 1):
         forged = forge(signed, lambda content, place=place: content["spent"].pop(place))  # type: ignore[misc]
-        with pytest.raises(CertificateError, match="leaves out what its charges come to"):
+        with pytest.raises(CertificateError, match="omits what its charges cost"):
             verify(forged)
 
 
@@ -223,17 +223,17 @@ def test_only_the_key_from_another_source_tells_whose_certificate_it_is(
     silo_folder: SiloFolder, certificate: SignedCertificate
 ) -> None:
     forged = forge(certificate, lambda content: None)
-    assert "ask the silo by another way" in verify(forged).text()
-    with pytest.raises(CertificateError, match="not the one that you named"):
+    assert "ask the silo through another channel" in verify(forged).text()
+    with pytest.raises(CertificateError, match="not with the one that you gave"):
         verify(forged, key=verifying_key(silo_folder.key()))
-    assert "by the key that you named" in verify(certificate.to_file(), key=verifying_key(silo_folder.key())).text()
+    assert "with the key that you gave" in verify(certificate.to_file(), key=verifying_key(silo_folder.key())).text()
 
 
 def test_a_signature_is_not_taken_from_another_certificate(
     silo_folder: SiloFolder, certificate: SignedCertificate
 ) -> None:
     other = certificate.certificate.model_copy(update={"issued": "2020-01-01T00:00:00+00:00"})
-    with pytest.raises(CertificateError, match="signature does not fit"):
+    with pytest.raises(CertificateError, match="signature does not match"):
         verify(SignedCertificate(other, other.signed_bytes(), certificate.signature).to_file())
 
 

@@ -177,5 +177,5 @@ def test_a_certificate_in_which_a_divided_plan_outlives_an_update_is_refused(
         data = {"before": 40, "after": 40, "reason": "sorted", "by": "somebody"}
         forged = {**second, "round": 2, "event": {**second["event"], "part": 2}}
         ledger.update(lambda _: (None, [Draft("data", data), Draft("charged", forged)]))
-    with pytest.raises(CertificateError, match="data was changed while the plan"):
+    with pytest.raises(CertificateError, match="data changed during a plan"):
         verify(certify(silo).to_file())

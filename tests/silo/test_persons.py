@@ -300,7 +300,9 @@ def test_nothing_that_is_written_or_said_names_a_person(rule: str, tmp_path: Any
     assert max(counted.values()) <= len(names), "persons are counted, not their rows"
     said = str(done.result.statement)
     assert f"north: each of {counted['north']} persons" in said
-    assert "the unit is one person of one silo, with all their rows there, by the column 'patient'" in said
+    assert (
+        "the unit is one person of one silo, with all their rows there, as identified by the column 'patient'" in said
+    )
     kept = [path for path in tmp_path.rglob("*") if path.is_file() and path not in files]
     assert len(kept) >= 4, "a schema, a model and two ledgers at least"
     for content in [said.encode(), repr(done).encode(), *(path.read_bytes() for path in kept)]:

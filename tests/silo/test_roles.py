@@ -152,7 +152,7 @@ def test_the_operator_is_told_of_such_a_row_in_the_review_and_decides(tmp_path: 
         "Row 2, column 'days': this time",
     ]
     assert "  Row 2, column 'counts': this weight is outside the schema's bounds" in found.text()
-    assert "A plan that you decline because of them tells its author that there are some." in found.text()
+    assert "If you decline a plan because of them, its author learns that there are some." in found.text()
     assert found.data()["clamped"] == list(found.clamped)
     approve_plan(folder, plan)
 

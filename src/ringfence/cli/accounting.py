@@ -11,33 +11,69 @@ from ringfence.errors import AccountingError
 
 
 def account(
-    records: Annotated[int, typer.Option(help="Records of the silo, n, or persons, by --unit.")],
-    rounds: Annotated[int, typer.Option(help="Rounds it answers, R.")],
-    delta: Annotated[float, typer.Option(help="The guarantee's delta.")],
-    clip: Annotated[float, typer.Option(help="Largest norm of a record's, or person's, gradient, L.")] = 1.0,
-    sampling: Annotated[str, typer.Option(help="full, fixed, poisson or one-pass.")] = "full",
-    batch: Annotated[int | None, typer.Option(help="How many take part in a round, K, if not all.")] = None,
-    sigma: Annotated[float | None, typer.Option(help="Noise of the averaged gradient, per coordinate.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="The guarantee's epsilon.")] = None,
-    noise: Annotated[str, typer.Option(help="How epsilon becomes noise: exact; a closed form of the paper: "
-                                       "theorem, practical, one-pass, local-sgd; or shuffled: one Gaussian message "
-                                       "for each of --records, those of all silos that tell nobody theirs.")] = "exact",
-    unit: Annotated[str, typer.Option(help="What epsilon protects: a record, or a person with any number of rows, as "
-                                      "plans do where the schema says whose a row is.")] = "record",
-    rows_per_person: Annotated[int, typer.Option(help="Rows of one person in a silo whose unit is a record, for "
-                                                 "person_epsilon.")] = 1,
-    silos_per_person: Annotated[int, typer.Option(help="Silos like this with rows of one person.")] = 1,
+    records: Annotated[
+        int, typer.Option(help="Records of the silo (or persons, see --unit), n.", rich_help_panel="Basic")
+    ],
+    rounds: Annotated[int, typer.Option(help="Rounds that the silo answers, R.", rich_help_panel="Basic")],
+    delta: Annotated[float, typer.Option(help="Delta of the guarantee.", rich_help_panel="Basic")],
+    clip: Annotated[
+        float, typer.Option(help="Clipping norm of a record's (or person's) gradient, L.", rich_help_panel="Algorithm")
+    ] = 1.0,
+    sampling: Annotated[
+        str, typer.Option(help="full, fixed, poisson or one-pass.", rich_help_panel="Algorithm")
+    ] = "full",
+    batch: Annotated[
+        int | None, typer.Option(help="Records (or persons) per round, K. Default: all.", rich_help_panel="Algorithm")
+    ] = None,
+    sigma: Annotated[
+        float | None,
+        typer.Option(
+            help="Standard deviation of the noise on each coordinate of the averaged gradient.", rich_help_panel="Basic"
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Epsilon of the guarantee.", rich_help_panel="Basic")] = None,
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="How noise is computed from epsilon: exact; by a closed form "
+            "of the paper (theorem, practical, one-pass, local-sgd); or shuffled, with one "
+            "Gaussian message for each of --records, over all silos that do not "
+            "collude.",
+            rich_help_panel="Algorithm",
+        ),
+    ] = "exact",
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="What epsilon protects: a record, or a person with any number of rows, as "
+            "in plans whose schema names a person column.",
+            rich_help_panel="Privacy",
+        ),
+    ] = "record",
+    rows_per_person: Annotated[
+        int,
+        typer.Option(
+            help="Rows of one person in a silo that protects records; gives person_epsilon.", rich_help_panel="Privacy"
+        ),
+    ] = 1,
+    silos_per_person: Annotated[
+        int, typer.Option(help="Silos of this kind that hold rows of one person.", rich_help_panel="Privacy")
+    ] = 1,
     json: AsJson = False,
-) -> None:  # fmt: skip
-    """Answer: how much privacy does this noise give, or how much noise does this privacy need?
+) -> None:
+    """Convert noise to epsilon, or epsilon to noise.
 
-    Exact for each record, or each person, under replacing it, against anyone who sees every round of one plan.
-    person_epsilon is what all rows of a person cost together at the same delta, where they are several records or lie
-    in several silos: exact for full batches, an upper bound for drawn ones. With a closed form of the paper, epsilon is
-    the true one and nominal_epsilon what the formula was asked for.
+    The answer is exact for each record (or person) under replace-one adjacency, against anyone who sees every round of
+    one plan. person_epsilon is the cost of all rows of a person at the same delta, where these are several records or
+    lie in several silos: exact for full batches, an upper bound for sampled ones. With a closed form of the paper,
+    epsilon is the true value and nominal_epsilon the one that the formula was given.
+
+    Examples:
+      ringfence account --records 1000 --rounds 25 --delta 1e-6 --epsilon 1
+      ringfence account --records 1000 --rounds 25 --delta 1e-6 --sigma 0.05
     """
     if (sigma is None) == (epsilon is None):
-        raise AccountingError("Give either --sigma, to learn epsilon, or --epsilon, to learn sigma.")
+        raise AccountingError("Give either --sigma, to compute epsilon, or --epsilon, to compute sigma.")
     question: Any = {"records": records, "rounds": rounds, "sampling": sampling, "batch": batch, "clip": clip}
     if noise == "exact":
         from ringfence.accounting import account
@@ -52,7 +88,7 @@ def account(
             silos_per_person=silos_per_person,
         )
     elif (unit, rows_per_person, silos_per_person) != ("record", 1, 1):
-        raise AccountingError("What a person pays is answered for exact noise: leave --noise out.")
+        raise AccountingError("The cost to a person is computed for exact noise only: remove --noise.")
     else:
         from ringfence.research.theory import questions as paper
 
@@ -63,7 +99,7 @@ def account(
         advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
         protected = answer.get("unit", "record")
-        say(f"\nEpsilon is for each {protected}, against anyone who sees every round of this one plan.")
+        say(f"\nEpsilon holds for each {protected}, against anyone who sees every round of this one plan.")
         if advice is not None:
             say(f"\n{advice}")
 
@@ -76,17 +112,22 @@ def plan(
     silo: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=RECORDS", help="A silo and how many records it has, or persons, by the schema; once per silo."
+            metavar="NAME=RECORDS",
+            help="A silo and its number of records (or persons, if the schema names a person column). Once per silo.",
+            rich_help_panel="Basic",
         ),
     ],
     request: Any,
-    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON).", rich_help_panel="Output")] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a plan from sizes, budgets and a loss: which algorithm, how many rounds, and every silo's noise.
+    """Choose algorithm, rounds and noise for given silos and budgets.
 
-    The choice is the one with the least bound on the trained model's excess loss, which is found from public numbers
-    alone.
+    The choice rests on public numbers alone: sizes, budgets, schema and loss. No record is read.
+
+    Examples:
+      ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --silo south=800
+      ringfence plan --schema schema.toml --target ill --epsilon 1 --silo north=500 --out plan.json
     """
     from ringfence.planning.explain import alternatives_table, as_data, explain_proposal, warnings
     from ringfence.planning.propose import propose_for
@@ -113,32 +154,52 @@ def plan(
     )
     if proposal.alternatives:
         say()
-        print_table(*alternatives_table(proposal), title="What was compared, best first")
+        print_table(*alternatives_table(proposal), title="Alternatives, best first")
     say("\n".join(["", *explain_proposal(proposal), f"plan {made.digest()}"]))
     for line in warnings(proposal):
         warn(line)
 
 
 def bounds(
-    silos: Annotated[int, typer.Option(help="Silos, N.")],
-    records: Annotated[int, typer.Option(help="Records of each silo, n.")],
-    dimension: Annotated[int, typer.Option(help="Weights of the model, d.")],
-    epsilon: Annotated[float, typer.Option(help="Every silo's epsilon.")],
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    lipschitz: Annotated[float, typer.Option(help="Largest norm of a record's gradient, L.")] = 1.0,
-    diameter: Annotated[float, typer.Option(help="Diameter of the set of weights, D; the start is its centre.")] = 2.0,
-    smoothness: Annotated[float | None, typer.Option(help="Smoothness of the loss, β; none if not given.")] = None,
-    strong_convexity: Annotated[float, typer.Option(help="Strong convexity of the loss, μ.")] = 0.0,
-    available: Annotated[float | None, typer.Option(help="Silos that answer a round, M (harmonic mean); all "
-                                                    "if not given.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Rounds, R; for each loss bound the best number if not "
-                                               "given.")] = None,
+    silos: Annotated[int, typer.Option(help="Number of silos, N.", rich_help_panel="Basic")],
+    records: Annotated[int, typer.Option(help="Records per silo, n.", rich_help_panel="Basic")],
+    dimension: Annotated[int, typer.Option(help="Number of the model's weights, d.", rich_help_panel="Basic")],
+    epsilon: Annotated[float, typer.Option(help="Epsilon of every silo's guarantee.", rich_help_panel="Basic")],
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
+    ] = None,
+    lipschitz: Annotated[
+        float, typer.Option(help="Largest norm of a record's gradient, L.", rich_help_panel="Model")
+    ] = 1.0,
+    diameter: Annotated[
+        float, typer.Option(help="Diameter of the set of weights, D; its centre is the start.", rich_help_panel="Model")
+    ] = 2.0,
+    smoothness: Annotated[
+        float | None, typer.Option(help="Smoothness of the loss, β. Default: not smooth.", rich_help_panel="Model")
+    ] = None,
+    strong_convexity: Annotated[
+        float, typer.Option(help="Strong convexity of the loss, μ.", rich_help_panel="Model")
+    ] = 0.0,
+    available: Annotated[
+        float | None,
+        typer.Option(help="Silos that answer a round, M (harmonic mean). Default: all.", rich_help_panel="Algorithm"),
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of rounds, R. Default: the best one for each loss bound.", rich_help_panel="Algorithm"
+        ),
+    ] = None,
     json: AsJson = False,
-) -> None:  # fmt: skip
-    """Print how small the excess risk can be made, and how small it cannot, before any record is seen.
+) -> None:
+    """Print upper and lower bounds on the excess risk.
 
-    Upper and lower bounds are the paper's, as orders of magnitude: their constants are 1. Loss bounds are proved
-    with all constants, with the least noise that meets the budget.
+    Upper and lower bounds are the paper's, up to constants. Loss bounds are proved with all constants, for the least
+    noise that meets the budget. No record is read.
+
+    Examples:
+      ringfence bounds --silos 10 --records 1000 --dimension 20 --epsilon 1
     """
     from ringfence.planning import defaults
     from ringfence.planning.problem import Problem
@@ -182,8 +243,8 @@ def bounds(
     free = "is free" if report.privacy_is_free else "is not free"
     group = report.user_level
     say(
-        f"Between no trust (0) and a trusted server (1), these silos sit at {report.position:.2f}.\n"
+        f"On a scale from no trust (0) to a trusted server (1), these silos are at {report.position:.2f}.\n"
         f"Privacy {free}: d = {dimension}, and ε²n = {epsilon**2 * records:.4g}.\n"
         f"A silo's whole data set is protected with epsilon {group.epsilon:.4g} at delta {group.delta:.3g}"
-        + (", which promises nothing." if group.delta >= 1 else ".")
+        + (", which is no protection at all." if group.delta >= 1 else ".")
     )

@@ -10,13 +10,20 @@ from ringfence.cli.reporting import NoReport
 
 
 def audit(
-    epsilon: Annotated[float, typer.Option(help="The epsilon that is claimed for all rounds of a run.")] = 3.0,
-    delta: Annotated[float, typer.Option(help="The delta of the claim.")] = 1e-5,
-    records: Annotated[int, typer.Option(help="Records, or persons, of the silo; up to 64 of them are canaries.")] = 64,
-    rounds: Annotated[int | None, typer.Option(help="Rounds of a run; by default 2 of each plan.")] = None,
+    epsilon: Annotated[float, typer.Option(help="Epsilon claimed for a whole run.", rich_help_panel="Basic")] = 3.0,
+    delta: Annotated[float, typer.Option(help="Delta of the claim.", rich_help_panel="Basic")] = 1e-5,
+    records: Annotated[
+        int, typer.Option(help="Records (or persons) of the silo. Up to 64 are canaries.", rich_help_panel="Basic")
+    ] = 64,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds per run. Default: 2 per plan.", rich_help_panel="Basic")
+    ] = None,
     runs: Annotated[
         int | None,
-        typer.Option(help="Runs that are played; by default 1200, more with few canaries, fewer with a shuffler."),
+        typer.Option(
+            help="Number of runs. Default: 1200; more with few canaries, fewer with a shuffler.",
+            rich_help_panel="Basic",
+        ),
     ] = None,
     mechanism: Annotated[
         str,
@@ -24,25 +31,34 @@ def audit(
             help="full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, survey, "
             "curvature, evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, "
             "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or "
-            "local-sgd."
+            "local-sgd.",
+            rich_help_panel="Algorithm",
         ),
     ] = "full",
     sabotage: Annotated[
         str,
         typer.Option(
-            help="Break the silo first, to see that it is noticed: none, half-noise, root-half-noise, skip-clip, "
-            "repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order or ignore-persons."
+            help="Break the silo on purpose, to see that the audit notices: none, half-noise, root-half-noise, "
+            "skip-clip, repeat-round, with-replacement, wrong-sensitivity, reuse-noise, forget-peer, keep-order or "
+            "ignore-persons.",
+            rich_help_panel="Algorithm",
         ),
     ] = "none",
-    report: Annotated[Path, typer.Option(metavar="FILE", help="Write the report here (HTML).")] = Path(
-        "ringfence-audit.html"
-    ),
+    report: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write the report here (HTML).", rich_help_panel="Output")
+    ] = Path("ringfence-audit.html"),
     no_report: NoReport = False,
     json: AsJson = False,
 ) -> None:
-    """Play a hostile server against a silo's gate, and print a lower bound on epsilon beside the claimed one.
+    """Attack a silo's gate, and compare epsilon with the claim.
 
-    Records are made up; gate, ledger, accountant and noise are the real ones. Exit status 1 if the claim is refuted.
+    A hostile server plays against the real gate, ledger, accountant and noise with made-up records. The result is a
+    lower bound on epsilon. The exit status is 1 if it refutes the claim.
+
+    Examples:
+      ringfence audit
+      ringfence audit --mechanism poisson --epsilon 1
+      ringfence audit --sabotage half-noise
     """
     from ringfence.audit.game import audit as play
     from ringfence.audit.game import default_rounds

@@ -12,11 +12,18 @@ from ringfence.cli.output import AsJson, print_json, say
 def doctor(
     folders: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FOLDER]...", help="Folders to look at: a silo's, a shuffler's, a startup kit."),
+        typer.Argument(metavar="[FOLDER]...", help="Folders to check: of a silo or a shuffler, or a startup kit."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check this machine and folders of ours, and say what to do; status 1 if something is wrong."""
+    """Check this machine and your folders, and say what to fix.
+
+    The exit status is 1 if something is wrong.
+
+    Examples:
+      ringfence doctor
+      ringfence doctor north-silo
+    """
     from ringfence.doctor import examine
 
     findings = examine(folders or [])

@@ -5,49 +5,69 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.help import App
 from ringfence.cli.options import parse_keys
 from ringfence.cli.output import AsJson, print_result, require_folder
 
-app = typer.Typer(
-    help="Write one signed document for data protection officers, ethics boards and output checkers, or check one.",
-    no_args_is_help=True,
+app = App(
+    help="Write or check a signed dossier for those who decide.",
 )
 
 
 @app.command()
 def write(
     key: Annotated[
-        Path, typer.Option(metavar="FILE", help="The private key that signs it, by `ringfence dossier key`.")
+        Path,
+        typer.Option(
+            metavar="FILE", help="The private key to sign with, from `ringfence dossier key`.", rich_help_panel="Basic"
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="Write the dossier here (HTML); PDF and signature beside it.")] = Path(
-        "dossier.html"
-    ),
-    plan: Annotated[Path | None, typer.Option(metavar="FILE", help="The plan; a model holds its own.")] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The model that came out of it, with its evaluation.")
+    out: Annotated[
+        Path,
+        typer.Option(help="Write the dossier here (HTML), with PDF and signature beside it.", rich_help_panel="Output"),
+    ] = Path("dossier.html"),
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The plan. Default: the model's own.", rich_help_panel="Basic")
     ] = None,
-    certificate: Annotated[list[Path], typer.Option(metavar="FILE", help="A silo's certificate; once per silo.")] = [],  # noqa: B006
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The trained model, with its evaluation.", rich_help_panel="Basic"),
+    ] = None,
+    certificate: Annotated[
+        list[Path], typer.Option(metavar="FILE", help="A silo's certificate. Once per silo.", rich_help_panel="Basic")
+    ] = [],  # noqa: B006
     silo_key: Annotated[
         list[str],
-        typer.Option(metavar="NAME=KEY", help="A silo's public key, as you got it from the silo by another way."),
+        typer.Option(
+            metavar="NAME=KEY",
+            help="A silo's public key, which the silo told you through another channel.",
+            rich_help_panel="Basic",
+        ),
     ] = [],  # noqa: B006
     audit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="An audit's result: the output of `ringfence audit --json`.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="An audit: the output of `ringfence audit --json`.", rich_help_panel="Evaluation"
+        ),
     ] = None,
     evaluation: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="A later evaluation: a run's report.json, or the output of `ringfence evaluate --json`.",
+            rich_help_panel="Evaluation",
         ),
     ] = None,
-    no_pdf: Annotated[bool, typer.Option("--no-pdf", help="Write no PDF.")] = False,
+    no_pdf: Annotated[bool, typer.Option("--no-pdf", help="Write no PDF.", rich_help_panel="Output")] = False,
     json: AsJson = False,
 ) -> None:
-    """Write what was released, to whom, under which guarantee, who approved it, and what was tested; then sign it.
+    """Write and sign a dossier: releases, guarantees, approvals, tests.
 
-    Certificates are verified first, and compared with plan and model; what does not fit is refused, and what is not
-    given is named in the dossier. The PDF is printed by a Chromium on this machine, if there is one.
+    Certificates are verified first and compared with plan and model. Contradictions are refused, and the dossier names
+    what was not given. The PDF is printed by Chromium, if this machine has one.
+
+    Examples:
+      ringfence dossier write --key me.key --model model.json --certificate north.json
     """
     from ringfence.dossier.evidence import Inputs
     from ringfence.dossier.writing import write_dossier
@@ -63,22 +83,32 @@ def write(
 def verify(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The dossier, as HTML or PDF, or both.")],
     signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Its signature; by default the .signature.json beside it.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The signature. Default: the .signature.json file beside the dossier."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(help="The signer's public key, as you got it from them by another way.")
+        str | None, typer.Option(help="The signer's public key, which they told you through another channel.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check that a dossier is what was signed."""
+    """Check that a dossier is unchanged since it was signed.
+
+    Examples:
+      ringfence dossier verify dossier.html --key PUBLIC-KEY
+    """
     from ringfence.dossier.signing import signature_path, verify_dossier
 
     signed = verify_dossier(files, signature or signature_path(files[0]), key=key)
-    who = "the key that you named" if key else f"the key {signed.public_key}; ask its owner by another way (--key)"
+    who = (
+        "the key that you gave"
+        if key
+        else f"the key {signed.public_key}; confirm it with its owner and give it as --key"
+    )
     names = ", ".join(str(file) for file in files)
     print_result(
-        f"{names}: as signed {signed.issued}, about plan {signed.plan}, by {who}.\nThe signature shows that the "
-        "dossier is unchanged, and who wrote it. `ringfence verify` checks the certificates that it was made of.",
+        f"{names}: unchanged since it was signed {signed.issued}, about plan {signed.plan}, with {who}.\nThe signature "
+        "shows that the dossier is unchanged, and who wrote it. `ringfence verify` checks the certificates it is based "
+        "on.",
         {"valid": True, "key_was_given": key is not None, **signed.model_dump(mode="json")},
         json=json,
     )
@@ -86,15 +116,19 @@ def verify(
 
 @app.command("key")
 def new_key(
-    out: Annotated[Path, typer.Option(help="Write the private key here, into a new file.")], json: AsJson = False
+    out: Annotated[Path, typer.Option(help="Write the private key to this new file.")], json: AsJson = False
 ) -> None:
-    """Make a key that signs dossiers, and print its public part."""
+    """Make a key for signing dossiers, and show its public key.
+
+    Examples:
+      ringfence dossier key --out me.key
+    """
     from ringfence.dossier.signing import make_key
 
     require_folder(out)
     public = make_key(out)
     print_result(
-        f"{out} holds the private key: keep it. Give the public key to whoever reads your dossiers: {public}",
+        f"{out} holds the private key: keep it safe. Give the public key to the readers of your dossiers: {public}",
         {"key": str(out), "public_key": public},
         json=json,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ringfence.cli.options import ModelFile, NewBeginning, UnusualBudget, parse_sizes
+from ringfence.cli.options import Ledgers, ModelFile, NewBeginning, SameDataAs, UnusualBudget, parse_sizes
 from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
 from ringfence.errors import PlanError
 
@@ -20,48 +20,65 @@ if TYPE_CHECKING:
 def evaluate(
     model: ModelFile,
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")
+        list[Path] | None,
+        typer.Argument(metavar="[SILO.csv...]", help="One table per silo, named after it: north.csv is silo 'north'."),
     ] = None,
-    epsilon: Annotated[float, typer.Option(help="What the evaluation may cost every silo.")] = 1.0,
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    against: Annotated[Path | None, typer.Option(help="Another model, to compare with on the same records.")] = None,
+    epsilon: Annotated[
+        float, typer.Option(help="Epsilon that the evaluation costs every silo.", rich_help_panel="Privacy")
+    ] = 1.0,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(help="Another model to compare with on the same records.", rich_help_panel="Evaluation"),
+    ] = None,
     all_records: Annotated[
         bool,
-        typer.Option("--all-records", help="Ask all records, not those alone that the model's training held out."),
+        typer.Option(
+            "--all-records", help="Use all records, not only the held-out ones.", rich_help_panel="Evaluation"
+        ),
     ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Measure on the same records without noise too: NOT PRIVATE.")
+        bool, typer.Option("--exact", help="Also measure without noise: NOT PRIVATE.", rich_help_panel="Evaluation")
     ] = False,
     silo: Annotated[
         list[str],
         typer.Option(
             metavar="NAME=RECORDS",
-            help="A silo that runs by itself, and its size; for a plan, with --out. By default those that trained it.",
+            help="With --out: a deployed silo and its number of records. Default: the silos that trained the model.",
+            rich_help_panel="Deployment",
         ),
     ] = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON), for `ringfence server run`.")] = None,
-    ledgers: Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")] = None,
-    same_data_as: Annotated[
-        list[Path],
-        typer.Option(metavar="LEDGER", help="The ledger that a silo's records have already; once for each such silo."),
-    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a plan for `ringfence server run` here (JSON) instead.", rich_help_panel="Deployment"),
+    ] = None,
+    ledgers: Ledgers = None,
+    same_data_as: SameDataAs = [],  # noqa: B006
     new_beginning: NewBeginning = "",
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
-    """Measure how good a model is, privately: figures with intervals; each silo's ledger is charged.
+    """Measure privately how good a model is, with intervals.
 
-    Records that the model's training held out are asked, which pay for evaluations alone. For silos that run by
-    themselves, write a plan (--out), which their operators approve and the server runs.
+    It asks the records that training held out, which pay for evaluations only, and charges each silo's ledger. For
+    deployed silos, write a plan with --out: their operators approve it and the server runs it.
+
+    Examples:
+      ringfence evaluate model.json north.csv south.csv --epsilon 0.5
+      ringfence evaluate model.json --against old.json north.csv south.csv --epsilon 0.5
+      ringfence evaluate model.json --epsilon 0.5 --out evaluation.json
     """
     from ringfence.model import Model
 
     loaded = Model.load(model)
     other = None if against is None else Model.load(against)
     if bool(files) == (out is not None) or (silo and out is None):
-        raise PlanError("Give the silos' files; or, for silos that run by themselves, where to write a plan (--out).")
+        raise PlanError("Give either the silos' tables, or, for deployed silos, --out for a plan that the server runs.")
     if exact and out is not None:
-        raise PlanError("Without noise only whoever has the files can measure: give them, or leave --exact out.")
+        raise PlanError("--exact needs the silos' tables: give them, or remove --exact.")
     if out is not None:
         _write_plan(loaded, other, silo, epsilon, delta, all_records, out, json)
         return
@@ -104,7 +121,9 @@ def _write_plan(
     other = None if against is None else against.weights
     plan = make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records)
     out.write_bytes(plan.content)
-    print_plan(plan, f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.", json=json)
+    print_plan(
+        plan, f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.", json=json
+    )
 
 
 def print_evaluation(report: "EvaluationReport") -> None:
@@ -119,15 +138,15 @@ def print_evaluation(report: "EvaluationReport") -> None:
     )
 
 
-def print_exact(test: "ExactScores", of: str = "records that did not train") -> None:
+def print_exact(test: "ExactScores", of: str = "held-out records") -> None:
     """Print what was measured without noise, and what that means."""
     from ringfence.training import CHOOSING
 
     say()
     print_table(
         ["test on", test.metric],
-        [["all of them", test.value], *test.per_silo.items()],
-        title=f"NOT PRIVATE: measured without noise on {of}, for whoever may see those",
+        [["all silos", test.value], *test.per_silo.items()],
+        title=f"NOT PRIVATE: measured without noise on {of}, for those who may see them",
     )
     if test.remark:
         say(test.remark)
@@ -137,5 +156,5 @@ def print_exact(test: "ExactScores", of: str = "records that did not train") -> 
 def figure_cells(figure: "Figure") -> list[object]:
     """Return a figure's name, value and interval for a table."""
     if figure.value is None:
-        return [figure.name, "cannot be told", "", ""]
+        return [figure.name, "unknown", "", ""]
     return [figure.name, figure.value, figure.low, figure.high]

@@ -15,13 +15,21 @@ def ledger(
     end: Annotated[
         str | None,
         typer.Option(
-            metavar="PLAN", help="Finish this plan first, by its file or digest: what a killed run left reserved."
+            metavar="PLAN",
+            help="End this plan first (its file or digest), to return what a killed run left reserved.",
         ),
     ] = None,
     note: Note = "",
     json: AsJson = False,
 ) -> None:
-    """Show what was released, when, at what cost, what is left, and whether the hash chain holds."""
+    """Show what a ledger records: releases, costs, what is left.
+
+    The hash chain is checked as well.
+
+    Examples:
+      ringfence ledger north.ledger
+      ringfence ledger north.ledger --end 5c1f0d2a9b7e
+    """
     from ringfence.silo.decisions import end_in_ledger
     from ringfence.silo.summary import summarise
 
@@ -39,12 +47,15 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     from ringfence.protocol.guarantee import against_words, claimed_against
 
     first, *others = summary["costs"]
-    say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, the hash chain holds.")
+    say(f"Ledger of silo '{summary['silo']}' ({file}): {summary['entries']} entries, hash chain intact.")
     observer = claimed_against([cost["against"] for cost in summary["costs"]], summary["colluders"])
-    say(f"Budget epsilon {first['budget']:.4g} at delta {summary['delta']:.2g} for each {summary['unit']}, {observer}.")
     say(
-        f"Used {first['used']:.4g}, which is bookkeeping and no guarantee; reserved for running plans "
-        f"{first['reserved']:.4g}, left {first['left']:.4g}."
+        f"Privacy budget: epsilon {first['budget']:.4g} at delta {summary['delta']:.2g} for each {summary['unit']}, "
+        f"{observer}."
+    )
+    say(
+        f"Used: {first['used']:.4g} (for bookkeeping, not a guarantee). Reserved for running plans: "
+        f"{first['reserved']:.4g}. Left: {first['left']:.4g}."
     )
     guarantee = first["guarantee"]
     say(
@@ -53,8 +64,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     )
     if guarantee["epsilon"] > first["budget"]:
         say(
-            "That is more than the budget, which was raised after the first answer, or by which an earlier version "
-            "admitted plans that were free to be chosen by answers."
+            "This exceeds the budget: either the budget was raised after the first answer, or an earlier version "
+            "admitted plans that could be chosen by earlier answers."
         )
     for cost in others:
         say(
@@ -73,8 +84,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     running = [plan["plan"][:12] for plan in summary["plans"] if plan["state"] == "running"]
     if running:
         say(
-            f"Running, and reserving what is left of their cost: {', '.join(running)}. If a run was killed or is no "
-            f"longer wanted, `{ending}` gives that back."
+            f"Running, with the rest of their cost reserved: {', '.join(running)}. If a run was killed or is no "
+            f"longer wanted, `{ending}` returns what it reserved."
         )
     for remark in summary["remarks"]:
         say(remark)
@@ -82,7 +93,7 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
         counts = ", ".join(f"{reason}: {count}" for reason, count in summary["refusals"].items())
         say(f"Refused requests: {counts}.")
     if summary["same_user"]:
-        say("The courier may run as a user who can read the data, by the operator's decision.")
+        say("The operator allowed the courier to run as a user who can read the data.")
 
 
 def verify(
@@ -90,20 +101,26 @@ def verify(
         list[Path],
         typer.Argument(
             metavar="CERTIFICATE...",
-            help="A certificate, as `ringfence silo certificate` writes it; of several of one silo, that none forgets "
-            "what another shows.",
+            help="Certificates of one silo, as written by `ringfence silo certificate`. With several, also check that "
+            "none omits what another shows.",
         ),
     ],
     key: Annotated[
-        str | None, typer.Option(help="The silo's public key, as you got it from the silo by another way.")
+        str | None, typer.Option(help="The silo's public key, which the silo told you through another channel.")
     ] = None,
     transcript: Annotated[
         Path | None,
-        typer.Option(help="A run's folder: also check that every head that the silo signed for it is in the ledger."),
+        typer.Option(help="A run's folder. Also check that the ledger has every head that the silo signed for it."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Check a silo's certificate: hash chain, every charge from the plans, totals and signature."""
+    """Check a silo's certificate.
+
+    The hash chain, every charge (computed again from the plans), the totals and the signature are checked.
+
+    Examples:
+      ringfence verify north.certificate.json --key PUBLIC-KEY
+    """
     from ringfence.forks import require_heads, require_one_history
     from ringfence.verification import verify_file
 
@@ -111,7 +128,7 @@ def verify(
     text, data = [finding.text()], finding.data()
     if len(files) > 1:
         require_one_history(files)
-        text.append(f"The {len(files)} certificates are of one ledger, which only grew; the above is about the newest.")
+        text.append(f"The {len(files)} certificates are of one ledger that only grew. The above is about the newest.")
     if transcript is not None:
         witnessed = require_heads(newest, transcript)
         text.append(witnessed.text())

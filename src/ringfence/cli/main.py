@@ -4,7 +4,6 @@ import sys
 from typing import Annotated
 
 import typer
-import typer.core
 
 from ringfence import __version__
 from ringfence.cli import (  # noqa: F401 (they add commands to those of silo and server)
@@ -32,51 +31,53 @@ from ringfence.cli import (  # noqa: F401 (they add commands to those of silo an
     training,
     trying,
 )
+from ringfence.cli.help import CHECK, OPERATE, SERVE, START, TRAIN, App
 from ringfence.cli.output import say, warn
 from ringfence.deployment import core_dumps
 from ringfence.deployment.processes import leave
 from ringfence.errors import RingfenceError
 
-typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
-app = typer.Typer(
-    name="ringfence",
-    help="Private federated learning without a trusted server.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,  # its traceback shows local variables, which may hold records
-)
-app.command()(accounting.account)
-app.command()(accounting.plan)
-app.command()(accounting.bounds)
-app.command()(statistics.statistics)
-app.command()(training.train)
-app.command()(predicting.predict)
-app.command()(evaluation.evaluate)
-app.command()(ledger.ledger)
-app.command()(trying.demo)
-app.command()(trying.example)
-app.command()(reproduce.reproduce)
-app.command()(audit.audit)
-app.command()(ledger.verify)
-app.command()(trying.tour)
-app.command()(doctor.doctor)
+app = App(name="ringfence")
+
 silo.app.command("service")(service.of_silo)
 shuffler.app.command("service")(service.of_shuffler)
 server.app.command("service")(service.of_server)
-app.add_typer(model.app, name="model")
-app.add_typer(dossier.app, name="dossier")
-app.add_typer(schema.app, name="schema")
-app.add_typer(server.app, name="server")
-app.add_typer(shuffler.app, name="shuffler")
-app.add_typer(silo.app, name="silo")
-app.add_typer(federation.app, name="federation")
+
+app.command(rich_help_panel=START)(trying.example)
+app.command(rich_help_panel=START)(trying.demo)
+app.command(rich_help_panel=START)(trying.tour)
+app.command(rich_help_panel=START)(doctor.doctor)
+app.add_typer(schema.app, name="schema", rich_help_panel=TRAIN)
+app.command(rich_help_panel=TRAIN)(accounting.plan)
+app.command(rich_help_panel=TRAIN)(training.train)
+app.command(rich_help_panel=TRAIN)(predicting.predict)
+app.command(rich_help_panel=TRAIN)(evaluation.evaluate)
+app.add_typer(model.app, name="model", rich_help_panel=TRAIN)
+app.command(rich_help_panel=TRAIN)(statistics.statistics)
+app.add_typer(silo.app, name="silo", rich_help_panel=OPERATE)
+app.command(rich_help_panel=OPERATE)(ledger.ledger)
+app.add_typer(server.app, name="server", rich_help_panel=SERVE)
+app.add_typer(shuffler.app, name="shuffler", rich_help_panel=SERVE)
+app.add_typer(federation.app, name="federation", rich_help_panel=SERVE)
+app.command(rich_help_panel=CHECK)(ledger.verify)
+app.add_typer(dossier.app, name="dossier", rich_help_panel=CHECK)
+app.command(rich_help_panel=CHECK)(audit.audit)
+app.command(rich_help_panel=CHECK)(accounting.account)
+app.command(rich_help_panel=CHECK)(accounting.bounds)
+app.command(rich_help_panel=CHECK)(reproduce.reproduce)
 
 
 @app.callback(invoke_without_command=True)
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
+    """Private federated learning without a trusted server.
+
+    Examples:
+      ringfence example
+      ringfence train north.csv south.csv --schema schema.toml --target ill --epsilon 1
+      ringfence train --help
+    """
     if version:
         say(__version__)
         raise typer.Exit
@@ -95,7 +96,7 @@ def run() -> None:
         leave(1)
     except SystemExit as ended:
         if ended.code == INTERRUPTED:  # typer turns Ctrl-C into this status without a word
-            warn("ringfence: stopped; ledgers show what was released until now.")
+            warn("ringfence: interrupted. The ledgers show what was released so far.")
         leave(int(ended.code or 0))
     except Exception:
         sys.excepthook(*sys.exc_info())

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from ringfence.cli.options import ModelFile, NewBeginning, UnusualBudget
+from ringfence.cli.help import App
+from ringfence.cli.options import Ledgers, ModelFile, NewBeginning, SameDataAs, SiloFiles, UnusualBudget
 from ringfence.cli.output import AsJson, print_json, print_table, require_folder, say
-from ringfence.cli.training import Ledgers, SameDataAs, SiloFiles
 from ringfence.errors import OutputError
 
-app = typer.Typer(help="Look into a trained model, or take it elsewhere.", no_args_is_help=True)
+app = App(help="Inspect, summarise or export a trained model.")
 
 
 @app.command()
@@ -18,17 +18,24 @@ def export(
     model: ModelFile,
     to: Annotated[
         str,
-        typer.Option(help="csv: a line per feature, and the intercept; json: one object; onnx: a graph that predicts."),
+        typer.Option(
+            help="csv (a line per feature, and the intercept), json (one object), or onnx (a graph that predicts)."
+        ),
     ] = "csv",
     out: Annotated[Path | None, typer.Option(help="Write the coefficients here instead of printing them.")] = None,
 ) -> None:
-    """Write plain coefficients in the table's own units, or an ONNX graph, which any other software can use."""
+    """Export coefficients in the table's own units, or an ONNX graph.
+
+    Examples:
+      ringfence model export model.json
+      ringfence model export model.json --to onnx --out model.onnx
+    """
     from ringfence.model import Model
 
     if to not in ("csv", "json", "onnx"):
-        raise OutputError(f"Coefficients are written as csv, json or onnx, not as '{to}'.")
+        raise OutputError(f"A model is exported as csv, json or onnx, not as '{to}'.")
     if to == "onnx" and out is None:
-        raise OutputError("An ONNX graph is not for reading: name a file with --out.")
+        raise OutputError("An ONNX graph is binary: name a file with --out.")
     require_folder(out)
     linear = Model.load(model).linear()
     content = linear.to_onnx() if to == "onnx" else (linear.to_csv() if to == "csv" else linear.to_json()).encode()
@@ -47,7 +54,11 @@ def _write(out: Path, content: bytes) -> None:
 
 @app.command()
 def show(model: ModelFile, json: AsJson = False) -> None:
-    """Print the model's weights, of scaled features, the largest first."""
+    """List the model's weights of scaled features, largest first.
+
+    Examples:
+      ringfence model show model.json
+    """
     from ringfence.model import Model
 
     header = ["feature", "of", "weight"]
@@ -63,7 +74,13 @@ def card(
     model: ModelFile,
     out: Annotated[Path | None, typer.Option(help="Write the card here instead of printing it.")] = None,
 ) -> None:
-    """Write a model card in Markdown: data, plan, each silo's guarantee, private evaluation, and what it is not for."""
+    """Write a model card in Markdown.
+
+    It covers data, plan, each silo's guarantee, the private evaluation, and what the model is not for.
+
+    Examples:
+      ringfence model card model.json --out card.md
+    """
     from ringfence.card import model_card
     from ringfence.model import Model
 
@@ -82,23 +99,28 @@ def statement(
         list[Path], typer.Option(metavar="FILE", help="A silo's certificate to check the statement against.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Say what each silo's records were promised for this model, and whether that is verified."""
+    """Show each silo's guarantee for this model, and verify it.
+
+    Examples:
+      ringfence model statement model.json
+      ringfence model statement model.json --certificate north.certificate.json
+    """
     from ringfence.model import Model
     from ringfence.verification import verify_statement
 
     found = Model.load(model).statement
     if found is None:
         say(
-            "This model's maker saw no silo's ledger, so the model carries no statement. Each silo's own certificate "
-            "(`ringfence silo certificate`) says what it released."
+            "This model has no statement, because whoever made it saw no silo's ledger. Each silo's certificate "
+            "(`ringfence silo certificate`) shows what the silo released."
         )
     elif certificate:
         checked = verify_statement(found, certificate)
-        say("\n".join([found.text(), "", "What is verified", "", *(f"  {line}" for line in checked)]))
+        say("\n".join([found.text(), "", "Verification", "", *(f"  {line}" for line in checked)]))
     else:
         say(
-            f"{found.text()}\n\nNot verified: this is what the model's maker wrote into the file. To check it, ask "
-            "the silos for their certificates (`ringfence silo certificate`), and name each with --certificate."
+            f"{found.text()}\n\nNot verified: this is what the model's maker wrote into the file. To verify it, ask "
+            "the silos for their certificates (`ringfence silo certificate`) and give each as --certificate."
         )
 
 
@@ -106,11 +128,23 @@ def statement(
 def summary(
     model: ModelFile,
     files: SiloFiles,
-    epsilon: Annotated[float, typer.Option(help="What the summary may cost every silo.")],
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
-    level: Annotated[float, typer.Option(help="How often the intervals are to hold.")] = 0.95,
+    epsilon: Annotated[
+        float, typer.Option(help="Epsilon that the summary costs every silo.", rich_help_panel="Privacy")
+    ],
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
+    ] = None,
+    level: Annotated[
+        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel="Statistics")
+    ] = 0.95,
     by_silo: Annotated[
-        bool, typer.Option("--by-silo", help="Take silos for the draws, not records: intervals for silos like these.")
+        bool,
+        typer.Option(
+            "--by-silo",
+            help="Treat silos, not records, as the sample: intervals for silos like these.",
+            rich_help_panel="Statistics",
+        ),
     ] = False,
     ledgers: Ledgers = None,
     same_data_as: SameDataAs = [],  # noqa: B006
@@ -118,10 +152,14 @@ def summary(
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
-    """Estimate every coefficient with its standard error, interval and p-value; each silo's ledger is charged.
+    """Estimate coefficients with standard errors and p-values.
 
-    The model's weights are where it begins: the estimates are of the loss without ridge, clip and early stop. All
-    records of the files are asked, held-out ones too. Squared and logistic losses.
+    The estimates start from the model's weights and are those of the loss without ridge, clipping and early stopping.
+    All records of the tables are asked, held-out ones too, and each silo's ledger is charged. For squared and logistic
+    losses.
+
+    Examples:
+      ringfence model summary model.json north.csv south.csv --epsilon 1
     """
     from ringfence.model import Model
     from ringfence.workflow import AskRequest, summarise_files
@@ -132,5 +170,9 @@ def summary(
         print_json(found.report())
         return
     draws = "silos" if by_silo else f"{found.statement.plan.unit}s"
-    print_table(found.HEADER, found.rows(), title=f"In the table's own units; intervals of {level:.4g}, by {draws}")
+    print_table(
+        found.HEADER,
+        found.rows(),
+        title=f"In the table's own units, with {level:.4g} confidence intervals over {draws}",
+    )
     say(f"\n{found.statement.text()}")

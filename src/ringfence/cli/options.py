@@ -15,30 +15,65 @@ from ringfence.planning.request import PlanRequest
 
 Value = TypeVar("Value")
 
-SchemaFile = Annotated[Path, typer.Option(help="The public schema (TOML); `ringfence schema draft` begins one.")]
-Target = Annotated[
-    list[str], typer.Option(help="The column to predict; given several times, numbers that are predicted together.")
+SchemaFile = Annotated[
+    Path,
+    typer.Option(
+        help="The public schema (TOML). `ringfence schema draft` writes a first one.", rich_help_panel="Basic"
+    ),
 ]
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan's file, as `ringfence plan --out` writes it.")]
-ModelFile = Annotated[Path, typer.Argument(help="A model written by `ringfence train --out`.")]
+Target = Annotated[
+    list[str],
+    typer.Option(
+        help="The column to predict. Repeat it to predict several numeric columns together.", rich_help_panel="Basic"
+    ),
+]
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as written by `ringfence plan --out`.")]
+ModelFile = Annotated[Path, typer.Argument(help="A model, as written by `ringfence train --out`.")]
+SiloFiles = Annotated[
+    list[Path],
+    typer.Argument(metavar="SILO.csv...", help="One table per silo, named after it: north.csv is silo 'north'."),
+]
+Ledgers = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the ledgers. Default: beside each table.", rich_help_panel="Ledger"),
+]
+SameDataAs = Annotated[
+    list[Path],
+    typer.Option(
+        metavar="LEDGER",
+        help="A ledger that a silo's records already have. Repeat it for each such silo.",
+        rich_help_panel="Ledger",
+    ),
+]
 NewBeginning = Annotated[
     str,
     typer.Option(
         metavar="REASON",
-        help="Why records that have a ledger get a new one, which does not count what the former did; the reason will "
-        "stand in it and in every certificate.",
+        help="Start a new ledger for records that already have one, without counting what the old one shows. The "
+        "reason is kept in the new ledger and in every certificate.",
+        rich_help_panel="Ledger",
     ),
 ]
 Which = Annotated[
-    str, typer.Argument(metavar="PLAN", help="A plan's file, or the first 8 characters or more of its digest.")
+    str, typer.Argument(metavar="PLAN", help="A plan's file, or at least 8 first characters of its digest.")
 ]
-NewFolder = Annotated[Path, typer.Argument(help="The folder to make; an existing one must be empty.")]
+NewFolder = Annotated[Path, typer.Argument(help="The folder to create. An existing one must be empty.")]
 
 Note = Annotated[
-    str, typer.Option(metavar="TEXT", help="Words that stand in the ledger, and in certificates, beside who decided.")
+    str,
+    typer.Option(
+        metavar="TEXT",
+        help="A note kept with the decision in the ledger and in certificates.",
+        rich_help_panel="Ledger",
+    ),
 ]
 UnusualBudget = Annotated[
-    bool, typer.Option("--unusual-budget", help="Mean it: an epsilon above 20, or a delta above 1/n, protects nobody.")
+    bool,
+    typer.Option(
+        "--unusual-budget",
+        help="Accept an epsilon above 20 or a delta above 1/n, which protect nobody.",
+        rich_help_panel="Privacy",
+    ),
 ]
 
 
@@ -51,7 +86,8 @@ def _plan_options() -> dict[str, inspect.Parameter]:
             continue
         kind, default = _SPECIAL.get(field.name) or (_plain(str(field.type)), field.default)
         flag = f"--{option.flag or field.name.replace('_', '-')}"
-        shown = Annotated[kind, typer.Option(flag, help=option.help, metavar=option.metavar)]  # type: ignore[valid-type]
+        described = typer.Option(flag, help=option.help, metavar=option.metavar, rich_help_panel=option.section)
+        shown = Annotated[kind, described]  # type: ignore[valid-type]
         options[field.name] = inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown
         )
@@ -112,7 +148,7 @@ def parse_cuts(option: str | None) -> tuple[float, ...] | None:
     try:
         return tuple(float(part) for part in option.split(","))
     except ValueError:
-        raise PlanError(f"The cuts '{option}' are not numbers with commas between them, like 365,730.") from None
+        raise PlanError(f"The cuts '{option}' are not numbers separated by commas, like 365,730.") from None
 
 
 def parse_cap(option: str | None) -> tuple[float, ...] | None:

@@ -12,18 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
-from rich.text import Text
 
 from ringfence.errors import OutputError
 from ringfence.foreign_text import visible, visible_lines
 
+# rich is imported where it is needed: `--help` needs none of it.
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from ringfence.protocol.plan import Plan
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for machines, and nothing else.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else.", rich_help_panel="Output")
+]
 
 
 def say(text: str = "", *, end: str = "\n") -> None:
@@ -67,19 +68,26 @@ def _without_infinity(value: Any) -> Any:
 def require_folder(out: Path | None) -> None:
     """Refuse, before any work is done or any budget spent, an output file that could not be written."""
     if out is not None and not (out.parent.is_dir() and os.access(out.parent, os.W_OK)):
-        raise OutputError(f"{out} cannot be written: there is no folder {out.parent} that this user may write to.")
+        raise OutputError(
+            f"{out} cannot be written: the folder {out.parent} does not exist, or you may not write to it."
+        )
 
 
 def require_new(out: Path | None) -> None:
     """Refuse, before any budget is spent, to write over a file: it may be a model that cost a budget."""
     if out is not None and out.exists():
         raise OutputError(
-            f"{out} exists already, and may be a model that cost a budget: name another file, or say --overwrite."
+            f"{out} already exists, and may hold a model that cost privacy budget: name another file, or add "
+            "--overwrite."
         )
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table; columns of numbers are aligned right."""
+    from rich.console import Console
+    from rich.table import Column, Table
+    from rich.text import Text
+
     content = [[cell(value) for value in row] for row in rows]
     if title is not None:
         say(title)
@@ -106,8 +114,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def progress() -> Progress:
+def progress() -> "Progress":
     """Return a progress bar on standard error, which hides itself when that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -119,6 +130,8 @@ def progress() -> Progress:
     )
 
 
-def remark(bar: Progress, sentence: str) -> None:
+def remark(bar: "Progress", sentence: str) -> None:
     """Print one sentence, in one line, on standard error, above a progress bar that may be there."""
+    from rich.text import Text
+
     bar.console.print(Text(visible(sentence)), soft_wrap=True)

@@ -11,37 +11,40 @@ from ringfence.foreign_text import visible
 
 def predict(
     model: Annotated[
-        Path, typer.Argument(help="A model written by `ringfence train --out`, or a silo's own (`silo personalise`).")
+        Path, typer.Argument(help="A model from `ringfence train --out` or `ringfence silo personalise`.")
     ],
-    file: Annotated[Path, typer.Argument(help="A CSV or Parquet file with the schema's feature columns.")],
+    file: Annotated[Path, typer.Argument(help="A table with the schema's feature columns.")],
     id: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Carry this column of the file through, before the predictions."),
+        typer.Option(metavar="COLUMN", help="Copy this column of the table, before the predictions."),
     ] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Also tell the probability of every class.")
-    ] = False,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
     interval: Annotated[
         float | None,
         typer.Option(
             metavar="COVERAGE",
-            help="Also tell an interval, by the model's private RMSE, that this share of targets is in if errors are "
-            "Gaussian.",
+            help="Add an interval, computed from the model's private RMSE, that covers this share of targets if errors "
+            "are Gaussian.",
         ),
     ] = None,
     upper: Annotated[
         Path | None,
         typer.Option(
             metavar="MODEL",
-            help="A quantile model, of a higher quantile than MODEL is: also tell the interval from one to the other.",
+            help="A model of a higher quantile than MODEL. Adds the interval between the two.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the predictions here instead, as CSV or, named .parquet, as Parquet.")
+        Path | None, typer.Option(help="Write the predictions here: as Parquet if the name ends so, else as CSV.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Predict the target of every row of a file."""
+    """Predict the target for every row of a table.
+
+    Examples:
+      ringfence predict model.json new.csv
+      ringfence predict model.json new.csv --id patient --probabilities --out predictions.csv
+    """
     from ringfence.personal import PersonalModel, load_any
     from ringfence.predicting import with_ids
     from ringfence.sources import read_table
@@ -67,4 +70,4 @@ def predict(
     elif out is None:  # a line per row, whatever a category says
         say(csv_text({visible(name): [visible(str(v)) for v in values] for name, values in columns.items()}), end="")
     else:
-        say(f"{len(predictions)} predictions are in {out}.")
+        say(f"Wrote {len(predictions)} predictions to {out}.")

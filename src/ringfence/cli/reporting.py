@@ -13,15 +13,26 @@ if TYPE_CHECKING:
 
 ReportFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write the report here (HTML); by default beside the model, or the ledgers."),
+    typer.Option(
+        metavar="FILE",
+        help="Write the report here (HTML). Default: beside the model, or the ledgers.",
+        rich_help_panel="Output",
+    ),
 ]
-NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.")]
+NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.", rich_help_panel="Output")]
 Figures = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Also write the report's figures into this folder (SVG).")
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Also write the report's figures to this folder (SVG).", rich_help_panel="Output"
+    ),
 ]
 Track = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Write each round's public numbers into this folder, for TensorBoard."),
+    typer.Option(
+        metavar="FOLDER",
+        help="Write each round's public numbers to this folder, for TensorBoard.",
+        rich_help_panel="Output",
+    ),
 ]
 
 
@@ -33,11 +44,11 @@ def report_path(
     Refuses, before anything is spent, what contradicts itself or could not be written.
     """
     if no_report and report is not None:
-        raise OutputError("Both --report and --no-report were given: choose one of the two.")
+        raise OutputError("--report and --no-report contradict each other: give one of them.")
     usual = ledgers / "ringfence-report.html" if model is None else model.with_suffix(".html")
     path = report or (None if no_report else usual)
     if figures is not None and path is None:
-        raise OutputError("Figures belong to a report: name its file with --report.")
+        raise OutputError("--figures needs a report: name its file with --report.")
     if path is not None and path == model:
         raise OutputError(f"The model and the report cannot both be written to {path}: name another file.")
     require_folder(path)

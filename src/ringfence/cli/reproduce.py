@@ -18,21 +18,29 @@ def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features or survival; "
-            "of the audit, attacks or privacy-truth; or looking."
+            help="mnist, insurance, obesity, algorithms, shuffle, league, relatives, personal, features, survival, "
+            "looking, or, about the audit, attacks or privacy-truth."
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the table, the figures and the page; resumes what is there.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the table, the figures and the page. An earlier run is resumed.")
+    ],
     data: Annotated[
-        Path | None, typer.Option(help="Folder of the data sets; else RINGFENCE_DATA, cache, download.")
+        Path | None, typer.Option(help="Folder of the data sets. Default: RINGFENCE_DATA, the cache, or a download.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A rehearsal: everything, but small.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Rehearse: run everything at a small size.")] = False,
     effort: Annotated[
-        float, typer.Option(help="Of privacy-truth: how many runs are played, as a multiple of the audit's.")
+        float, typer.Option(help="For privacy-truth: number of runs, as a multiple of the audit's.")
     ] = 1.0,
     json: AsJson = False,
 ) -> None:
-    """Run an experiment of the paper at the true epsilon and write its page. Needs the research extra."""
+    """Run an experiment of the paper at the true epsilon.
+
+    It writes a page with table and figures. It needs the research extra: pip install "ringfence[research]".
+
+    Examples:
+      ringfence reproduce mnist --out mnist --quick
+    """
     one_page = experiment in ("attacks", "privacy-truth", "looking", _COHORT)
     run: Callable[..., Path]
     try:
@@ -55,26 +63,26 @@ def reproduce(
         from ringfence.research.page import write_single_page
     except ImportError as missing:
         raise PlanError(
-            f"{'This page' if one_page else 'Reproducing'} needs '{missing.name}', which is not installed: "
+            f"{'This page' if one_page else 'This experiment'} needs '{missing.name}', which is not installed: "
             'pip install "ringfence[research]".'
         ) from None
     if effort != 1 and experiment != "privacy-truth":
-        raise PlanError(f"The page '{experiment}' has one size: --effort is for privacy-truth. Leave it out.")
+        raise PlanError(f"--effort applies to privacy-truth only, not to '{experiment}': remove it.")
     if data is not None and not data.is_dir() and not one_page:
-        raise DatasetError(f"There is no data folder {data}: correct --data, or leave it out for RINGFENCE_DATA.")
+        raise DatasetError(f"There is no folder {data}: correct --data, or remove it to use RINGFENCE_DATA.")
     with progress() as bar:
         task = bar.add_task(experiment if one_page else "cells")
         try:
             page = run(out, quick=quick, watch=lambda done, total: bar.update(task, completed=done, total=total))
         except KeyboardInterrupt:
             if any(out.glob("cells*.jsonl")):
-                warn(f"ringfence: finished cells are in {out}; the same command goes on with them.")
+                warn(f"ringfence: interrupted. Finished cells are kept in {out}; repeat the command to resume.")
             raise
     report = write_single_page(page)
     written = {"experiment": experiment, "page": str(page), "report": str(report)}
     if one_page:
-        print_result(f"Wrote {page}, and {report} as one file.", written, json=json)
+        print_result(f"Wrote {page}, and the same as a single file: {report}.", written, json=json)
     else:
         cells = out / "cells.csv"
-        text = f"Wrote {page} with its figures, {report} as one file, and every cell to {cells}."
+        text = f"Wrote {page} with its figures, the same as a single file ({report}), and all cells to {cells}."
         print_result(text, {**written, "cells": str(cells)}, json=json)

@@ -5,36 +5,42 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.help import App
 from ringfence.cli.output import AsJson, print_json, require_folder, say, warn
 from ringfence.errors import OutputError, RecordsError
 
-app = typer.Typer(help="Describe a table's columns by public knowledge.", no_args_is_help=True)
+app = App(help="Describe a table's columns: draft and check schemas.")
 
 
 @app.command()
 def draft(
-    file: Annotated[Path, typer.Argument(help="A table: CSV with a header line, Parquet, NumPy, or a description.")],
+    file: Annotated[
+        Path, typer.Argument(help="A table: CSV with a header, Parquet, NumPy, or a TOML file that describes it.")
+    ],
     out: Annotated[Path | None, typer.Option(help="Write the draft here instead of printing it.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Draft a schema to fill in: names and types only, no bound or category is read from the data.
+    """Draft a schema with names and types, for you to fill in.
 
-    Columns that may tell whose a row is are named in a comment; if their values repeat in the file, a warning tells
-    you, and the draft does not.
+    No bound or category is read from the data. A comment names the columns that may identify persons; if their values
+    repeat, a warning says so, but not the draft.
+
+    Examples:
+      ringfence schema draft north.csv --out schema.toml
     """
     from ringfence import sources
     from ringfence.protocol.drafts import draft_schema, drafted_columns, has_tokens, repeating_identifiers
 
     require_folder(out)
     if out is not None and out.exists():
-        raise OutputError(f"{out} exists, and may be filled in already: name another file, or remove this one.")
+        raise OutputError(f"{out} already exists, and may have been filled in: name another file, or remove this one.")
     table = sources.read_table(file)
     columns, repeating = drafted_columns(table), repeating_identifiers(table)
     text = draft_schema(columns, tokens=has_tokens(table))
     for name in repeating:
         warn(
-            f"Values of the column '{name}' repeat. If it tells whose a row is, somebody has several rows, and only "
-            f'person = "{name}" in the schema protects all of them together.'
+            f"Values in column '{name}' repeat. If the column identifies persons, some have several rows, and only "
+            f'person = "{name}" in the schema protects all rows of a person together.'
         )
     if out is not None:
         out.write_text(text, encoding="utf-8")
@@ -45,7 +51,7 @@ def draft(
         say(text)
     else:
         say(
-            f'Wrote {out}: fill in every "?" from public knowledge, then see whether all cells fit: '
+            f'Wrote {out}. Fill in every "?" from public knowledge, then check that all cells fit: '
             f"`ringfence schema check {out} {file}`."
         )
 
@@ -53,12 +59,16 @@ def draft(
 @app.command()
 def check(
     schema: Annotated[Path, typer.Argument(help="The public schema (TOML).")],
-    file: Annotated[Path, typer.Argument(help="The table that it is to describe.")],
+    file: Annotated[Path, typer.Argument(help="The table to check.")],
     json: AsJson = False,
 ) -> None:
-    """Name everything in a table that does not fit its schema, by row and column, with what to do; show no value.
+    """List everything in a table that does not fit the schema.
 
-    What it prints hangs on the records, without noise: it is for the table's owner alone.
+    Each problem is named by row and column, with what to do about it; no value is shown. The list depends on the
+    records and has no noise: it is for the table's owner only.
+
+    Examples:
+      ringfence schema check schema.toml north.csv
     """
     from ringfence.silo.schema_check import check_schema
 
@@ -69,6 +79,6 @@ def check(
         say(problem)
     if problems:
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise RecordsError(f"{file} does not fit {schema}: {count}. Correct the schema, or the table, and check again.")
+        raise RecordsError(f"{file} does not fit {schema}: {count}. Correct the schema or the table and check again.")
     if not json:
         say(f"{file} fits {schema}.")

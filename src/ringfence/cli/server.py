@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ringfence.cli.evaluation import print_evaluation
+from ringfence.cli.help import App
 from ringfence.cli.output import (
     AsJson,
     print_json,
@@ -34,52 +35,94 @@ if TYPE_CHECKING:
 _PATIENCE = 120.0
 """Seconds for which a shuffler that cannot be reached is tried again, as an engine's server is."""
 
-app = typer.Typer(help="The server's side of a deployed run.", no_args_is_help=True)
+app = App(help="Run plans across deployed silos.")
 
 
 @app.command()
 def run(
     plan: Annotated[Path, typer.Argument(help="The plan that the silos approved (JSON).")],
-    folder: Annotated[Path, typer.Option(help="Folder of this run; the same command goes on with it.")],
+    folder: Annotated[
+        Path, typer.Option(help="Folder of this run. Repeat the command to resume it.", rich_help_panel="Basic")
+    ],
     doors: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=DOOR", help="A silo's door: its folder, courier.toml or unix:PATH; or a TOML file of them."
+            metavar="NAME=DOOR",
+            help="A silo's door: its folder, its courier.toml or unix:PATH. Or a TOML file of doors.",
+            rich_help_panel="Engine",
         ),
     ] = [],  # noqa: B006
     engine: Annotated[
-        str, typer.Option(help="What carries the messages: direct, to doors on this machine; nvflare; or flower.")
+        str,
+        typer.Option(
+            help="What carries the messages: nvflare, flower, or direct (to doors on this machine).",
+            rich_help_panel="Engine",
+        ),
     ] = "direct",
-    kit: Annotated[Path | None, typer.Option(help="The administrator's startup kit, for nvflare.")] = None,
-    superlink: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The SuperLink in Flower's config.toml, for flower.")
+    kit: Annotated[
+        Path | None, typer.Option(help="With nvflare: the administrator's startup kit.", rich_help_panel="Engine")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long a round waits for silos that do not answer.")] = 60.0,
-    quorum: Annotated[str, typer.Option(help="Updates a round needs: a number, a share like 50%, or all.")] = "1",
+    superlink: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With flower: a SuperLink in Flower's config.toml.", rich_help_panel="Engine"
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(help="How long a round waits for silos that do not answer.", rich_help_panel="Basic")
+    ] = 60.0,
+    quorum: Annotated[
+        str,
+        typer.Option(
+            help="Fewest silos whose answers complete a round: a number, a share like 50%, or all.",
+            rich_help_panel="Basic",
+        ),
+    ] = "1",
     patience: Annotated[
         int,
         typer.Option(
-            help="How often a round without a quorum is asked again; missed rounds until a silo is not waited for."
+            help="How often a round without a quorum is asked again, and how many rounds a silo may miss before the "
+            "server stops waiting for it.",
+            rich_help_panel="Basic",
         ),
     ] = 3,
     shuffler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="The shuffler: https://HOST:PORT, or http://127.0.0.1:PORT.")
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The shuffler: https://HOST:PORT, or http://127.0.0.1:PORT.",
+            rich_help_panel="Shuffler",
+        ),
     ] = None,
-    shuffler_token: Annotated[Path | None, typer.Option(help="The shuffler's token, a file.")] = None,
+    shuffler_token: Annotated[
+        Path | None, typer.Option(help="File with the shuffler's token.", rich_help_panel="Shuffler")
+    ] = None,
     shuffler_certificate: Annotated[
-        Path | None, typer.Option(help="Certificates that the shuffler's may be signed by (PEM); the system's.")
+        Path | None,
+        typer.Option(
+            help="Authorities that may sign the shuffler's certificate (PEM). Default: the system's.",
+            rich_help_panel="Shuffler",
+        ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="The server's private key, made by `ringfence server key`, for a shuffler.")
+        Path | None,
+        typer.Option(help="The server's private key, from `ringfence server key`.", rich_help_panel="Shuffler"),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON); by default in the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the model here (JSON). Default: in the folder.", rich_help_panel="Output")
+    ] = None,
     figures: Figures = None,
     track: Track = None,
     json: AsJson = False,
 ) -> None:
-    """Ask the silos round by round and write the model; killed or stopped, the same command goes on.
+    """Run a plan round by round, and write the model and a report.
 
-    A plan that trains nothing, as those of `evaluate` and `statistics`, leaves a report and no model.
+    If it is stopped or killed, repeat the command to resume. Plans of `evaluate` and `statistics` train nothing: they
+    end with a report and no model.
+
+    Examples:
+      ringfence server run plan.json --folder run --doors north=north-silo --doors south=south-silo
+      ringfence server run plan.json --folder run --engine nvflare --kit admin
     """
     from ringfence.model import Model
     from ringfence.protocol.plan import load_plan
@@ -121,7 +164,7 @@ def run(
         except TrainingError as stuck:
             raise TrainingError(f"{stuck}{_why(exchange)}") from None
         except KeyboardInterrupt:
-            warn(f"ringfence: the run in {folder} is kept; the same command goes on with it.")
+            warn(f"ringfence: interrupted. The run is kept in {folder}; repeat the command to resume it.")
             raise
     evaluation = reported(loaded, trained.findings)
     content = report(folder, trained)
@@ -143,15 +186,21 @@ def run(
 
 @app.command()
 def key(
-    out: Annotated[Path, typer.Option(help="Write the private key here; a key that is there already is kept.")],
+    out: Annotated[Path, typer.Option(help="Write the private key here. An existing key is kept.")],
     json: AsJson = False,
 ) -> None:
-    """Make the key that silos seal their messages to, for plans that trust a shuffler; or show an existing one's."""
+    """Make or show the key that silos seal their messages to.
+
+    Only plans with a shuffler need it.
+
+    Examples:
+      ringfence server key --out server.key
+    """
     from ringfence.deployment.batch_collector import make_key
 
     public = make_key(out)
     print_result(
-        f"{out} holds the server's private key. Its public key, for plans, is {public}.",
+        f"{out} holds the server's private key. The public key, for plans, is {public}.",
         {"key": str(out), "public_key": public},
         json=json,
     )
@@ -163,10 +212,10 @@ def _collect(
     """Return the way to the shuffler, if the plan has one."""
     if not any(stage.channel.is_collected for stage in plan.stages):
         if (address, token, certificate, key) != (None, None, None, None):
-            raise TrainingError("The plan trusts no shuffler: leave out the shuffler's options and the key.")
+            raise TrainingError("This plan has no shuffler: remove --key and the options of the shuffler.")
         return None
     if address is None or token is None or key is None:
-        raise TrainingError("The plan trusts a shuffler: give --shuffler, --shuffler-token and --key.")
+        raise TrainingError("This plan has a shuffler: give --shuffler, --shuffler-token and --key.")
     from ringfence.deployment.batch_collector import collector
     from ringfence.deployment.shuffler_client import ShufflerClient
 
@@ -186,9 +235,9 @@ def _exchange(
         unknown = [name for name in places if plan.terms(name) is None]
         missing = [terms.name for terms in plan.silos if terms.name not in places]
         if unknown or missing:
-            wrong = [_named("missing", missing), _named("not in it", unknown)]
+            wrong = [_named("missing", missing), _named("not in the plan", unknown)]
             raise DoorError(
-                f"Give one door for every silo of the plan, --doors NAME=FOLDER each: {'; '.join(filter(None, wrong))}."
+                f"Give one door for each silo of the plan, as --doors NAME=FOLDER: {'; '.join(filter(None, wrong))}."
             )
         return DirectExchange(
             {
@@ -200,13 +249,17 @@ def _exchange(
         from ringfence.deployment.nvflare.engine import NvflareExchange
 
         if kit is None or doors:
-            raise TrainingError("The engine nvflare needs --kit, the administrator's startup kit, and no doors.")
+            raise TrainingError(
+                "The engine nvflare needs --kit, the administrator's startup kit, and takes no --doors."
+            )
         return NvflareExchange(kit, tell=warn)
     if engine == "flower":
         from ringfence.deployment.flower.engine import FlowerExchange
 
         if superlink is None or doors:
-            raise TrainingError("The engine flower needs --superlink, a name in Flower's config.toml, and no doors.")
+            raise TrainingError(
+                "The engine flower needs --superlink, a name in Flower's config.toml, and takes no --doors."
+            )
         return FlowerExchange(superlink, tell=warn)
     raise TrainingError(f"There is no engine '{engine}': choose direct, nvflare or flower.")
 
@@ -215,7 +268,7 @@ def _model_file(plan: "Plan", out: Path | None, folder: Path) -> Path | None:
     """Return where the model is to be written, if the plan trains one."""
     if not plan.steps:
         if out is not None:
-            raise TrainingError("The plan trains nothing, so that there is no model to write: leave --out out.")
+            raise TrainingError("This plan trains no model, so there is nothing to write: remove --out.")
         return None
     out = out or folder / "model.json"
     if out.parent != folder:
@@ -252,9 +305,7 @@ def _file_of_doors(path: Path) -> dict[str, str]:
     try:
         content: dict[str, Any] = read_toml(path)
     except OSError as problem:
-        raise DoorError(
-            f"'{path}' is neither NAME=DOOR nor a file of doors that can be read ({problem.strerror})."
-        ) from None
+        raise DoorError(f"'{path}' is neither NAME=DOOR nor a readable file of doors ({problem.strerror}).") from None
     except ValueError as problem:
         raise DoorError(f"{path} is not valid TOML: {problem}.") from None
     if not all(isinstance(place, str) for place in content.values()):
@@ -276,7 +327,7 @@ def _write(path: Path, content: bytes) -> None:
         write_whole(path, content)
     except OSError as problem:
         raise OutputError(
-            f"{path} could not be written ({problem.strerror}). The run is kept: the same command writes it."
+            f"{path} could not be written ({problem.strerror}). The run is kept: repeat the command to write it."
         ) from None
 
 

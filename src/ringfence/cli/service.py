@@ -12,20 +12,28 @@ from ringfence.cli.output import AsJson, print_result
 if TYPE_CHECKING:
     from ringfence.deployment.services import SystemdService
 
-Out = Annotated[Path, typer.Option(help="Write the units into this folder.")]
+Out = Annotated[Path, typer.Option(help="Write the units to this folder.")]
 _UNITS = Path("/etc/systemd/system")
 
 
 def of_silo(
     folder: silo.Folder,
-    kit: Annotated[Path | None, typer.Option(help="The silo's startup kit: also write its courier's unit.")] = None,
+    kit: Annotated[
+        Path | None, typer.Option(help="The silo's startup kit. Also writes a unit for its courier.")
+    ] = None,
     page: Annotated[
-        int | None, typer.Option(metavar="PORT", help="Also write a unit of the operator's page, at this port.")
+        int | None, typer.Option(metavar="PORT", help="Also write a unit for the operator's page, on this port.")
     ] = None,
     out: Out = _UNITS,
     json: AsJson = False,
 ) -> None:
-    """Write hardened systemd units of the silo's agent, courier and page, each as its folder's owner."""
+    """Write hardened systemd units for the silo's agent and courier.
+
+    Each service runs as the owner of its folder.
+
+    Examples:
+      ringfence silo service north-silo --kit north-kit --page 8780
+    """
     from ringfence.deployment.services import Network, SystemdService, require_apart
 
     own = silo.opened(folder)
@@ -76,7 +84,13 @@ def of_shuffler(
     out: Out = _UNITS,
     json: AsJson = False,
 ) -> None:
-    """Write a hardened systemd unit of the shuffler, as its folder's owner."""
+    """Write a hardened systemd unit for the shuffler.
+
+    The service runs as the owner of the shuffler's folder.
+
+    Examples:
+      ringfence shuffler service shuffler --port 8790
+    """
     from ringfence.deployment.services import Network, SystemdService
 
     tls = {"--certificate": certificate, "--private-key": private_key}
@@ -100,13 +114,20 @@ def of_server(
     run: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="-- RUN...", help="What `ringfence server run` is given, to write a unit of that run as well."
+            metavar="-- RUN...", help="Arguments of `ringfence server run`, to write a unit for that run as well."
         ),
     ] = None,
     out: Out = _UNITS,
     json: AsJson = False,
 ) -> None:
-    """Write hardened systemd units of the engine's server and of a run, as the kit's owner."""
+    """Write hardened systemd units for the engine's server and a run.
+
+    The services run as the owner of the kit.
+
+    Examples:
+      ringfence server service server-kit
+      ringfence server service server-kit -- plan.json --folder run --engine nvflare --kit admin
+    """
     from ringfence.deployment.services import Network, SystemdService
 
     kit = kit.absolute()
@@ -147,7 +168,7 @@ def _write(services: "Sequence[SystemdService]", out: Path, json: bool) -> None:
     written = zip(files, services, strict=True)
     described = [f"{file}: ringfence {' '.join(map(str, one.command))}, as user '{one.user}'." for file, one in written]
     states = {one.user: one.state() for one in services}
-    hints = [f"Other commands of '{user}' need its state: XDG_STATE_HOME={state}" for user, state in states.items()]
+    hints = [f"Run other commands of '{user}' with its state: XDG_STATE_HOME={state}" for user, state in states.items()]
     print_result(
         "\n".join([*described, "Next, as root:", *(f"  {step}" for step in steps), *hints]),
         {"units": [str(file) for file in files], "next": steps},

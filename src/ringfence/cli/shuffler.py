@@ -5,29 +5,34 @@ from typing import Annotated
 
 import typer
 
+from ringfence.cli.help import App
 from ringfence.cli.options import NewFolder, PlanFile, Which
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, say
 
-app = typer.Typer(help="Set up and serve the shuffler of plans that trust one.", no_args_is_help=True)
+app = App(help="Set up and run a shuffler.")
 
 Folder = Annotated[Path, typer.Argument(help="The shuffler's folder, made by `ringfence shuffler init`.")]
-Port = Annotated[int, typer.Option(help="Serve on this port; 0 takes a free one.")]
-Host = Annotated[str, typer.Option(help="Serve at this address; another than this machine's needs TLS.")]
+Port = Annotated[int, typer.Option(help="Port to serve on; 0 picks a free one.")]
+Host = Annotated[str, typer.Option(help="Address to serve on. Any but a local one needs TLS.")]
 Certificate = Annotated[Path | None, typer.Option(help="The certificate for TLS (PEM).")]
 PrivateKey = Annotated[Path | None, typer.Option(help="The certificate's private key (PEM).")]
 
 
 @app.command()
 def init(folder: NewFolder, json: AsJson = False) -> None:
-    """Make a shuffler's folder: a key that silos seal to, a token for the server, and an empty database."""
+    """Create a shuffler's folder: key, server token and database.
+
+    Examples:
+      ringfence shuffler init shuffler
+    """
     from ringfence.shuffler.shuffler import Shuffler
     from ringfence.shuffler.store import Store
 
     with Store.create(folder) as store:
         key = Shuffler(store).public_key
     print_result(
-        f"{folder} is ready: a shuffler whose key, for plans, is {key}. It serves no plan until you add one. Give "
-        f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, "
+        f"{folder} is ready. The shuffler's public key, for plans, is {key}. It serves no plan until you add one. Give "
+        f"{folder / 'shuffler.token'} to the server's operator. Next: `ringfence shuffler add {folder} PLAN`, then "
         f"`ringfence shuffler serve {folder}`.",
         {"folder": str(folder), "public_key": key},
         json=json,
@@ -36,7 +41,11 @@ def init(folder: NewFolder, json: AsJson = False) -> None:
 
 @app.command()
 def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
-    """Serve a plan from now on, also if the folder is being served already."""
+    """Add a plan, also while the shuffler is running.
+
+    Examples:
+      ringfence shuffler add shuffler plan.json
+    """
     from ringfence.protocol.plan import load_plan
     from ringfence.shuffler.shuffler import Shuffler
 
@@ -44,29 +53,35 @@ def add(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
     with Shuffler.open(folder) as shuffler:
         shuffler.add(content)
     digest = content.digest()
-    print_result(f"Added plan {digest} of {len(content.silos)} silos.", {"added": digest}, json=json)
+    print_result(f"Added plan {digest} with {len(content.silos)} silos.", {"added": digest}, json=json)
 
 
 @app.command()
 def end(folder: Folder, which: Which, json: AsJson = False) -> None:
-    """Finish a plan: its messages and batches are deleted, and nothing of it is taken or let out any more."""
+    """End a plan and delete its messages and batches.
+
+    The shuffler takes no more messages for it and releases no more batches.
+    """
     from ringfence.protocol.plan import load_plan
     from ringfence.shuffler.shuffler import Shuffler
 
     named = load_plan(Path(which)).digest() if Path(which).is_file() else which.lower()
     with Shuffler.open(folder) as shuffler:
         digest = shuffler.end(named)
-    print_result(f"Ended plan {digest}: its batches are deleted.", {"ended": digest}, json=json)
+    print_result(f"Ended plan {digest} and deleted its batches.", {"ended": digest}, json=json)
 
 
 @app.command()
 def restore(folder: Folder, json: AsJson = False) -> None:
-    """Make an older copy of the folder safe to serve: end all its plans, whose batches it may have forgotten."""
+    """Make an older copy of the folder safe to serve.
+
+    It ends all plans of the copy, which may have forgotten batches that it released.
+    """
     from ringfence.shuffler.service import restore as restore_folder
 
     ended = restore_folder(folder)
     print_result(
-        f"Ended {len(ended)} plans for good; {folder} may be served. Add new plans: silos approve them anew.",
+        f"Ended {len(ended)} plans permanently. {folder} may be served again, with new plans that the silos approve.",
         {"ended": ended},
         json=json,
     )
@@ -80,10 +95,17 @@ def serve(
     certificate: Certificate = None,
     private_key: PrivateKey = None,
     seconds: Annotated[
-        float, typer.Option(min=0.0, help="How long a round waits for silos beyond the quorum, after the first.")
+        float,
+        typer.Option(min=0.0, help="After the first message, how long a round waits for silos beyond the quorum."),
     ] = 10.0,
 ) -> None:
-    """Take silos' envelopes and hand out mixed batches, until stopped; plans added meanwhile are served at once."""
+    """Collect sealed messages and release mixed batches, until stopped.
+
+    Plans that you add in the meantime are served at once.
+
+    Examples:
+      ringfence shuffler serve shuffler --port 8790
+    """
     from ringfence.shuffler import service
 
     service.serve(
@@ -99,7 +121,7 @@ def serve(
 
 @app.command()
 def status(folder: Folder, json: AsJson = False) -> None:
-    """Show the key, the plans, and how many silos have deposited in each round."""
+    """Show the key, the plans, and the messages of each round."""
     from ringfence.shuffler.shuffler import Shuffler
 
     with Shuffler.open(folder) as shuffler:
@@ -107,14 +129,14 @@ def status(folder: Folder, json: AsJson = False) -> None:
     if json:
         print_json(found)
         return
-    say(f"Silos seal to the key {found['public_key']}.")
+    say(f"Silos seal their messages to the key {found['public_key']}.")
     if not found["plans"]:
-        say(f"No plan is served. Next: `ringfence shuffler add {folder} PLAN`.")
+        say(f"There is no plan yet. Next: `ringfence shuffler add {folder} PLAN`.")
     for plan in found["plans"]:
-        ended = " It was ended." if plan.get("ended") else ""
+        ended = " Ended." if plan.get("ended") else ""
         say(f"\nPlan {plan['plan']}, run {plan['run']}: {plan['silos']} silos, quorum {plan['quorum']}.{ended}")
         if plan["rounds"]:
             rows = [[entry["round"], entry["silos"], entry["state"]] for entry in plan["rounds"]]
             print_table(["round", "silos", "state"], rows)
         else:
-            say("Nothing was deposited yet.")
+            say("No message has arrived yet.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ringfence.cli.help import App
 from ringfence.cli.ledger import print_summary
 from ringfence.cli.options import NewBeginning, NewFolder, Note, PlanFile, SchemaFile, UnusualBudget, Which
 from ringfence.cli.output import AsJson, print_json, print_result, print_table, require_folder, say, warn
@@ -15,46 +16,65 @@ from ringfence.foreign_text import visible
 if TYPE_CHECKING:
     from ringfence.silo.folder import SiloFolder
 
-app = typer.Typer(help="Set up, decide for and serve one silo.", no_args_is_help=True)
+app = App(help="Set up and run a silo, and decide for it.")
 
 Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
-Epsilon = Annotated[float, typer.Option(help="The most that all releases from the data may cost together: epsilon.")]
-Delta = Annotated[float, typer.Option(help="The delta at which all releases are counted.")]
+Epsilon = Annotated[
+    float,
+    typer.Option(help="Privacy budget: the most epsilon of all plans on the data together.", rich_help_panel="Privacy"),
+]
+Delta = Annotated[float, typer.Option(help="Delta of the privacy budget.", rich_help_panel="Privacy")]
 Alone = Annotated[
     float | None,
     typer.Option(
-        help="The most epsilon of plans that trust a shuffler, against a server that works together with it; by "
-        "default no more than --epsilon."
+        help="For plans with a shuffler: the most epsilon against a server that colludes with the shuffler. Default: "
+        "--epsilon.",
+        rich_help_panel="Privacy",
     ),
 ]
 Port = Annotated[
-    int | None, typer.Option(help="Serve on this port of 127.0.0.1, token required; by default on a Unix socket.")
+    int | None,
+    typer.Option(
+        help="Serve on this port of 127.0.0.1, with a token. Default: on a Unix socket.", rich_help_panel="Deployment"
+    ),
 ]
 
 
 @app.command()
 def init(
     folder: NewFolder,
-    name: Annotated[str, typer.Option(help="The silo's name in plans.")],
-    data: Annotated[Path, typer.Option(help="The silo's records: a CSV file, which stays where it is.")],
+    name: Annotated[str, typer.Option(help="The silo's name in plans.", rich_help_panel="Basic")],
+    data: Annotated[Path, typer.Option(help="The silo's table, which stays where it is.", rich_help_panel="Basic")],
     schema: SchemaFile,
     epsilon: Epsilon,
     delta: Delta,
     alone: Alone = None,
     same_data_as: Annotated[
-        Path | None, typer.Option(metavar="LEDGER", help="The ledger that these records have already; it goes on.")
+        Path | None,
+        typer.Option(
+            metavar="LEDGER",
+            help="The ledger that these records already have, to continue it.",
+            rich_help_panel="Ledger",
+        ),
     ] = None,
     new_beginning: NewBeginning = "",
     port: Port = None,
     courier_group: Annotated[
         str | None,
-        typer.Option(help="A group of this machine whose members may carry messages, and read nothing else."),
+        typer.Option(
+            help="A group of users on this machine who may carry messages and read nothing else.",
+            rich_help_panel="Deployment",
+        ),
     ] = None,
     note: Note = "",
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
-    """Make a silo's folder: settings, a ledger with a total budget, a signing key and a door token."""
+    """Create a silo's folder: settings, ledger, privacy budget, keys.
+
+    Examples:
+      ringfence silo init north-silo --name north --data north.csv --schema schema.toml --epsilon 4 --delta 1e-6
+    """
     from ringfence.silo.budget import Budget
     from ringfence.silo.folder import SiloFolder, make_settings
 
@@ -71,8 +91,8 @@ def init(
         folder, settings, granted, note=note, unusual_budget=unusual_budget, new_beginning=new_beginning
     )
     print_result(
-        f"{folder} is ready: silo '{name}', budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
-        f"until you approve one. Next: `ringfence silo review {folder} PLAN`, `ringfence silo serve {folder}`.",
+        f"{folder} is ready: silo '{name}', privacy budget epsilon {epsilon:g} at delta {delta:g}. It answers no plan "
+        f"until you approve one. Next: `ringfence silo review {folder} PLAN`, then `ringfence silo serve {folder}`.",
         {"silo": name, "folder": str(silo_folder.path), "budget": granted.as_data()},
         json=json,
     )
@@ -80,7 +100,13 @@ def init(
 
 @app.command()
 def serve(folder: Folder, port: Port = None) -> None:
-    """Answer the rounds of approved plans, until stopped; decisions made meanwhile take effect at once."""
+    """Answer the rounds of approved plans, until stopped.
+
+    Decisions that you make in the meantime take effect at once.
+
+    Examples:
+      ringfence silo serve north-silo
+    """
     from ringfence.silo import agent
 
     silo_folder = opened(folder)
@@ -90,9 +116,15 @@ def serve(folder: Folder, port: Port = None) -> None:
 @app.command()
 def page(
     folder: Folder,
-    port: Annotated[int, typer.Option(help="A port of 127.0.0.1; by default any free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1. Default: any free one.")] = 0,
 ) -> None:
-    """Serve the operator's page to a browser on this machine: budget, waiting plans, ledger, and a stop button."""
+    """Serve the operator's page to a browser on this machine.
+
+    It shows the budget, waiting plans and the ledger, and has a stop button.
+
+    Examples:
+      ringfence silo page north-silo
+    """
     from ringfence.silo import operator
 
     silo_folder = opened(folder)
@@ -101,14 +133,20 @@ def page(
         silo_folder,
         port=port,
         ready=lambda address: say(
-            f"silo '{silo_folder.name}': open {address} in a browser here, and enter the token in {token}"
+            f"silo '{silo_folder.name}': open {address} in a browser on this machine and enter the token from {token}"
         ),
     )
 
 
 @app.command()
 def review(folder: Folder, plan: PlanFile, json: AsJson = False) -> None:
-    """Say in plain words what a plan would reveal, to whom and at what cost; approve nothing."""
+    """Show what a plan would reveal, to whom and at what cost.
+
+    Nothing is approved.
+
+    Examples:
+      ringfence silo review north-silo plan.json
+    """
     from ringfence.protocol.plan import load_plan
     from ringfence.silo.decisions import review_plan
 
@@ -125,12 +163,16 @@ def approve(
     plan: PlanFile,
     digest: Annotated[
         str,
-        typer.Option(metavar="HEX", help="The plan's digest as the review showed it, or its first 12 characters."),
+        typer.Option(metavar="HEX", help="The plan's digest as shown by the review, or its first 12 characters."),
     ],
     note: Note = "",
     json: AsJson = False,
 ) -> None:
-    """Let the rounds of a plan that was reviewed be answered, and reserve their cost from the budget."""
+    """Approve a reviewed plan and reserve its cost from the budget.
+
+    Examples:
+      ringfence silo approve north-silo plan.json --digest 5c1f0d2a9b7e
+    """
     from ringfence.protocol.plan import load_plan
     from ringfence.silo.decisions import approve_plan, require_reviewed
 
@@ -138,9 +180,9 @@ def approve(
     require_reviewed(loaded, digest)
     result = approve_plan(opened(folder), loaded, note=note)
     print_result(
-        f"Approved plan {result.plan.digest()}: epsilon {result.own[0].epsilon:.4g} for each {result.plan.unit} is "
-        f"reserved for it. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of the "
-        f"budget of {result.budget.epsilon:.4g} is left.",
+        f"Approved plan {result.plan.digest()} and reserved epsilon {result.own[0].epsilon:.4g} for each "
+        f"{result.plan.unit}. All plans together may use {result.total[0].epsilon:.4g}; {result.remaining[0]:.4g} of "
+        f"the budget of {result.budget.epsilon:.4g} is left.",
         {"approved": result.plan.digest(), **result.data()},
         json=json,
     )
@@ -148,13 +190,23 @@ def approve(
 
 @app.command()
 def revoke(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
-    """Stop a plan at once: nothing of it is answered any more, not even what was answered before."""
+    """Stop a plan at once; not even past answers are sent again.
+
+    Examples:
+      ringfence silo revoke north-silo 5c1f0d2a9b7e --note "asked by the ethics board"
+    """
     _end(folder, which, note, json, revoke=True)
 
 
 @app.command()
 def end(folder: Folder, which: Which, note: Note = "", json: AsJson = False) -> None:
-    """Finish a plan: no new round is answered, and what it reserved and did not use is given back."""
+    """End a plan and return the unused part of its reservation.
+
+    Rounds that were answered can still be repeated; no new round is answered.
+
+    Examples:
+      ringfence silo end north-silo 5c1f0d2a9b7e
+    """
     _end(folder, which, note, json, revoke=False)
 
 
@@ -163,7 +215,7 @@ def _end(folder: Path, which: str, note: str, json: bool, *, revoke: bool) -> No
 
     digest = end_plan(opened(folder), which, revoke=revoke, note=note)
     word = "revoked" if revoke else "ended"
-    sentence = f"{word.capitalize()} plan {digest}: no further round of it is answered."
+    sentence = f"{word.capitalize()} plan {digest}: the silo answers no further round of it."
     print_result(sentence, {word: digest}, json=json)
 
 
@@ -177,18 +229,28 @@ def budget(
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
-    """Set the data's total budget; after a lowering every running plan waits until it is approved again."""
+    """Set the privacy budget of the silo's data.
+
+    If you lower it, every running plan waits until you approve it again.
+
+    Examples:
+      ringfence silo budget north-silo --epsilon 6 --delta 1e-6
+    """
     from ringfence.silo.budget import Budget
     from ringfence.silo.decisions import set_budget
 
     granted = Budget(epsilon, delta, anyone=alone)
     set_budget(opened(folder), granted, note=note, unusual_budget=unusual_budget)
-    print_result(f"The budget is now {granted}.", {"budget": granted.as_data()}, json=json)
+    print_result(f"The privacy budget is now {granted}.", {"budget": granted.as_data()}, json=json)
 
 
 @app.command()
 def status(folder: Folder, json: AsJson = False) -> None:
-    """Show the budget, what is guaranteed, used and left, every plan, and whether an agent serves the folder."""
+    """Show the budget, the guarantee, all plans and the agent.
+
+    Examples:
+      ringfence silo status north-silo
+    """
     from ringfence.silo.decisions import status as read_status
 
     silo_folder = opened(folder)
@@ -198,14 +260,14 @@ def status(folder: Folder, json: AsJson = False) -> None:
         return
     print_summary(found, silo_folder.ledger_path, ending=f"ringfence silo end {shlex.quote(str(folder))} PLAN")
     if found["objection"]:
-        warn(f"No agent may answer here. {found['objection']}")
-    say("An agent serves this folder." if found["serving"] else "No agent serves this folder.")
-    say(f"Its certificates are signed with the key {found['public_key']}.")
+        warn(f"No agent may answer from this folder. {found['objection']}")
+    say("An agent is serving this folder." if found["serving"] else "No agent is serving this folder.")
+    say(f"The silo signs its certificates with the key {found['public_key']}.")
 
 
 @app.command()
 def ledger(folder: Folder, json: AsJson = False) -> None:
-    """List every entry of the silo's ledger."""
+    """List all entries of the silo's ledger."""
     from ringfence.silo.decisions import list_entries
     from ringfence.silo.summary import describe_entry
 
@@ -224,14 +286,20 @@ def certificate(
     out: Annotated[Path, typer.Option(help="Write the certificate here (JSON).")],
     json: AsJson = False,
 ) -> None:
-    """Export a signed statement of everything ever released, for anybody to check with `ringfence verify`."""
+    """Export a signed certificate of everything ever released.
+
+    Anybody can check it with `ringfence verify`.
+
+    Examples:
+      ringfence silo certificate north-silo --out north.certificate.json
+    """
     from ringfence.silo.certificate import export
 
     require_folder(out)
     made = export(opened(folder), out)
     print_result(
-        f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers, by another "
-        f"way, that your key is {made.public_key}.",
+        f"{out} certifies {len(made.entries)} ledger entries of silo '{made.silo}'. Tell its readers your public key "
+        f"through another channel: {made.public_key}.",
         {"out": str(out), "silo": made.silo, "entries": len(made.entries), "public_key": made.public_key},
         json=json,
     )
@@ -251,8 +319,8 @@ def opened(folder: Path) -> "SiloFolder":
             places = [path.stat() for path in (source, source.parent)]
             if any(place.st_mode & 0o022 or place.st_uid not in (0, os.geteuid()) for place in places):
                 raise SiloError(
-                    f"{source} may be changed by other users, and it would be run: chown it and its folder to the "
-                    "silo's user, and chmod -R go-w them first."
+                    f"{source} can be changed by other users, so it will not be run. Give it and its folder to the "
+                    "silo's user (chown), and let nobody else write to them (chmod -R go-w)."
                 )
             install(source)
     return own

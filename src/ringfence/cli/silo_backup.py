@@ -12,16 +12,20 @@ from ringfence.cli.silo import Folder, app, opened
 @app.command()
 def backup(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="Write the copy here; nothing that exists is overwritten.")],
+    out: Annotated[Path, typer.Option(help="Write the copy here. Existing files are not overwritten.")],
     json: AsJson = False,
 ) -> None:
-    """Copy the ledger, also while an agent serves, and verify the copy from its first entry to its last."""
+    """Copy the ledger and verify the copy, even while serving.
+
+    Examples:
+      ringfence silo backup north-silo --out north.backup
+    """
     from ringfence.silo.backup import back_up
 
     require_folder(out)
     made = back_up(opened(folder), out)
     print_result(
-        f"{out} is a whole copy of the ledger of silo '{made.silo}': {made.number} entries, and the last one's hash is "
+        f"{out} is a complete copy of the ledger of silo '{made.silo}': {made.number} entries, the last with hash "
         f"{made.hash}.",
         {"out": str(out), "silo": made.silo, "entries": made.number, "head": made.hash},
         json=json,
@@ -34,14 +38,18 @@ def restore(
     copy: Annotated[Path, typer.Argument(metavar="BACKUP", help="A copy of this silo's ledger.")],
     json: AsJson = False,
 ) -> None:
-    """Put a copy back in the ledger's place, if it lacks nothing that is known to have been released."""
+    """Restore the ledger from a copy that lacks no known release.
+
+    Examples:
+      ringfence silo restore north-silo north.backup
+    """
     from ringfence.silo.backup import restore as put_back
 
     made = put_back(opened(folder), copy)
-    kept = f" The file that was in its place is now {made.replaced}." if made.replaced else ""
+    kept = f" The file it replaced is now {made.replaced}." if made.replaced else ""
     print_result(
-        f"The ledger of silo '{made.silo}' has {made.number} entries again, and the last one's hash is {made.hash}."
-        f"{kept} Before you serve it, compare number and hash with the newest certificate that anybody holds.",
+        f"Restored the ledger of silo '{made.silo}': {made.number} entries, the last with hash {made.hash}.{kept} "
+        "Before you serve it, compare number and hash with the newest certificate that anybody holds.",
         {
             "silo": made.silo,
             "entries": made.number,

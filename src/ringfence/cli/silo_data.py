@@ -11,17 +11,23 @@ from ringfence.cli.silo import Folder, app, opened
 @app.command()
 def update(
     folder: Folder,
-    reason: Annotated[str, typer.Option(help="What happened to the data, in one line; it will stand in the ledger.")],
+    reason: Annotated[str, typer.Option(help="What happened to the data, in one line. It is kept in the ledger.")],
     json: AsJson = False,
 ) -> None:
-    """Go on with data that has changed: more records or persons, fewer, others, or the same in another order."""
+    """Continue with data that has changed.
+
+    Records or persons may have been added, removed, replaced or reordered.
+
+    Examples:
+      ringfence silo update north-silo --reason "records of 2026 added"
+    """
     from ringfence.silo.decisions import update_data
 
     change = update_data(opened(folder), reason)
     print_result(
-        f"{change.words()} An agent that runs has the former records, and answers nothing until it is started again. "
-        "Plans that count another number are not answered any more, nor are those that divide records or persons by "
-        "their places and have begun.",
+        f"{change.words()} A running agent still has the old records and answers nothing until you restart it. Plans "
+        "for another number of records or persons are no longer answered, nor are plans that have started and divide "
+        "these by their position.",
         change.model_dump(),
         json=json,
     )
@@ -31,11 +37,17 @@ def update(
 def register(
     folder: Folder,
     reason: Annotated[
-        str, typer.Option(help="Why this ledger, if the records have another one that this registry knows.")
+        str, typer.Option(help="Why this ledger, if the registry knows another one for these records.")
     ] = "",
     json: AsJson = False,
 ) -> None:
-    """Say that the folder's ledger is that of its data: after a move to another machine, or a lost registry."""
+    """Register the folder's ledger as the ledger of its data.
+
+    This is needed after a move to another machine, or if the registry was lost.
+
+    Examples:
+      ringfence silo register north-silo
+    """
     from ringfence.silo.decisions import register as register_ledger
 
     silo_folder = opened(folder)

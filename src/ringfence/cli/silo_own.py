@@ -10,16 +10,19 @@ from ringfence.cli.output import AsJson, print_json, print_table, say
 from ringfence.cli.silo import Folder, app, opened
 
 FederationsModel = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="The federation's model, as `ringfence train --out` writes it.")
+    Path, typer.Argument(metavar="MODEL", help="The federation's model, as written by `ringfence train --out`.")
 ]
 
 
 @app.command()
 def personalise(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
-    """Fit a federation's model on to the silo's own records, for the silo alone: NOT PRIVATE, and kept in its folder.
+    """Adapt a model to the silo's own records: NOT PRIVATE.
 
-    Cross-validation chooses how hard it is pulled towards the federation's. Nothing leaves and nothing is charged; the
-    ledger says that it was done.
+    The result is for the silo only and stays in its folder. Cross-validation chooses how strongly it is pulled towards
+    the federation's model. Nothing leaves the silo and nothing is charged; the ledger records that it was done.
+
+    Examples:
+      ringfence silo personalise north-silo model.json
     """
     from ringfence.model import Model
     from ringfence.personal import NOT_PRIVATE, personalise
@@ -30,16 +33,19 @@ def personalise(folder: Folder, model: FederationsModel, note: Note = "", json: 
         return
     own, federation = (found.as_data()["loss"][name] for name in ("own", "federation"))
     say(f"{NOT_PRIVATE}\n")
-    print_table(["model", "loss in cross-validation"], [["federation", federation], ["own", own]])
+    print_table(["model", "cross-validated loss"], [["federation", federation], ["own", own]])
     say(f"\nStrength of the pull: {found.strength}.\nmodel {found.path}\npage {found.page}")
 
 
 @app.command()
 def compare(folder: Folder, model: FederationsModel, note: Note = "", json: AsJson = False) -> None:
-    """Say what taking part is worth to this silo, on held-out records: NOT PRIVATE, for the silo alone.
+    """Measure what taking part is worth to this silo: NOT PRIVATE.
 
-    Three models are measured on records that their fits did not see: one of the silo's records alone, the federation's,
-    and the silo's own.
+    Three models are measured on records that none of them was fitted to: one fitted to the silo's records alone, the
+    federation's, and the silo's adapted one. The result is for the silo only.
+
+    Examples:
+      ringfence silo compare north-silo model.json
     """
     from ringfence.model import Model
     from ringfence.personal import NOT_PRIVATE, compare
@@ -52,6 +58,6 @@ def compare(folder: Folder, model: FederationsModel, note: Note = "", json: AsJs
     print_table(
         ["model", found.metric, "loss"],
         [[name, found.scores[name], found.losses[name]] for name in found.scores],
-        title=f"On {found.records} {found.unit}s that no fit saw",
+        title=f"On {found.records} {found.unit}s that no model was fitted to",
     )
     say("\n".join(["", *found.sentences(), f"page {found.page}"]))

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ringfence.cli.options import NewBeginning, UnusualBudget, parse_cap, parse_cuts, parse_sizes
+from ringfence.cli.options import (
+    Ledgers,
+    NewBeginning,
+    SameDataAs,
+    UnusualBudget,
+    parse_cap,
+    parse_cuts,
+    parse_sizes,
+)
 from ringfence.cli.output import AsJson, print_json, print_plan, print_table, require_folder, say
-from ringfence.cli.training import Ledgers, SameDataAs
 from ringfence.errors import PlanError
 
 if TYPE_CHECKING:
@@ -21,60 +28,109 @@ if TYPE_CHECKING:
 
 def statistics(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SILO.csv...]", help="One CSV per silo; its stem names it.")
+        list[Path] | None,
+        typer.Argument(metavar="[SILO.csv...]", help="One table per silo, named after it: north.csv is silo 'north'."),
     ] = None,
-    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="What the answers may cost every silo, all together.")] = None,
-    delta: Annotated[float | None, typer.Option(help="Every silo's delta; by default 1/n², at most 1e-5.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="The public schema (TOML).", rich_help_panel="Basic")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Epsilon that all answers together cost every silo.", rich_help_panel="Basic")
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(help="Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", rich_help_panel="Privacy"),
+    ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="Which columns; by default all. Fewer get less noise.")
+        str | None,
+        typer.Option(
+            metavar="A,B,...",
+            help="Columns to count. Default: all. Fewer columns get less noise.",
+            rich_help_panel="Statistics",
+        ),
     ] = None,
-    cross: Annotated[list[str], typer.Option(metavar="A,B", help="A cross table of two columns.")] = [],  # noqa: B006
-    bins: Annotated[int, typer.Option(help="Into how many bins numbers are divided: a power of two.")] = 64,
+    cross: Annotated[
+        list[str], typer.Option(metavar="A,B", help="Add a cross table of two columns.", rich_help_panel="Statistics")
+    ] = [],  # noqa: B006
+    bins: Annotated[
+        int, typer.Option(help="Number of bins for numeric columns: a power of two.", rich_help_panel="Statistics")
+    ] = 64,
     survival: Annotated[
         str | None,
-        typer.Option(metavar="TIME,EVENT", help="Instead, a survival curve: the columns of the time and the event."),
+        typer.Option(
+            metavar="TIME,EVENT",
+            help="Ask for a survival curve instead, from the columns of time and event.",
+            rich_help_panel="Statistics",
+        ),
     ] = None,
     cuts: Annotated[
-        str | None, typer.Option(metavar="T1,T2,...", help="Of the survival curve: at which times it is told.")
+        str | None, typer.Option(metavar="T1,T2,...", help="Times of the survival curve.", rich_help_panel="Statistics")
     ] = None,
     for_schema: Annotated[
         bool,
-        typer.Option("--for-schema", help='Say what the schema could; bounds may be left open in it, as "?".'),
+        typer.Option(
+            "--for-schema",
+            help='Suggest lines for the schema, in which bounds may still be "?".',
+            rich_help_panel="Statistics",
+        ),
     ] = False,
     silo: Annotated[
-        list[str], typer.Option(metavar="NAME=RECORDS", help="A silo that runs by itself, for --out.")
+        list[str],
+        typer.Option(
+            metavar="NAME=RECORDS",
+            help="With --out: a deployed silo and its number of records.",
+            rich_help_panel="Deployment",
+        ),
     ] = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option(help="Write the plan here (JSON), for `server run`; ask nobody.")] = None,
-    run: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Show what a finished `server run` of such a plan found.")
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a plan for `ringfence server run` here (JSON) instead.", rich_help_panel="Deployment"),
     ] = None,
-    page: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with figures here (HTML).")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Show the results of a finished `ringfence server run`.",
+            rich_help_panel="Deployment",
+        ),
+    ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page with figures here (HTML).", rich_help_panel="Output"),
+    ] = None,
     ledgers: Ledgers = None,
     same_data_as: SameDataAs = [],  # noqa: B006
     new_beginning: NewBeginning = "",
     cap: Annotated[
-        str | None, typer.Option(metavar="EPS,DELTA", help="Refuse if all runs together exceed this.")
+        str | None,
+        typer.Option(
+            metavar="EPS,DELTA",
+            help="Refuse to run if all runs on the data together would exceed this.",
+            rich_help_panel="Privacy",
+        ),
     ] = None,
     unusual_budget: UnusualBudget = False,
     json: AsJson = False,
 ) -> None:
-    """Count privately: categories, missing cells, histograms, means, quantiles and cross tables, with intervals.
+    """Count privately: histograms, means, quantiles, cross tables.
 
-    One question, charged to each silo's ledger; what other runs on the same records cost adds to it.
+    Categories and missing cells are counted too, and everything has intervals. It is one question, charged to each
+    silo's ledger. What other runs on the same records cost adds to it.
+
+    Examples:
+      ringfence statistics north.csv south.csv --schema schema.toml --epsilon 0.5
+      ringfence statistics north.csv south.csv --schema schema.toml --epsilon 0.5 --cross smoker,ill
     """
     require_folder(out)
     require_folder(page)
     if [bool(files), out is not None, run is not None].count(True) != 1 or bool(silo) != (out is not None):
         raise PlanError(
-            "Say of whom: files, one for each silo; or --silo NAME=RECORDS for each, and --out, for a plan; or --run, "
-            "the folder of a run that is over."
+            "Give exactly one of these: a table per silo; --silo NAME=RECORDS for each deployed silo, and --out for "
+            "the plan; or --run, the folder of a finished run."
         )
     if run is not None:
         _show_run(run, page, for_schema=for_schema, json=json)
         return
     if schema is None or epsilon is None:
-        raise PlanError("Statistics need --schema, and --epsilon, what they may cost every silo.")
+        raise PlanError("Statistics need --schema and --epsilon.")
     if survival is not None or cuts is not None:
         data, question = _survival(schema, survival, cuts)
     else:
@@ -110,7 +166,7 @@ def _question(
     pairs = [tuple(part.strip() for part in pair.split(",")) for pair in cross]
     for pair, text in zip(pairs, cross, strict=True):
         if len(pair) != 2:
-            raise PlanError(f"'{text}' is not of the form A,B, two columns for a cross table.")
+            raise PlanError(f"'{text}' is not of the form A,B: a cross table needs two columns.")
     named = list(data.used) if columns is None else [name.strip() for name in columns.split(",")]
     named += sorted({name for pair in pairs for name in pair if name not in named} if columns is not None else ())
     with clear_refusals():
@@ -126,7 +182,7 @@ def _survival(schema: Path, survival: str | None, cuts: str | None) -> "tuple[Sc
     named = [] if survival is None else [part.strip() for part in survival.split(",")]
     at = parse_cuts(cuts)
     if len(named) != 2 or at is None:
-        raise PlanError("A survival curve needs --survival TIME,EVENT, two columns, and --cuts, at which times.")
+        raise PlanError("A survival curve needs --survival TIME,EVENT (two columns) and --cuts T1,T2,... (its times).")
     with clear_refusals():
         return without_target(load_columns(schema)), SurvivalCurve(time=named[0], event=named[1], cuts=at)
 
@@ -145,7 +201,7 @@ def _shows_curve(
         return True
     rows = [[f"{point.time:g}", *(f"{one:.3f}" for one in point[1:])] for point in points]
     print_table(["up to", "share without an event", "from", "to"], rows, title="Survival")
-    say(f"\nIntervals are of 95 % and cover noise and sampling.\n\n{guarantees}".rstrip())
+    say(f"\nIntervals have a level of 95% and cover noise and sampling.\n\n{guarantees}".rstrip())
     return True
 
 
@@ -164,7 +220,9 @@ def _write_plan(
 
     plan = make_survey(data, [Member(name, size, epsilon, delta) for name, size in sizes.items()], question)
     out.write_bytes(plan.content)
-    print_plan(plan, f"Wrote {out}: every silo's operator approves it, then `ringfence server run` asks.", json=json)
+    print_plan(
+        plan, f"Wrote {out}. Once every silo's operator has approved it, `ringfence server run` runs it.", json=json
+    )
 
 
 def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> None:
@@ -212,8 +270,12 @@ def _show(
         say()
     say(f"{report.INTERVALS}\n{report.ADDS_UP}\n{report.DIFFERENCING}\n\n{guarantees}")
     if for_schema:
-        lines = toml_text({"columns": suggested}) if suggested else "# Noise hides what could be said: spend more.\n"
-        say(f"\nFor the schema, from these answers and no record:\n\n{lines}")
+        lines = (
+            toml_text({"columns": suggested})
+            if suggested
+            else "# The noise is too large for a suggestion: spend a larger epsilon.\n"
+        )
+        say(f"\nFor the schema, computed from these private answers alone:\n\n{lines}")
     if page is not None:
         say(f"page {page}")
 

@@ -8,8 +8,11 @@ import typer
 
 from ringfence.cli.evaluation import figure_cells, print_evaluation, print_exact
 from ringfence.cli.options import (
+    Ledgers,
     NewBeginning,
+    SameDataAs,
     SchemaFile,
+    SiloFiles,
     Target,
     UnusualBudget,
     parse_cap,
@@ -28,14 +31,6 @@ if TYPE_CHECKING:
     from ringfence.workflow import WorkflowResult
 
 
-SiloFiles = Annotated[list[Path], typer.Argument(metavar="SILO.csv...", help="One CSV per silo; its stem names it.")]
-Ledgers = Annotated[Path | None, typer.Option(help="Folder of the ledgers; by default beside each CSV.")]
-SameDataAs = Annotated[
-    list[Path],
-    typer.Option(metavar="LEDGER", help="The ledger that a silo's records have already; once for each such silo."),
-]
-
-
 @takes_plan_request
 def train(
     *,
@@ -48,16 +43,26 @@ def train(
         typer.Option(
             "--try",
             metavar="OPTION=VALUE,VALUE...",
-            help="Train a candidate for each value, compare them privately on the held-out records, keep the best; all "
-            "of it for the one epsilon. Given several times, every combination is a candidate.",
+            help="Train one candidate per value, compare them privately on held-out records and keep the best, all "
+            "within --epsilon. Repeat it to try every combination.",
+            rich_help_panel="Evaluation",
         ),
     ] = [],  # noqa: B006
     exact: Annotated[
         bool,
-        typer.Option("--exact", help="Measure on the held-out records without noise too: NOT PRIVATE."),
+        typer.Option(
+            "--exact",
+            help="Also measure on the held-out records without noise: NOT PRIVATE.",
+            rich_help_panel="Evaluation",
+        ),
     ] = False,
     test: Annotated[
-        list[str], typer.Option(metavar="NAME=FILE", help="Measure on a silo's test file, without noise: NOT PRIVATE.")
+        list[str],
+        typer.Option(
+            metavar="NAME=FILE",
+            help="Also measure on a silo's test file without noise: NOT PRIVATE.",
+            rich_help_panel="Evaluation",
+        ),
     ] = [],  # noqa: B006
     ledgers: Ledgers = None,
     same_data_as: SameDataAs = [],  # noqa: B006
@@ -66,22 +71,39 @@ def train(
         str | None,
         typer.Option(
             metavar="EPS,DELTA[,ALONE]",
-            help="Refuse if all runs together exceed this; ALONE is the epsilon allowed without the shuffler.",
+            help="Refuse to run if all runs on the data together would exceed this. ALONE is the epsilon allowed "
+            "against a server that colludes with the shuffler.",
+            rich_help_panel="Privacy",
         ),
     ] = None,
     unusual_budget: UnusualBudget = False,
     peer_to_peer: Annotated[
-        bool, typer.Option("--peer-to-peer", help="Without a server: every silo broadcasts, and every silo steps.")
+        bool,
+        typer.Option(
+            "--peer-to-peer",
+            help="Train without a server: every silo broadcasts its answers and computes every step.",
+            rich_help_panel="Algorithm",
+        ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Let --out replace the file that is there.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the model here (JSON).", rich_help_panel="Output")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Let --out replace an existing file.", rich_help_panel="Output")
+    ] = False,
     report: ReportFile = None,
     no_report: NoReport = False,
     figures: Figures = None,
     track: Track = None,
     json: AsJson = False,
 ) -> None:
-    """Train one model across silos; each silo's records are protected by its own noise and ledger."""
+    """Train one model across silos, each protected by its own noise.
+
+    Each silo's ledger is charged before the silo answers. What earlier runs on the same records cost adds to it.
+
+    Examples:
+      ringfence train north.csv south.csv --schema schema.toml --target ill --epsilon 1
+      ringfence train *.csv --schema schema.toml --target ill --epsilon 1 --out model.json
+      ringfence train *.csv --schema schema.toml --target ill --epsilon 2 --try ridge=0,0.01
+    """
     from ringfence import workflow
     from ringfence.planning.candidates import parse_tries
     from ringfence.planning.explain import explain_proposal, warnings
@@ -106,7 +128,7 @@ def train(
         require_new(out)
     page = report_path(report, no_report=no_report, figures=figures, model=out, ledgers=ledgers or files[0].parent)
     if tried and track:
-        raise PlanError("A tracker follows one run, and every candidate is one: leave --track out, or --try.")
+        raise PlanError("--track follows a single run, but --try trains several candidates: remove one of the two.")
     boards = trackers(track)
     recorders: dict[str, Recorder] = {}
     with progress() as bar:
@@ -185,7 +207,7 @@ def print_choice(choice: "Choice") -> None:
     """Print every candidate beside its distance from the best."""
     say("\n".join(choice.sentences()))
     print_table(
-        ["candidate", "", "loss above the best's", "from", "to"],
+        ["candidate", "", "loss above the best", "from", "to"],
         [
             [str(one), "the best", "", "", ""]
             if number == choice.best

@@ -9,25 +9,36 @@ from ringfence.cli.output import AsJson, print_json, print_result, print_table, 
 
 
 def example(
-    folder: Annotated[Path, typer.Argument(help="Where to write; a new folder, or one without these files.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Where to write: a new folder, or one without these files.")] = Path(),
     json: AsJson = False,
 ) -> None:
-    """Write invented records of three hospitals, and their schema, to try everything on."""
+    """Write invented records of three hospitals, and their schema.
+
+    Examples:
+      ringfence example
+      ringfence example hospitals
+    """
     from ringfence.example import write_example
 
     files = [str(file) for file in write_example(folder)]
-    print_result(f"wrote {', '.join(files)}", {"files": files}, json=json)
+    print_result(f"Wrote {', '.join(files)}.", {"files": files}, json=json)
 
 
 def demo(json: AsJson = False) -> None:
-    """Train and evaluate privately on real digits held by five silos; show the error for each epsilon."""
+    """Train on handwritten digits of five silos, and show the errors.
+
+    Each line is trained and evaluated privately at its own epsilon.
+
+    Examples:
+      ringfence demo
+    """
     import numpy as np
 
     from ringfence import demo as experiment
 
     digits = experiment.load_digits(np.random.default_rng())
     if not json:
-        say("Odd against even digits: five silos, each with two digits; every silo adds its own noise.")
+        say("Is a digit odd or even? Five silos, each with two of the ten digits; each silo adds its own noise.")
     with progress() as bar:
         task = bar.add_task("rounds")
 
@@ -47,16 +58,22 @@ def demo(json: AsJson = False) -> None:
     print_table(
         ["epsilon", "error", "from", "to"],
         [*([line.epsilon, line.error, line.low, line.high] for line in lines), ["none", best, "", ""]],
-        title="Errors on held-out digits, told with noise by the same silos, and their 95% intervals",
+        title="Errors on held-out digits, measured privately by the same silos, with 95% intervals",
     )
     shown = lines[1]
-    say("\nEach line is a run of its own; these digits are public, so the runs' costs are not added up.")
-    say("The last is the best fit to all silos' digits, which only whoever may see them all can have.")
-    say(f"The privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
+    say("\nEach line is a separate run. The digits are public, so the costs of the runs are not added up.")
+    say("The last line is the best fit without privacy, by somebody who may see all digits.")
+    say(f"Privacy statement of the run at epsilon {shown.epsilon:g}:\n\n{shown.statement.text()}")
 
 
-def tour(rounds: Annotated[int, typer.Option(help="Rounds of the run.", min=1)] = 12) -> None:
-    """Bring up an engine's server and three silos here, train, show the ledgers, and leave nothing behind."""
+def tour(rounds: Annotated[int, typer.Option(help="Number of rounds.", min=1)] = 12) -> None:
+    """Run a federation of a server and three silos on this machine.
+
+    It starts an engine's server and three silos, trains, shows the ledgers, and removes everything again.
+
+    Examples:
+      ringfence tour
+    """
     from ringfence.deployment.tour import tour as run
 
     run(say, rounds=rounds)

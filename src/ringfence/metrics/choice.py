@@ -70,10 +70,12 @@ class Choice(Public):
     def sentences(self) -> list[str]:
         """Say which was chosen, how sure that is, and what the intervals allow for."""
         best, equals, others = self.candidates[self.best], len(self.equals), len(self.candidates) - 1
-        told = "every other one is worse" if not equals else f"{equals} of the {others} others cannot be told from it"
+        told = (
+            "all others are worse" if not equals else f"{equals} of the {others} others cannot be distinguished from it"
+        )
         if equals == others:
-            told = "no other one can be told from it"
+            told = "none of the others can be distinguished from it"
         return [
-            f"Of {others + 1} candidates, {best} has the least loss, by {self.records} held-out {self.unit}s; {told}.",
-            f"The intervals hold together with probability {self.coverage:.0%}, so they allow for the choice.",
+            f"Of {others + 1} candidates, {best} has the least loss on {self.records} held-out {self.unit}s; {told}.",
+            f"All intervals hold together with probability {self.coverage:.0%}, which accounts for the choice.",
         ]

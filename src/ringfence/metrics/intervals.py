@@ -28,7 +28,7 @@ class Figure(Public):
     def sentence(self) -> str:
         """Return the figure in words."""
         if self.value is None or self.low is None or self.high is None:
-            return f"{self.name} cannot be told: {self.unknown}"
+            return f"{self.name} is unknown: {self.unknown}"
         granted = f" ({self.note})" if self.note else ""
         return f"{self.name} {shown(self.value)}, between {shown(self.low)} and {shown(self.high)}{granted}"
 

@@ -48,7 +48,7 @@ class Evaluated(Public):
     @property
     def score(self) -> Figure:
         """The figure that scikit-learn calls score: accuracy, or R² where numbers are predicted; of times, none."""
-        unknown = Figure(name="score", value=None, low=None, high=None, unknown="no figure stands for times")
+        unknown = Figure(name="score", value=None, low=None, high=None, unknown="there is no single score for times")
         return next((figure for figure in self.figures if figure.name in ("accuracy", "R²")), unknown)
 
     def sentences(self) -> list[str]:
@@ -76,5 +76,5 @@ class EvaluationReport(Public):
     silos: dict[str, Evaluated]
 
     def __str__(self) -> str:
-        head = f"How good it is, by {self.together.records} {self.unit}s: private, with {self.coverage:.0%} intervals"
+        head = f"Measured privately on {self.together.records} {self.unit}s, with {self.coverage:.0%} intervals"
         return "\n  ".join([head, *self.together.sentences()])

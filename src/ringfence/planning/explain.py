@@ -35,19 +35,19 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     if counted := weighting(plan):
         what += f"; {counted}"
     if choice is None:
-        return [what, "as asked for; nothing was compared", _survey(plan)]
+        return [what, "as requested; no alternatives were compared", _survey(plan)]
     others = [other for other in proposal.alternatives if other is not choice]
     compared = f"; next best: {_line(others[0])}" if others else ""
-    hoped = f" ({choice.expected:.3g} if the survey finds what is counted on)" if choice.survey else ""
+    hoped = f" (about {choice.expected:.3g} if the survey turns out as expected)" if choice.survey else ""
     uncovered = _uncovered(plan)
-    bound = f"no bound covers {' or '.join(uncovered)}; without," if uncovered else "bound:"
+    bound = f"no bound covers {' or '.join(uncovered)}; without that," if uncovered else "bound:"
     if not math.isfinite(choice.bound):
-        favoured = f"; by loss bounds: {_line(others[0])}" if others else ""
-        why = f"{_told(proposal)}no loss bound covers {uncovered[-1]}, and privacy needs none{favoured}"
+        favoured = f"; best by loss bounds: {_line(others[0])}" if others else ""
+        why = f"{_told(proposal)}no loss bound covers {uncovered[-1]} (privacy does not depend on one){favoured}"
         return [what, why, _survey(plan, choice.survey)]
     proved = (
-        f"{bound} its {choice.risk} loss{_penalty(plan)}, as clipped, is on average at most {choice.bound:.3g}{hoped} "
-        f"above that of the best weights of norm up to {proposal.distance:.3g}{_smoothing(plan)}{_nothing(proposal)}"
+        f"{bound} the clipped {choice.risk} loss{_penalty(plan)} is on average at most {choice.bound:.3g}{hoped} above "
+        f"that of the best weights of norm up to {proposal.distance:.3g}{_smoothing(plan)}{_nothing(proposal)}"
         f"{compared}{_untold(proposal)}"
     )
     return [what, proved, _survey(plan, choice.survey)]
@@ -60,9 +60,9 @@ def _told(proposal: Proposal) -> str:
         return ""
     records = sum(plan.records_in(plan.stages[0], terms) for terms in plan.silos)
     return (
-        f"a survey with {records:,} {plan.unit}s, {plan.data.width} features and this budget tells directions apart "
-        f"that have {edge:.2g} of the largest second moment or more, which on public tables gave smaller errors than "
-        "what loss bounds favour; "
+        f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget, a survey resolves directions down "
+        f"to {edge:.2g} of the largest second moment; on public tables this gave smaller errors than the choice by "
+        "loss bounds; "
     )
 
 
@@ -71,8 +71,8 @@ def _untold(proposal: Proposal) -> str:
     if proposal.edge is None or tells_apart(proposal.edge):
         return ""
     return (
-        f"; not preconditioned descent: with these {proposal.plan.unit}s and this budget its survey could not tell two "
-        f"directions from noise, which reaches {proposal.edge:.2g} of the largest second moment possible"
+        f"; preconditioned descent is ruled out: with these {proposal.plan.unit}s and this budget, the noise of its "
+        f"survey reaches {proposal.edge:.2g} of the largest possible second moment and would hide all directions"
     )
 
 
@@ -125,7 +125,7 @@ def _rounds(count: int) -> str:
 
 def _uncovered(plan: Plan) -> list[str]:
     """Name what the plan does and no bound speaks of."""
-    found = [] if plan.algorithm.keeps_theorem_average else ["another average than the weighted one"]
+    found = [] if plan.algorithm.keeps_theorem_average else ["an average other than the weighted one"]
     for number, stage in enumerate(plan.stages):
         sizes = [(plan.records_in(stage, terms), terms.stages[number].batch, terms.weight) for terms in plan.silos]
         found += [
@@ -151,7 +151,7 @@ def _nothing(proposal: Proposal) -> str:
     choice, plan = proposal.choice, proposal.plan
     known = min(_clip(plan) * proposal.distance, guessing_loss(plan))
     trivial = choice is not None and choice.bound >= known
-    return f", which promises nothing: guessing is at most {known:.3g} above it" if trivial else ""
+    return f", which is no useful bound: a constant guess is at most {known:.3g} above" if trivial else ""
 
 
 def warnings(proposal: Proposal) -> list[str]:
@@ -168,9 +168,9 @@ def buys_nothing(proposal: Proposal) -> str:
     if noise is None or noise < size:
         return ""
     return (
-        f"This budget buys next to nothing: the noise in a weight is about {noise:.2g} or more, and a weight is "
-        f"about {size:.2g} if the model is as large as is planned for ({proposal.distance:.3g}). Take fewer "
-        f"columns (there are {plan.dimension} weights), more records or a larger epsilon"
+        f"This budget buys almost nothing: the noise in each weight is about {noise:.2g} or more, while a weight is "
+        f"about {size:.2g} if the model has the expected norm ({proposal.distance:.3g}). Use fewer columns (there are "
+        f"{plan.dimension} weights), more records or a larger epsilon"
         f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
     )
 
@@ -180,8 +180,8 @@ def protects_nobody(epsilon: float, unit: Unit) -> str:
     if epsilon <= LARGE_EPSILON:
         return ""
     return (
-        f"Epsilon {epsilon:g} protects next to nobody: whoever guesses whether a {unit} was there may be "
-        "right every time. Most releases stay below 10."
+        f"Epsilon {epsilon:g} protects almost nobody: a guess whether a {unit} was in the data may be right every "
+        "time. Most releases stay below 10."
     )
 
 
@@ -194,5 +194,9 @@ def _survey(plan: Plan, share: float = 0.0) -> str:
     asked = [stage.question.purpose() for stage in plan.stages if stage.section != "held-out"]
     looks = "; ".join(purpose for purpose in asked if purpose)
     cost = f", for {share:.0%} of the budget in squared shift" if share else ""
-    said = f"{looks}{cost}" if looks else "no record was looked at to choose any of this, and nothing is spent on it"
-    return said if plan.held_out is None else f"{said}; {plan.held_out:.0%} of the {plan.unit}s evaluate it"
+    said = f"{looks}{cost}" if looks else "no record was used for these choices, and nothing is spent on them"
+    return (
+        said
+        if plan.held_out is None
+        else f"{said}; {plan.held_out:.0%} of the {plan.unit}s are held out to evaluate the model"
+    )

@@ -68,16 +68,17 @@ class Member:
 
 @dataclass(frozen=True)
 class Option:
-    """How the command line offers a field: its help, and its name where that is not the field's."""
+    """How the command line offers a field: its help, its section there, and its name where that is not the field's."""
 
     help: str
+    section: str
     flag: str = ""
     metavar: str | None = None
 
 
-def offered(help: str, *, flag: str = "", metavar: str | None = None) -> dict[str, Option]:
+def offered(help: str, section: str = "Algorithm", *, flag: str = "", metavar: str | None = None) -> dict[str, Option]:
     """Say that the command line offers a field, and how."""
-    return {"option": Option(help, flag, metavar)}
+    return {"option": Option(help, section, flag, metavar)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,141 +89,173 @@ class PlanRequest:
     `weights` together with the silos' sizes (`members`).
     """
 
-    epsilon: float | None = field(default=None, metadata=offered("Every silo's epsilon."))
-    delta: float | None = field(default=None, metadata=offered("Every silo's delta; by default 1/n², at most 1e-5."))
+    epsilon: float | None = field(
+        default=None, metadata=offered("Epsilon of every silo's guarantee for this plan.", "Basic")
+    )
+    delta: float | None = field(
+        default=None, metadata=offered("Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", "Privacy")
+    )
     budgets: Mapping[str, tuple[float, float]] = field(
-        default_factory=dict, metadata=offered("One silo's own budget.", flag="budget", metavar="NAME=EPS,DELTA")
+        default_factory=dict,
+        metadata=offered(
+            "Epsilon and delta of one silo, if it has its own.", "Privacy", flag="budget", metavar="NAME=EPS,DELTA"
+        ),
     )
     algorithm: AlgorithmSpec | str | None = field(
         default=None,
         metadata=offered(
             "minibatch-sgd, accelerated, regularised, multi-stage, localized, preconditioned, or 'bounded' for the one "
-            "with the least loss bound; chosen for you."
+            "with the smallest loss bound. Default: automatic."
         ),
     )
     risk: Risk = field(
-        default="empirical", metadata=offered("Choose by bounds on the 'empirical' or of the 'population' loss.")
+        default="empirical",
+        metadata=offered("Choose the algorithm by bounds on the 'empirical' or the 'population' loss."),
     )
-    rounds: int | None = field(default=None, metadata=offered("Rounds, exactly; chosen for you."))
+    rounds: int | None = field(default=None, metadata=offered("Exact number of rounds. Default: automatic."))
     most_rounds: int | None = field(
-        default=None, metadata=offered("The most rounds that may be chosen; by default 100.", flag="max-rounds")
+        default=None, metadata=offered("Most rounds that may be chosen. Default: 100.", flag="max-rounds")
     )
     loss: Loss | str | None = field(
         default=None,
         metadata=offered(
             "logistic, hinge, softmax, squared, huber, absolute, pinball, epsilon-insensitive, poisson, gamma, "
-            "negative-binomial, survival, ordinal or multi-squared; by the target's type."
+            "negative-binomial, survival, ordinal or multi-squared. Default: by the target's type.",
+            "Model",
         ),
     )
-    quantile: float = field(default=0.5, metadata=offered("Which quantile the pinball loss aims at."))
+    quantile: float = field(default=0.5, metadata=offered("Quantile that the pinball loss estimates.", "Model"))
     margin: float | None = field(
         default=None,
         metadata=offered(
-            "Where huber turns linear, or what epsilon-insensitive ignores, in scaled units; by "
-            "default a tenth of the target's bound."
+            "Where huber turns linear, or the error that epsilon-insensitive ignores, in scaled units. Default: a "
+            "tenth of the target's bound.",
+            "Model",
         ),
     )
     dispersion: float = field(
-        default=1.0, metadata=offered("Of negative-binomial: counts of mean m have the variance m + dispersion·m².")
+        default=1.0,
+        metadata=offered("For negative-binomial: counts with mean m have variance m + dispersion·m².", "Model"),
     )
     cuts: tuple[float, ...] | None = field(
         default=None,
-        metadata=offered("Of survival: where the hazard may change, as 'T1,T2,...'; by default five equal parts."),
+        metadata=offered(
+            "For survival: the times at which the hazard may change. Default: five equal parts.",
+            "Model",
+            metavar="T1,T2,...",
+        ),
     )
     sampling: SamplingName | None = field(
-        default=None, metadata=offered("full, fixed, poisson, one-pass or phased; chosen for you.")
+        default=None, metadata=offered("full, fixed, poisson, one-pass or phased. Default: automatic.")
     )
     batch: int | None = field(
-        default=None, metadata=offered("Records, or persons, per round, where sampling leaves it open.")
+        default=None, metadata=offered("Records (or persons) per round, for sampling rules that need a number.")
     )
     clip: float | None = field(
-        default=None, metadata=offered("Largest norm of a record's, or person's, gradient; chosen for you.")
+        default=None,
+        metadata=offered("Clipping norm: the largest norm of a record's (or person's) gradient. Default: automatic."),
     )
     distance: float | None = field(
-        default=None, metadata=offered("How large the best weights are expected to be; chosen for you.")
+        default=None, metadata=offered("Expected norm of the best weights. Default: automatic.")
     )
     domain: Domain | None = None
-    step: float | None = field(default=None, metadata=offered("Step of minibatch-sgd; chosen for you."))
+    step: float | None = field(default=None, metadata=offered("Step size of minibatch-sgd. Default: automatic."))
     average: Average | None = field(
         default=None,
         metadata=offered(
-            "The model: 'weighted' as in the theorems, 'last' point, or 'tail' average; by "
-            "default weighted, with a step of yours tail."
+            "Which point becomes the model: the 'weighted' average of the theorems, the 'last' point, or the 'tail' "
+            "average. Default: weighted, or tail if you set the step."
         ),
     )
     correlation: float = field(
-        default=0.0, metadata=offered("Let one-pass noise cancel over the rounds: 0 is independent, 0.5 a good value.")
+        default=0.0,
+        metadata=offered("Let the noise of one-pass rounds partly cancel: 0 is independent noise, 0.5 works well."),
     )
     survey: bool | None = field(
         default=None,
         metadata=offered(
-            "Spend a little on a private estimate that the steps of accelerated need; by default where it pays.",
+            "Spend a little of epsilon on a private estimate that sets the steps of accelerated. Default: where it "
+            "pays off.",
             flag="survey/--no-survey",
         ),
     )
-    ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, added at the server."))
+    ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, applied by the server.", "Model"))
     lasso: float = field(
         default=0.0,
         metadata=offered(
-            "Strength of the L1 penalty, taken at the server, the intercept left out; with --ridge: elastic net."
+            "Strength of the L1 penalty, applied by the server to all weights but the intercept. With --ridge: elastic "
+            "net.",
+            "Model",
         ),
     )
     unit: Unit | None = field(
-        default=None, metadata=offered("What is protected: a 'record' or a 'person'; by the schema's `person`.")
+        default=None,
+        metadata=offered(
+            "What is protected: a 'record' or a 'person'. Default: person if the schema names a person column.",
+            "Privacy",
+        ),
     )
     person_rule: PersonRule | None = field(
         default=None,
-        metadata=offered("What a person's rows come to: their 'mean', a number of 'rows', or their 'sum'; mean."),
+        metadata=offered(
+            "How a person's rows are combined: by 'mean', by 'sum', or as a limited number of 'rows'. Default: mean.",
+            "Privacy",
+        ),
     )
     rows_per_person: int | None = field(
-        default=None, metadata=offered("How many rows of a person count at most, by the rule 'rows'.")
+        default=None, metadata=offered("Most rows per person, under the rule 'rows'.", "Privacy")
     )
     held_out: float | None = field(
         default=None,
         metadata=offered(
-            "Share of each silo's records that do not train and are for evaluation; by default 0.2. 0: all train.",
+            "Share of each silo's records that is kept for evaluation and does not train. Default: 0.2. With 0, all "
+            "records train.",
+            "Evaluation",
         ),
     )
     weights: Weights | None = field(
         default=None,
         metadata=offered(
-            "How silos count: by 'records' (or persons), 'equal', or by the inverse variance of their 'noise'; by "
-            "default records, or between these and noise where budgets differ much."
+            "Weight silos by 'records' (or persons), 'equal', or by the inverse variance of their 'noise'. Default: "
+            "records, or between records and noise where budgets differ widely."
         ),
     )
-    available: int | None = field(
-        default=None, metadata=offered("How many silos are asked in a round; all if not given.")
-    )
+    available: int | None = field(default=None, metadata=offered("Silos asked in each round. Default: all."))
     participation: Participation | None = None
     trust: Trust = field(
         default="nobody",
         metadata=offered(
-            "Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not work together with the server."
+            "Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not collude with the server.", "Shuffler"
         ),
     )
     keys: PublicKeys | None = field(
-        default=None, metadata=offered("Public keys of server, shuffler and silos (TOML), for a plan with a shuffler.")
+        default=None, metadata=offered("Public keys of the server, the shuffler and the silos (TOML).", "Shuffler")
     )
     quorum: int | None = field(
-        default=None, metadata=offered("The fewest silos that a shuffler lets out together; all that are asked.")
+        default=None,
+        metadata=offered(
+            "Fewest silos whose messages the shuffler releases together. Default: all that are asked.", "Shuffler"
+        ),
     )
     colluders: int | None = field(
         default=None,
         metadata=offered(
-            "How many other silos may work together with the server without hurting a shuffled guarantee; by default 1."
+            "How many other silos may collude with the server without weakening a shuffled guarantee. Default: 1.",
+            "Shuffler",
         ),
     )
     bits: int | None = field(
         default=None,
-        metadata=offered("The most bits per record, or person, of the shuffled sum; by default 140 per weight."),
+        metadata=offered("Most bits per record (or person) in the shuffled sum. Default: 140 per weight.", "Shuffler"),
     )
     purpose: str | None = field(
-        default=None, metadata=offered("What the plan is for, in one line that every silo's operator reads.")
+        default=None,
+        metadata=offered("What the plan is for, in one line that every silo's operator reads.", "Documentation"),
     )
     controller: str | None = field(
-        default=None, metadata=offered("Who answers for the processing in law, in one line.")
+        default=None, metadata=offered("Who is legally responsible for the processing, in one line.", "Documentation")
     )
-    contact: str | None = field(default=None, metadata=offered("Whom to ask about it, in one line."))
+    contact: str | None = field(default=None, metadata=offered("Whom to ask about it, in one line.", "Documentation"))
     run: str | None = None
 
     def __post_init__(self) -> None:

@@ -118,7 +118,7 @@ class OperatorPage:
     async def _answer(self, request: Request) -> tuple[int, Html]:
         host = request.headers.get("host", "")
         if host not in self._hosts:
-            return 421, operator_pages.problem("This page answers to 127.0.0.1 and localhost only.")
+            return 421, operator_pages.problem("This page is available at 127.0.0.1 and localhost only.")
         path = request.url.path
         if request.method in ("GET", "HEAD"):
             return (200, self._entrance()) if path == "/" else (404, operator_pages.problem("There is nothing here."))
@@ -129,21 +129,24 @@ class OperatorPage:
         content = await serving.read_body(request, small=LONGEST_REQUEST, longest=lambda: LONGEST_REQUEST)
         if isinstance(content, int):
             return content, operator_pages.problem(
-                "The form is too long or came too slowly, so nothing was done. Put long plans into the folder as files."
+                "The form was too long or arrived too slowly, so nothing was done. Put large plans into the folder as "
+                "files."
             )
         form = _form(content)
         if path == "/enter":
             if not hmac.compare_digest(form.get("token", "").strip().encode(), self._token.encode()):
-                return 403, self._entrance("That is not the token.")
+                return 403, self._entrance("That is not the right token.")
             form = {"key": self._keys.new()}
             path = "/home"
         elif path == "/leave":
             self._keys.forget(form.get("key", ""))
-            return 200, self._entrance("You have left.")
+            return 200, self._entrance("You are signed out.")
         elif not self._keys.opens(form.get("key", "")):
-            return 403, self._entrance("Nothing was done: enter first, or again after a while without a click.")
+            return 403, self._entrance(
+                "Nothing was done: enter the token first. After a while without a click, it must be entered again."
+            )
         if not let_in(request.scope):
-            return 503, operator_pages.problem("Too much is asked at once, so nothing was done. Try again.")
+            return 503, operator_pages.problem("Too many requests at once, so nothing was done. Try again.")
         return await run_in_threadpool(self._act, path, form)
 
     def _act(self, path: str, form: Form) -> tuple[int, Html]:
@@ -153,7 +156,7 @@ class OperatorPage:
             return self._refused(form, str(refused))
         except Exception as problem:
             serving.complain(problem)
-            return 503, operator_pages.problem("Something went wrong, and the terminal says what kind of thing.")
+            return 503, operator_pages.problem("Something went wrong. The terminal shows what kind of error it was.")
 
     def _refused(self, form: Form, why: str) -> tuple[int, Html]:
         try:
@@ -173,7 +176,7 @@ class OperatorPage:
         decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
         waiting = pending.pending(self._folder, decided)
         if form.get("plan") not in waiting.plans:
-            raise ApprovalError("That plan does not wait for a decision: it was decided on, or its file has changed.")
+            raise ApprovalError("That plan is not waiting for a decision: it was decided on, or its file has changed.")
         return waiting
 
     def _plan(self, form: Form) -> Html:
@@ -182,7 +185,7 @@ class OperatorPage:
 
     def _add(self, form: Form) -> Html:
         plan = pending.add(self._folder, form.get("content", "").encode())
-        return self._home(form, notice=f"Plan {plan.digest()[:12]} waits for your decision.")
+        return self._home(form, notice=f"Plan {plan.digest()[:12]} is waiting for your decision.")
 
     def _approve(self, form: Form) -> Html:
         plan = self._waiting(form).plans[form["plan"]]
@@ -193,20 +196,20 @@ class OperatorPage:
 
     def _refuse(self, form: Form) -> Html:
         pending.refuse(self._waiting(form).files[form["plan"]])
-        return self._home(form, notice=f"Refused plan {form['plan'][:12]}: it is not answered.")
+        return self._home(form, notice=f"Refused plan {form['plan'][:12]}: it will not be answered.")
 
     def _end(self, form: Form, *, revoke: bool) -> Html:
         if form.get("plan") not in _running(decisions.status(self._folder)):
             raise ApprovalError("That plan is not running, so there is nothing to end.")
         decisions.end_plan(self._folder, form["plan"], revoke=revoke)
         done = "Revoked" if revoke else "Finished"
-        return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it is answered.")
+        return self._home(form, notice=f"{done} plan {form['plan'][:12]}: the silo answers no further round of it.")
 
     def _stop(self, form: Form) -> Html:
         stopped = _running(decisions.status(self._folder))
         for digest in stopped:
             decisions.end_plan(self._folder, digest, revoke=True)
-        return self._home(form, notice=f"Stopped: {len(stopped)} running plans were revoked, and nothing is answered.")
+        return self._home(form, notice=f"Stopped: {len(stopped)} running plans were revoked. Nothing is answered.")
 
 
 def _running(state: Mapping[str, list[dict[str, str]]]) -> list[str]:

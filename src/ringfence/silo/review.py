@@ -77,23 +77,28 @@ class Review:
     def text(self) -> str:
         """Return the review as its operator reads it."""
         plan, terms = self.plan, self.plan.terms(self.silo)
-        lines = [f"Plan {plan.digest()}", f"run {plan.run}, before silo '{visible(self.silo)}'", ""]
+        lines = [f"Plan {plan.digest()}", f"run {plan.run}, reviewed for silo '{visible(self.silo)}'", ""]
         if plan.responsible:
             said = (f"  {name}: {visible(text)}" for name, text in plan.responsible.items())
-            lines += ["What for, as the plan's author says", "", *said, ""]
+            lines += ["Purpose, as stated by the plan's author", "", *said, ""]
         if terms is not None:
             lines += ["What it would reveal", "", *(f"  - {line}" for line in reveals(plan, terms)), ""]
             lines += ["To whom", "", *(f"  {line}" for line in to_whom(plan, terms)), ""]
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
-            lines += ["On this machine", "", f"  A round takes {words(self.effort)}, by a cautious estimate.", ""]
+            lines += ["On this machine", "", f"  A round takes {words(self.effort)}, estimated cautiously.", ""]
             if plan.keys is not None:
-                lines += ["Keys to compare, by another way than the plan's", "", *_keys(plan.keys, self.silo), ""]
+                lines += [
+                    "Keys to compare, through a channel other than the plan's",
+                    "",
+                    *_keys(plan.keys, self.silo),
+                    "",
+                ]
         if self.clamped:
             lines += ["In your records", "", *(f"  {visible(line)}" for line in (*self.clamped, _CLAMPED)), ""]
         if self.objection:
             return "\n".join([*lines, f"The gate would NOT approve it. {visible(self.objection)}"])
-        return "\n".join([*lines, "The gate would approve it; nothing is answered before you do."])
+        return "\n".join([*lines, "The gate would approve it. Nothing is answered until you do."])
 
     def _cost(self, terms: SiloTerms) -> list[str]:
         own, total, delta = self.own[0], self.total[0], self.budget.delta
@@ -106,10 +111,10 @@ class Review:
             f"This plan: epsilon {own.epsilon:.4g} at delta {own.delta:.2g}, for each of {terms.records} "
             f"{self.plan.unit}s {named}; it claims {terms.guarantee.epsilon:.4g}.",
             f"Used so far: epsilon {used.epsilon:.4g} at delta {delta:.2g}. This and the next line are bookkeeping.",
-            f"All that was released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
+            f"Everything released, all running plans and this one: epsilon {total.epsilon:.4g} at delta {delta:.2g}"
             f"{together}.",
-            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}: all plans together keep it, however they "
-            f"are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
+            f"The budget is epsilon {limit.epsilon:.4g} at delta {delta:.2g}: all plans together stay within it, "
+            f"however they are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
             *_gain(self.plan),
@@ -126,8 +131,8 @@ class Review:
 
 
 _CLAMPED = (
-    "Nobody else sees this, and the gate answers all the same, with the bounds in place of such numbers. Correct them "
-    "first if they are mistakes. A plan that you decline because of them tells its author that there are some."
+    "Nobody else sees this. The gate answers anyway, with the bounds in place of such numbers. If they are mistakes, "
+    "correct them first. If you decline a plan because of them, its author learns that there are some."
 )
 
 
@@ -180,16 +185,16 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
             lines.append(said)
             if stage.most_answers < stage.rounds:
                 lines.append(
-                    f"Silos take turns: of {stage.rounds} rounds this one answers {stage.most_answers} at most, which "
-                    "the noise pays for. The gate counts them, and refuses more."
+                    f"Silos take turns: of {stage.rounds} rounds, this one answers at most {stage.most_answers}, and "
+                    "the noise is sized for these. The gate counts them and refuses more."
                 )
             noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
     if plan.held_out is not None:
         lines.append(
-            f"Which {plan.unit}s train and which {plan.held_out:.0%} are held out goes by their numbers alone, and is "
-            "the same for all plans: none is asked as both."
+            f"Which {plan.unit}s train and which {plan.held_out:.0%} are held out depends on their numbers only and is "
+            "the same for all plans: none is used as both."
         )
     lines.append(f"Nothing else leaves the silo. The number of {plan.unit}s and the schema are public.")
     return [visible(line) for line in lines]
@@ -200,9 +205,9 @@ def _gain(plan: Plan) -> list[str]:
     noise = noise_in_weights(plan)
     if noise is None or (most := weight_of(plan.domain.reach(plan.dimension), plan)) == math.inf:
         return []
-    what = "so that it may learn something" if noise < most else "so that it can learn next to nothing"
+    what = "so it may learn something" if noise < most else "so it can learn almost nothing"
     return [
-        f"In return, the noise in a weight of the model is about {noise:.2g} or more, where weights are at most "
+        f"In return, the noise in each weight of the model is about {noise:.2g} or more, where weights are at most "
         f"{most:.2g}, {what}."
     ]
 
@@ -210,7 +215,7 @@ def _gain(plan: Plan) -> list[str]:
 def _weighed(plan: Plan, terms: SiloTerms) -> list[str]:
     """Say how much the silo counts, where that is not by how many it has."""
     told = visible(weighting(plan))
-    return [f"This silo counts {terms.weight:.2g} of 1 in the model: {told}."] if told else []
+    return [f"This silo's share in the model is {terms.weight:.2g} of 1: {told}."] if told else []
 
 
 def to_whom(plan: Plan, terms: SiloTerms) -> list[str]:

@@ -100,7 +100,7 @@ def _about(entry: dict[str, Any]) -> str:
         case "ended":
             return f"plan {plan}: {entry['why']}"
         case "used":
-            return f"{entry['use']} the model of plan {plan} inside the silo; nothing left, nothing is charged"
+            return f"{entry['use']} the model of plan {plan} inside the silo; nothing left it and nothing is charged"
         case "courier":
             return "the courier may run as a user who can read the data"
         case "refused":

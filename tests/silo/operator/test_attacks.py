@@ -47,7 +47,7 @@ def test_without_the_token_nothing_is_shown_and_nothing_is_done(
     assert visit.page.evaluate("document.activeElement.id") == "token"
     visit.page.get_by_label("token").fill(silo_folder.token())  # the couriers' token opens another door
     visit.page.get_by_role("button", name="Enter").click()
-    visit.page.get_by_text("That is not the token.").wait_for()
+    visit.page.get_by_text("That is not the right token.").wait_for()
     shown = visit.page.content()
     assert plan.digest()[:8] not in shown
     assert "epsilon" not in shown

@@ -77,7 +77,7 @@ def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
     visit = entered(window, desk)
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_role("button", name="Refuse").click()
-    visit.page.get_by_text("it is not answered").wait_for()
+    visit.page.get_by_text("it will not be answered").wait_for()
     assert visit.page.get_by_role("button", name="Review").count() == 0
     assert not path.exists()
     assert path.with_name("plan.json.refused").exists()

@@ -1,0 +1,161 @@
+"""How `--help` looks: options and commands in sections, examples last; and one suggestion for a word mistyped.
+
+It is written with the few parts of click that every version of typer has, those that carry click inside as well.
+"""
+
+import difflib
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import typer
+import typer.core
+
+typer.core.HAS_RICH = False  # else plain help has rich's escapes in it: \\[required]
+
+SECTIONS = (
+    "Basic", "Privacy", "Model", "Algorithm", "Evaluation", "Statistics", "Shuffler", "Engine", "Deployment", "Ledger",
+    "Documentation", "Output", "Other",
+)  # fmt: skip
+"""The sections that options are shown in, in this order."""
+
+START, TRAIN, OPERATE, SERVE, CHECK = COMMAND_SECTIONS = (
+    "Start here", "Train and use models", "Silos and their operators", "Servers and federations",
+    "Verify, account and research",
+)  # fmt: skip
+"""The sections that the first commands are shown in, in this order."""
+
+_FEW = 7
+"""A command with no more options than this shows them in one list."""
+
+_EXAMPLES = "\n\nExamples:\n"
+"""What the last paragraph of a command's docstring begins with if it shows examples, one per line."""
+
+_CLOSE = 0.7
+"""How similar a word must be to be suggested."""
+
+Rows = list[tuple[str, str]]
+
+
+class _Sections:
+    """What commands and groups have in common."""
+
+    help: str | None
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does, without its examples."""
+        text = (self.help or "").partition(_EXAMPLES)[0]
+        if text:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(text)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, in sections if there are many."""
+        arguments: Rows = []
+        options: dict[str, Rows] = {}
+        for parameter in self.get_params(ctx):  # type: ignore[attr-defined]
+            record = parameter.get_help_record(ctx)
+            if record is None:
+                continue
+            names, text = record[0], record[1].replace("\\[", "[")
+            if parameter.param_type_name == "argument":
+                arguments.append((names, text))
+            else:
+                options.setdefault(getattr(parameter, "rich_help_panel", None) or "Other", []).append((names, text))
+        _write(formatter, "Arguments", arguments)
+        if sum(map(len, options.values())) <= _FEW or len(options) == 1:
+            _write(formatter, "Options", [row for rows in options.values() for row in rows])
+        else:
+            for section in SECTIONS:
+                _write(formatter, f"{section} options", options.get(section, []))
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the examples, one per line, as a shell reads them."""
+        examples = (self.help or "").partition(_EXAMPLES)[2]
+        if examples:
+            with formatter.section("Examples"):
+                margin = " " * formatter.current_indent
+                for line in examples.splitlines():
+                    pairs = re.sub(r"( --\S+) (?!-)", "\\1\0", line.strip())  # an option and its value stay together
+                    wrapped = textwrap.wrap(
+                        pairs,
+                        formatter.width - len(margin) - len(" \\"),
+                        subsequent_indent="    ",
+                        break_long_words=False,
+                        break_on_hyphens=False,
+                    )
+                    formatter.write(margin + f" \\\n{margin}".join(wrapped).replace("\0", " ") + "\n")
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; an option that does not exist is answered with the most similar one alone."""
+        try:
+            return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
+        except Exception as problem:
+            mistyped = getattr(problem, "option_name", None)
+            if mistyped is None or not hasattr(problem, "possibilities"):  # click's NoSuchOption has both
+                raise
+            offered = [name for parameter in self.get_params(ctx) for name in parameter.opts]  # type: ignore[attr-defined]
+            suggestion = _suggestion(mistyped, offered)
+        return ctx.fail(f"No such option '{mistyped}'.{suggestion}")  # type: ignore[no-any-return]
+
+
+class Command(_Sections, typer.core.TyperCommand):
+    """A command whose help has sections and examples."""
+
+
+class Group(_Sections, typer.core.TyperGroup):
+    """Commands in sections; a name that none of them has is answered with the most similar one, once."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the group's own options, then its commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write every command with the whole of its first sentence."""
+        sections: dict[str, Rows] = {}
+        width = max(map(len, self.list_commands(ctx)))
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            section = getattr(command, "rich_help_panel", None) or "Commands"
+            sections.setdefault(section, []).append((name.ljust(width), command.get_short_help_str(limit=1000)))
+        for section in (*COMMAND_SECTIONS, "Commands"):
+            _write(formatter, section, sections.get(section, []))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is asked for."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            ctx.fail(f"No such command '{name}'.{_suggestion(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+class App(typer.Typer):
+    """A group of commands whose help has sections and examples."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            cls=Group,
+            no_args_is_help=True,
+            add_completion=False,
+            rich_markup_mode=None,
+            pretty_exceptions_enable=False,  # its traceback shows local variables, which may hold records
+            **settings,
+        )
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        """Add a command."""
+        return super().command(name, **{"cls": Command, **settings})
+
+
+def _suggestion(mistyped: str, offered: Iterable[str]) -> str:
+    close = difflib.get_close_matches(mistyped, list(offered), n=1, cutoff=_CLOSE)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _write(formatter: Any, title: str, rows: Rows) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)
