@@ -1,4 +1,4 @@
-"""A report: one page that needs no network, and its figures as files of their own."""
+"""A report: one page that needs no network, and its figures as separate files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class ReportPage:
 
     def html(self) -> str:
         """Return the page, whole: style and figures are inside it, and it loads and runs nothing."""
-        footer = tag("footer", f"Written by Ringfence {__version__}. This page is one file and loads nothing.")
+        footer = tag("footer", f"Written by Ringfence {__version__}. This page is one file: it loads and runs nothing.")
         head = tag("header", tag("p", self.kicker, class_="kicker"), tag("h1", self.title))
         return document(self.title, head, *self.parts, footer)
 
@@ -35,8 +35,7 @@ class ReportPage:
                         write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
         except OSError as problem:
             raise OutputError(
-                f"The report {path} could not be written ({problem.strerror}). Name another file; what was trained is "
-                "kept."
+                f"Cannot write the report {path} ({problem.strerror}). The model is safe; name another file."
             ) from None
 
 
@@ -53,5 +52,5 @@ def facts(pairs: Mapping[str, Value]) -> Html:
 
 
 def not_private(*children: Value) -> Html:
-    """Return the warning that stands above whatever was measured on records without noise."""
+    """Return the warning above anything that was measured on records without noise."""
     return tag("p", tag("strong", "NOT PRIVATE: "), *children, class_="note warning")
