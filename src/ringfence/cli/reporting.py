@@ -17,7 +17,10 @@ ReportFile = Annotated[
 ]
 NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.")]
 Figures = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Also write the report's figures into this folder (SVG).")
+    Path | None,
+    typer.Option(
+        metavar="FOLDER", help="Also write the report's figures here, as SVG and, if matplotlib is installed, PNG."
+    ),
 ]
 Track = Annotated[
     Path | None,

@@ -12,7 +12,7 @@ from ringfence.protocol.guarantee import against_words, claimed_against
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
-from ringfence.report.page import ReportPage, facts
+from ringfence.report.page import ReportPage, counted, facts
 from ringfence.server import learned
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.questions.evaluation import reported
@@ -38,7 +38,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
         "run": plan.run,
         "begun": header.time,
         "ended": rounds[-1]["closed"] if rounds else header.time,
-        "guarantees": f"These are the guarantees that the plan claims for each {plan.unit}, for this run alone. "
+        "guarantees": f"The guarantees are those that the plan claims for each {plan.unit}, for this run alone. "
         f"{plan.leading_channel.claim_words()} {PROOF}",
         "trust": plan.trust,
         "adjacency": plan.adjacency,
@@ -105,7 +105,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
     parts = (
         tag(
             "p",
-            f"{what}. This is the server's report: it knows the plan and the noisy messages, and no record.",
+            f"{what}. This is the server's report: it knows the plan and the noisy messages, and nothing else.",
             class_="lead",
         ),
         facts(
@@ -140,13 +140,13 @@ def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tup
     target = f"“{plan.data.target_words}”"
     if plan.steps:
         return (
-            f"A model of {target} from {silos} silos",
-            f"{silos} silos trained one model that predicts {target}",
+            f"A model of {target} from {counted(silos, 'silo')}",
+            f"{counted(silos, 'silo')} trained one model that predicts {target}",
         )
     if evaluation is not None:
-        words = f"{silos} silos measured how well a model predicts {target}; nothing was trained"
-        return f"How well a model predicts {target}, measured by {silos} silos", words
-    return f"Statistics of {silos} silos", f"{silos} silos answered questions about statistics; nothing was trained"
+        words = f"{counted(silos, 'silo')} measured how well a model predicts {target}; nothing was trained"
+        return f"How well a model predicts {target}, measured by {counted(silos, 'silo')}", words
+    return f"Statistics of {counted(silos, 'silo')}", f"{counted(silos, 'silo')} answered; nothing was trained"
 
 
 def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:

@@ -46,8 +46,8 @@ def expected_section(proposals: Mapping[float, Proposal], charts: Mapping[str, H
         figure(
             charts.get("privacy-accuracy"),
             "How much noise is expected to add to the model's squared error, as a percentage of what the same model "
-            "would have without noise. The model assumes features that vary alike and a noise-free survey, so real "
-            "errors can be larger.",
+            "would have without noise. Read the curve for its shape: the planner's model assumes features that vary "
+            "alike and are known without noise, so the true extra error is often several times larger.",
         ),
         figure(
             charts.get("loss-bound"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from ringfence import __version__
 from ringfence.errors import OutputError
 from ringfence.html.markup import Html, Value, document, tag
+from ringfence.report.png import png_of
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,10 @@ class ReportPage:
         return document(self.title, head, *self.parts, footer)
 
     def write(self, path: Path, *, figures: Path | None = None) -> None:
-        """Write the page whole or not at all, and its figures (SVG) into the folder `figures` if one is given."""
+        """Write the page whole or not at all, and its figures into the folder `figures` if one is given.
+
+        A figure is an SVG file, with a PNG file beside it where matplotlib is installed.
+        """
         try:
             write_whole(path, self.html().encode())
             if figures is not None:
@@ -33,6 +37,8 @@ class ReportPage:
                 for name, drawn in self.figures.items():
                     if drawn is not None:
                         write_whole(figures / f"{name}.svg", f"{drawn}\n".encode())
+                        if (picture := png_of(drawn)) is not None:
+                            write_whole(figures / f"{name}.png", picture)
         except OSError as problem:
             raise OutputError(
                 f"Cannot write the report {path} ({problem.strerror}). The model is safe; name another file."
@@ -44,6 +50,11 @@ def write_whole(path: Path, content: bytes) -> None:
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_bytes(content)
     unfinished.replace(path)
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things as a phrase: 1 silo, 2 silos."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def facts(pairs: Mapping[str, Value]) -> Html:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
 from ringfence.html.markup import Html, bullets, outline, section, table, tag
 from ringfence.protocol.plan import Plan
-from ringfence.report.page import ReportPage, facts
+from ringfence.report.page import ReportPage, counted, facts
 from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares, Tables
 from ringfence.server.statistics.summary import QUANTILES
 
@@ -172,7 +172,7 @@ def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage
     silent = [terms.name for terms in plan.silos if terms.name not in tables.silos]
     unheard = f" Not included, because they did not answer: {', '.join(silent)}." if silent else ""
     page = (
-        tag("p", f"Noisy statistics of the records at {len(silos)} silos.{unheard}", class_="lead"),
+        tag("p", f"Noisy statistics of the {plan.unit}s at {counted(len(silos), 'silo')}.{unheard}", class_="lead"),
         facts(
             {
                 "largest epsilon": max(terms.guarantee.epsilon for terms in plan.silos),
@@ -187,7 +187,9 @@ def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage
         *([section("Pairs of columns, and how silos differ", *(table(*made) for made in rest))] if rest else []),
         section("Who is protected, and how well", outline(guarantees)),
     )
-    return ReportPage(f"Statistics of {len(silos)} silos", f"Statistics · plan {plan.digest()[:12]}", page, figures)
+    return ReportPage(
+        f"Statistics of {counted(len(silos), 'silo')}", f"Statistics · plan {plan.digest()[:12]}", page, figures
+    )
 
 
 _POPULATION = (

@@ -13,7 +13,7 @@ from ringfence.report import sections
 from ringfence.report.chosen import choice_section
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
 from ringfence.report.expected import expected_charts, expected_section
-from ringfence.report.page import ReportPage, facts, not_private
+from ringfence.report.page import ReportPage, counted, facts, not_private
 from ringfence.statement import Statement
 from ringfence.tracking import Progress
 from ringfence.training import CHOOSING
@@ -49,7 +49,7 @@ def train_report(
     parts = (
         tag(
             "p",
-            f"{_count(len(silos), 'silo')} trained one model that predicts “{plan.data.target_words}”. Every silo kept "
+            f"{counted(len(silos), 'silo')} trained one model that predicts “{plan.data.target_words}”. Every silo kept "
             "its records, added its own noise to everything it sent, and logged the privacy cost.",
             class_="lead",
         ),
@@ -85,7 +85,7 @@ def train_report(
     )
     kicker = f"Training report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
     return ReportPage(
-        f"A model of “{plan.data.target_words}” from {_count(len(silos), 'silo')}", kicker, parts, figures
+        f"A model of “{plan.data.target_words}” from {counted(len(silos), 'silo')}", kicker, parts, figures
     )
 
 
@@ -183,7 +183,3 @@ def _model(model: Model) -> Html | None:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
