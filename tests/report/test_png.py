@@ -48,7 +48,7 @@ def test_a_png_has_the_colours_and_places_of_the_svg_as_a_browser_draws_it(windo
                 ys, xs = np.nonzero((np.abs(picture - colour(SERIES[number])) <= 8).all(axis=2))
                 scale = picture.shape[1] / WIDTH
                 places.append([xs.min() / scale, xs.max() / scale, ys.min() / scale, ys.max() / scale])
-            np.testing.assert_allclose(*places, atol=2.5)  # in units of the chart
+            np.testing.assert_allclose(places[0], places[1], atol=2.5)  # in units of the chart
 
 
 def test_the_same_chart_gives_the_same_bytes() -> None:

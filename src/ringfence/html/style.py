@@ -95,6 +95,7 @@ a { color: var(--blue); }
 form { margin: 0 0 1rem; }
 .actions { display: flex; flex-wrap: wrap; gap: 0.6rem; align-items: center; }
 .actions form, td form { margin: 0; }
+nav.actions { margin-bottom: 1.25rem; }
 form.decision { flex-basis: 100%; }
 .fields { display: grid; grid-template-columns: repeat(auto-fit, minmax(11rem, 1fr)); column-gap: 1rem;
   align-items: end; }

@@ -40,8 +40,8 @@ def expected_section(proposals: Mapping[float, Proposal], charts: Mapping[str, H
         tag(
             "p",
             tag("strong", "Expected by the planner's model, not measured. "),
-            "The planner planned this run again with every silo's epsilon scaled by the same factor. It uses public "
-            "numbers only: the plan's sizes, columns and budgets.",
+            "The planner repeated its plan with every silo's epsilon scaled by one factor. It uses public numbers "
+            "only: sizes, columns and budgets.",
         ),
         figure(
             charts.get("privacy-accuracy"),
@@ -71,9 +71,11 @@ def _curve(proposals: Mapping[float, Proposal]) -> Html | None:
     if len(proposals) < 2:
         return None
     points = [(_epsilon(proposal), _PERCENT * extra_error(proposal)) for proposal in proposals.values()]
-    here = [(_epsilon(proposals[1.0]), _PERCENT * extra_error(proposals[1.0]))] if 1.0 in proposals else []
+    errors = [error for _, error in points]
+    run = _epsilon(proposals[1.0]) if 1.0 in proposals else math.nan
+    mark = Line("this run", [(run, min(errors)), (run, max(errors))], level=True)
     return line_chart(
-        [Line("expected by the planner's model", points), *([Line("this run", here)] if here else [])],
+        [Line("expected by the planner's model", points), mark],
         title="Privacy and accuracy, as the planner expects them",
         description="Not measured. Expected extra error from noise, in percent, against the largest epsilon: "
         + "; ".join(f"{error:.2g}% at epsilon {epsilon:.3g}" for epsilon, error in points)

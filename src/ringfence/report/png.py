@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 _POINTS_PER_INCH = 72.0  # one unit of a chart is one point
@@ -33,40 +34,42 @@ def png_of(chart: str) -> bytes | None:
         figure = Figure(figsize=(width / _POINTS_PER_INCH, height / _POINTS_PER_INCH), dpi=_DOTS_PER_INCH)
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
         axes.set_axis_off()
-        for shape in drawn.iter():
+        for order, shape in enumerate(drawn.iter()):
             draw = _DRAWN.get(shape.tag.removeprefix(_SVG))
             if draw is not None:
-                draw(axes, shape.attrib, shape.text or "")
+                draw(axes, shape.attrib, shape.text or "").set_zorder(order)  # what comes later lies above
         written = BytesIO()
         figure.savefig(written, format="png", metadata={"Software": None})
     return written.getvalue()
 
 
-def _rectangle(axes: "Axes", shape: Mapping[str, str], _: str) -> None:
+def _rectangle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
     from matplotlib.patches import Rectangle
 
     place = float(shape.get("x", 0)), float(shape.get("y", 0))
-    axes.add_patch(Rectangle(place, float(shape["width"]), float(shape["height"]), color=shape["fill"], linewidth=0))
+    return axes.add_patch(
+        Rectangle(place, float(shape["width"]), float(shape["height"]), color=shape["fill"], linewidth=0)
+    )
 
 
-def _circle(axes: "Axes", shape: Mapping[str, str], _: str) -> None:
+def _circle(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
     from matplotlib.patches import Circle
 
-    axes.add_patch(
+    return axes.add_patch(
         Circle((float(shape["cx"]), float(shape["cy"])), float(shape["r"]), color=shape["fill"], linewidth=0)
     )
 
 
-def _straight(axes: "Axes", shape: Mapping[str, str], _: str) -> None:
-    _path(axes, shape, [(float(shape["x1"]), float(shape["y1"])), (float(shape["x2"]), float(shape["y2"]))])
+def _straight(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
+    return _path(axes, shape, [(float(shape["x1"]), float(shape["y1"])), (float(shape["x2"]), float(shape["y2"]))])
 
 
-def _through(axes: "Axes", shape: Mapping[str, str], _: str) -> None:
+def _through(axes: "Axes", shape: Mapping[str, str], _: str) -> "Artist":
     pairs = (pair.split(",") for pair in shape["points"].split())
-    _path(axes, shape, [(float(x), float(y)) for x, y in pairs])
+    return _path(axes, shape, [(float(x), float(y)) for x, y in pairs])
 
 
-def _path(axes: "Axes", shape: Mapping[str, str], points: list[tuple[float, float]]) -> None:
+def _path(axes: "Axes", shape: Mapping[str, str], points: list[tuple[float, float]]) -> "Artist":
     (line,) = axes.plot(
         *zip(*points, strict=True),
         color=shape["stroke"],
@@ -76,9 +79,10 @@ def _path(axes: "Axes", shape: Mapping[str, str], points: list[tuple[float, floa
     )
     if dashes := shape.get("stroke-dasharray"):
         line.set_dashes([float(length) for length in dashes.split()])
+    return line
 
 
-def _text(axes: "Axes", shape: Mapping[str, str], words: str) -> None:
+def _text(axes: "Axes", shape: Mapping[str, str], words: str) -> "Artist":
     size = float(shape["font-size"])
     written = axes.text(
         float(shape["x"]), float(shape["y"]), words, color=shape["fill"], fontsize=size, va="baseline",
@@ -87,9 +91,10 @@ def _text(axes: "Axes", shape: Mapping[str, str], words: str) -> None:
     if "textLength" in shape:
         length = written.get_window_extent().width * _POINTS_PER_INCH / _DOTS_PER_INCH
         written.set_fontsize(size * min(1.0, float(shape["textLength"]) / length))
+    return written
 
 
-_DRAWN: dict[str, Callable[["Axes", Mapping[str, str], str], None]] = {
+_DRAWN: dict[str, Callable[["Axes", Mapping[str, str], str], "Artist"]] = {
     "rect": _rectangle,
     "circle": _circle,
     "line": _straight,

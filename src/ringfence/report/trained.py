@@ -49,7 +49,7 @@ def train_report(
     parts = (
         tag(
             "p",
-            f"{counted(len(silos), 'silo')} trained one model that predicts “{plan.data.target_words}”. Every silo kept "
+            f"{counted(len(silos), 'silo')} trained one model that predicts “{plan.data.target_words}”. Each silo kept "
             "its records, added its own noise to everything it sent, and logged the privacy cost.",
             class_="lead",
         ),

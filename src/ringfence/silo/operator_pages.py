@@ -118,7 +118,7 @@ def _head(key: str, silo: str) -> Html:
 def _said(sentence: str, *, is_problem: bool = False) -> Html:
     """Return what came of a decision. A page has no script, so it takes the focus: screen readers then read it out."""
     kind, role = ("note warning", "alert") if is_problem else ("note", "status")
-    return tag("p", sentence, class_=kind, role=role, tabindex=-1, autofocus=True)
+    return tag("p", readable(sentence), class_=kind, role=role, tabindex=-1, autofocus=True)
 
 
 def _budget(state: dict[str, Any], form: Html) -> Html:
@@ -142,7 +142,7 @@ def _budget(state: dict[str, Any], form: Html) -> Html:
             f"Epsilon holds for each {state['unit']}, "
             f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. “Used” is "
             "bookkeeping. The guarantee for all releases together, however plans are chosen and whenever you stop, is "
-            f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}.",
+            + readable(f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."),
         ),
         *(
             tag(

@@ -43,7 +43,7 @@ def test_a_budget_is_raised_with_a_reason_that_stands_in_the_ledger_and_on_its_p
     visit = entered(window, desk)
     fill(visit, epsilon="3.5", delta="2e-6", reason="the ethics board agreed on 3 May")
     visit.page.get_by_role("status").wait_for()
-    assert "The budget is now epsilon 3.5 at delta 2e-06." in visit.page.get_by_role("status").inner_text()
+    assert "The budget is now epsilon 3.5 at delta 2\u00a0×\u00a010⁻⁶." in visit.page.get_by_role("status").inner_text()
     assert budget_of(silo_folder) == Budget(3.5, 2e-6)
     entry = decisions.list_entries(silo_folder)[-1]
     assert (entry["kind"], entry["by"], entry["note"]) == (
@@ -69,7 +69,7 @@ def test_a_lowered_budget_pauses_what_runs_as_it_does_from_the_command_line(
         visit = entered(window, desk)
         fill(visit, epsilon="0.01", delta="1e-6", reason="until the review is over")
         visit.page.get_by_role("status").wait_for()
-        assert refusal(served.ask(plan, 1)) is RefusalReason.NOT_APPROVED
+        assert refusal(served.ask(plan, 1)) is RefusalReason.BUDGET
     assert state(silo_folder, plan) == "running"
 
 
