@@ -9,7 +9,7 @@ import pytest
 from tests.browser import DESK, PHONE, SCHEMES, Visit, Window
 from tests.report.conftest import HOSTILE
 
-KINDS = ["train", "server-run", "audit", "reproduce"]
+KINDS = ["train", "server-run", "audit", "statistics", "reproduce"]
 
 BOXES = """
 [...document.querySelectorAll('figure svg, img')].map(element => {
@@ -57,7 +57,13 @@ def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
 
 def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
     figures = visit.page.evaluate(BOXES)
-    expected = {"train": {5, 6, 7}, "server-run": {3}, "audit": {1}, "reproduce": {2}}  # noise may hide curves
+    expected = {
+        "train": {5, 6, 7},
+        "server-run": {3},
+        "audit": {1},
+        "statistics": {5},
+        "reproduce": {2},
+    }  # noise may hide curves
     assert len(figures) in expected[kind]
     for width, height, described in figures:
         assert width > 300

@@ -47,7 +47,7 @@ def expected_section(proposals: Mapping[float, Proposal], charts: Mapping[str, H
             charts.get("privacy-accuracy"),
             "How much noise is expected to add to the model's squared error, as a percentage of what the same model "
             "would have without noise. Read the curve for its shape: the planner's model assumes features that vary "
-            "alike and are known without noise, so the true extra error is often several times larger.",
+            "alike and are known without noise, so the true extra error can be several times larger.",
         ),
         figure(
             charts.get("loss-bound"),
