@@ -48,7 +48,7 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
             [row, *(_count(cell, tables.together.records) for cell in cells)]
             for row, cells in zip(cross.rows, cross.cells, strict=True)
         ]
-        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *cross.columns], rows)
+        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *(f"{b}: {name}" for name in cross.columns)], rows)
     if tables.differences:
         found = sorted(tables.differences.items(), key=lambda item: item[1].p)
         yield Shown(
