@@ -1,15 +1,30 @@
-"""A real browser for tests: Debian's Chromium, without a window and without any network but this machine's."""
+"""A real browser for tests: Debian's Chromium, without a window and without any network but this machine's.
+
+`Visit.faults` says what is wrong with a page for anybody who reads it on a phone, in the dark, by keyboard or through a
+screen reader.
+"""
 
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
-PHONE = 375
+DESK, PHONE, NARROWEST = 1000, 390, 320
+"""Widths in pixels; the last is the one at which WCAG (1.4.10) still asks for text that needs no scrolling sideways."""
+
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+_OFF_SCREEN = """
+[...document.querySelectorAll('button, input:not([type=hidden]), textarea, a, summary')].filter(element => {
+  const box = element.getBoundingClientRect();
+  return box.width > 0 && (box.left < 0 || box.right > window.innerWidth);
+}).map(element => element.innerText || element.id)
+"""
 
 
 def chromium() -> str:
@@ -34,7 +49,29 @@ class Visit:
 
     def overflow(self) -> int:
         """By how many pixels the page is wider than the window."""
-        return int(self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+        return int(self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth"))
+
+    def faults(self) -> list[str]:
+        """What axe-core finds in light and dark, wide and narrow, and what does not fit the screen."""
+        found = []
+        for width in (DESK, PHONE, NARROWEST):
+            self.resize(width)
+            if (overflow := self.overflow()) > 0:
+                found.append(f"{width} px: the page is {overflow} px too wide")
+            found += [f"{width} px: '{name}' is off screen" for name in self.page.evaluate(_OFF_SCREEN)]
+        for scheme in SCHEMES:
+            self.page.emulate_media(color_scheme=scheme)
+            for width in (DESK, PHONE):
+                self.resize(width)
+                response = Axe().run(self.page).response
+                found += [
+                    f"{scheme}, {width} px: {violation['id']}: {node['html'][:120]}"
+                    for violation in response["violations"]
+                    for node in violation["nodes"]
+                ]
+        self.page.emulate_media(color_scheme="light")
+        self.resize(DESK)
+        return found
 
     def resize(self, width: int) -> None:
         self.page.set_viewport_size({"width": width, "height": 800})
@@ -46,7 +83,7 @@ class Window:
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
 
-    def open(self, address: str, *, width: int = 1000, **context: Any) -> Visit:
+    def open(self, address: str, *, width: int = DESK, **context: Any) -> Visit:
         page = self._browser.new_context(viewport={"width": width, "height": 800}, **context).new_page()
         visit = Visit(page)
         page.on("console", lambda message: visit.console.append(message.text))

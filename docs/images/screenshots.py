@@ -1,6 +1,7 @@
 """Takes the screenshots beside this file: `python docs/images/screenshots.py`. Needs the `test` extra and Chromium.
 
-It trains on invented patients, so the pictures show what the commands write, with other noise each time.
+It trains on invented patients, so the pictures show what the commands write, with fresh noise each time. Pictures are
+reduced to 64 colours, which keeps the repository small.
 """
 
 import hashlib
@@ -11,9 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser, sync_playwright
+from PIL import Image
+from playwright.sync_api import Browser, Page, sync_playwright
 
 HERE = Path(__file__).parent
 SCHEMA = """
@@ -46,15 +50,34 @@ def ringfence(folder: Path, *arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "ringfence", *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
 
+def opened(browser: Browser, width: int = 760, height: int = 1000, scheme: Literal["light", "dark"] = "light") -> Page:
+    """Open a window of this size."""
+    return browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+
+
+def take(page: Page, name: str) -> None:
+    """Write what the window shows."""
+    Image.open(BytesIO(page.screenshot())).convert("RGB").quantize(64).save(HERE / f"{name}.png", optimize=True)
+
+
 def report(browser: Browser, folder: Path) -> None:
-    """Take the report of a run."""
+    """Take the report of a run: its beginning, its costs, the privacy-accuracy curve in the dark, and a phone."""
     files = [f"{silo}.csv" for silo in SIZES]
     ringfence(folder, "train", *files, *COMMON, "--epsilon", "1", "--cap", "3,1e-5", "--out", "model.json", *SAID)
-    page = browser.new_page(viewport={"width": 760, "height": 1000})
-    page.goto((folder / "model.html").as_uri())
-    page.screenshot(path=HERE / "report.png")
+    address = (folder / "model.html").as_uri()
+    page = opened(browser)
+    page.goto(address)
+    take(page, "report")
     page.evaluate("document.querySelectorAll('h2')[1].scrollIntoView()")
-    page.screenshot(path=HERE / "report-costs.png")
+    take(page, "report-costs")
+    dark = opened(browser, height=900, scheme="dark")
+    dark.goto(address)
+    dark.get_by_role("heading", name="Privacy and accuracy").evaluate("heading => heading.scrollIntoView()")
+    take(dark, "report-dark")
+    phone = opened(browser, 390, 844)
+    phone.goto(address)
+    phone.get_by_role("heading", name="What it cost each silo").evaluate("heading => heading.scrollIntoView()")
+    take(phone, "report-phone")
 
 
 def operator_page(browser: Browser, folder: Path) -> None:
@@ -78,15 +101,19 @@ def operator_page(browser: Browser, folder: Path) -> None:
         address = re.search(r"http\S+", served.stdout.readline() if served.stdout else "")
         if address is None:
             raise RuntimeError("the operator's page did not start")
-        page = browser.new_page(viewport={"width": 760, "height": 1000})
-        page.goto(address[0])
-        page.get_by_label("token").fill((folder / "clinic" / "operator.token").read_text().strip())
-        page.get_by_role("button", name="Enter").click()
-        page.get_by_role("heading", name="The budget").wait_for()
-        page.screenshot(path=HERE / "operator-page.png")
+        token = (folder / "clinic" / "operator.token").read_text().strip()
+        page, phone = opened(browser), opened(browser, 390, 844, "dark")
+        for window in (page, phone):
+            window.goto(address[0])
+            window.get_by_label("token").fill(token)
+            window.get_by_role("button", name="Sign in").click()
+            window.get_by_role("heading", name="Privacy budget").wait_for()
+        take(page, "operator-page")
+        phone.get_by_role("heading", name="Running plans").evaluate("heading => heading.scrollIntoView()")
+        take(phone, "operator-phone")
         page.get_by_role("button", name="Review").click()
-        page.get_by_role("heading", name="What it would reveal").wait_for()
-        page.screenshot(path=HERE / "operator-review.png")
+        page.get_by_role("button", name="Approve").wait_for()
+        take(page, "operator-review")
     finally:
         served.terminate()
         served.wait(60)
@@ -103,9 +130,9 @@ def dossier(browser: Browser, folder: Path) -> None:
     ringfence(folder, "dossier", "key", "--out", "signing.key")
     certificates = [word for silo in ("south", "west") for word in ("--certificate", f"{silo}.certificate.json")]
     ringfence(folder, "dossier", "write", "--key", "signing.key", "--model", "model.json", *certificates, "--no-pdf")
-    page = browser.new_page(viewport={"width": 760, "height": 1000})
+    page = opened(browser)
     page.goto((folder / "dossier.html").as_uri())
-    page.screenshot(path=HERE / "dossier.png")
+    take(page, "dossier")
 
 
 def main() -> None:

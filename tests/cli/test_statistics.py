@@ -155,8 +155,8 @@ def test_tables_and_page_say_what_intervals_hold_and_what_the_budget_is_for(
     assert done.returncode == 0
     html = page.read_text()
     for text in (done.stdout, html):
-        assert "that is what the budget is for" in " ".join(text.split())
-        assert "of twenty, one misses on average" in " ".join(text.split())
+        assert "the privacy budget limits that" in " ".join(text.split())
+        assert "on average, one in twenty misses" in " ".join(text.split())
         assert "ward by ill" in text
     assert html.count("<svg") == 3 * 2 + 2
     assert "<script" not in html

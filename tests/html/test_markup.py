@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ringfence.foreign_text import visible_lines
 from ringfence.html.markup import POLICY, Html, bullets, document, outline, readable, table, tag, together
-from ringfence.html.style import STYLE
+from ringfence.html.style import DARK, DARK_SERIES, LIGHT, SERIES, STYLE
 
 
 class Reader(HTMLParser):
@@ -60,6 +60,14 @@ def test_a_table_escapes_its_cells_and_names_itself() -> None:
     assert "Cap<tion" in read.values
 
 
+def test_a_tables_cells_name_their_columns_and_no_header_is_empty() -> None:
+    made = table("Plans", ["plan", "rounds", ""], [["a", 3, "x"]])
+    assert '<td class="number" role="cell" data-label="rounds">3</td><td role="cell">x</td>' in made
+    assert made.count('scope="col"') == 2
+    assert made.count('scope="row"') == 1
+    assert "<thead" not in table("Facts", ["", ""], [["a", "b"]])
+
+
 def test_an_outline_turns_margins_into_headings_lists_and_prose() -> None:
     text = (
         "What\n\n  - one\n    more\n  - two\n\n  In words: a\n  b:\n  - c\n    d\n\nWhy\n\n  only this\n\nThe end <b>."
@@ -102,8 +110,31 @@ def luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("ink", ["ink", "soft", "blue", "warn"])
-def test_all_text_has_the_contrast_that_accessibility_asks_for(ink: str) -> None:
-    colours = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", STYLE))
-    for paper in ("#ffffff", colours["wash"]):
-        assert (luminance(paper) + 0.05) / (luminance(colours[ink]) + 0.05) >= 4.5
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_all_text_has_the_contrast_that_accessibility_asks_for(colours: dict[str, str]) -> None:
+    for paper in ("paper", "wash"):
+        for ink in ("ink", "soft", "blue", "warn"):
+            assert contrast(colours[paper], colours[ink]) >= 4.5, (paper, ink)
+    for button in ("blue", "danger"):
+        assert contrast(colours[button], colours[f"on-{button}"]) >= 4.5, button
+
+
+@pytest.mark.parametrize(("colours", "series"), [(LIGHT, SERIES), (DARK, DARK_SERIES)], ids=["light", "dark"])
+def test_what_is_drawn_has_the_contrast_that_accessibility_asks_of_figures_and_edges(
+    colours: dict[str, str], series: tuple[str, ...]
+) -> None:
+    for paper in ("paper", "wash"):
+        for drawn in (colours["edge"], colours["focus"], colours["danger"], *series):
+            assert contrast(colours[paper], drawn) >= 3, (paper, drawn)
+
+
+def test_every_colour_has_a_value_for_light_and_for_dark() -> None:
+    assert LIGHT.keys() == DARK.keys()
+    assert len(SERIES) == len(DARK_SERIES) == len(set(SERIES)) == len(set(DARK_SERIES))
+    used = set(re.findall(r"var\(--([\w-]+)\)", STYLE))
+    assert used == {*LIGHT, *(f"series-{number}" for number in range(len(SERIES)))}

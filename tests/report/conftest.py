@@ -10,16 +10,20 @@ import numpy as np
 import pytest
 
 from ringfence import workflow
+from ringfence.planning.one_question import make_survey
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest
 from ringfence.protocol.messages import RoundRequest
-from ringfence.protocol.schema import Schema
+from ringfence.protocol.questions import Statistics
+from ringfence.protocol.schema import Schema, load_columns, without_target
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import conducted_report, report
 from ringfence.report.page import ReportPage
+from ringfence.report.statistics import statistics_report
 from ringfence.report.trained import train_report
 from ringfence.research.page import write_single_page
 from ringfence.server.conduct import conduct
+from ringfence.server.questions.statistics import tables
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
 from ringfence.silo.ledger import Ledger
@@ -109,9 +113,22 @@ def conducted(schema: Schema, records: Records, tmp_path_factory: pytest.TempPat
     return conducted_report(plan, report(folder / "run", trained), recorder.rounds)
 
 
+def _statistics(files: list[Path]) -> ReportPage:
+    """Statistics of all columns."""
+    data = without_target(load_columns(files[0].parent / "schema.toml"))
+    question = Statistics(columns=("age", "dose", "ill"), bins=8)
+    asked = workflow.AskRequest(files, 1.0, 1e-6)
+    result = workflow.ask_files(asked, data, lambda members: make_survey(data, members, question))
+    plan = result.statement.plan
+    return statistics_report(plan, tables(plan, result.findings), result.statement.text())
+
+
 @pytest.fixture(scope="module")
 def pages(
-    trained: Callable[..., Trained], conducted: ReportPage, tmp_path_factory: pytest.TempPathFactory
+    trained: Callable[..., Trained],
+    conducted: ReportPage,
+    files: list[Path],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
     """The files of all kinds of reports."""
     folder = tmp_path_factory.mktemp("pages")
@@ -120,6 +137,7 @@ def pages(
     audit_report(AUDIT, ["Not refuted: the attack did no better than the claim allows.", "No proof."]).write(
         folder / "audit.html"
     )
+    _statistics(files).write(folder / "statistics.html")
     shutil.copytree(ROOT / "docs" / "results" / "mnist", folder / "mnist")
     written = write_single_page(folder / "mnist" / "index.md")
     return {**{path.stem: path for path in folder.glob("*.html")}, "reproduce": written}

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import PHONE, Visit, Window
+from tests.browser import DESK, PHONE, SCHEMES, Visit, Window
 from tests.report.conftest import HOSTILE
 
-KINDS = ["train", "server-run", "audit", "reproduce"]
+KINDS = ["train", "server-run", "audit", "statistics", "reproduce"]
 
 BOXES = """
 [...document.querySelectorAll('figure svg, img')].map(element => {
@@ -28,6 +28,20 @@ SMALLEST_TEXT = """
 Math.min(99, ...[...document.querySelectorAll('svg text')].map(text => text.getBoundingClientRect().height))
 """
 
+FOLDED = """
+[...document.querySelectorAll('.fold td[data-label]:not(:empty)')].map(cell => {
+  const box = cell.getBoundingClientRect();
+  return [getComputedStyle(cell, '::before').content.split(' / ')[0], box.left, box.right];
+})
+"""
+COLOURS = """
+[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color,
+ ...[...document.querySelectorAll('svg text, svg polyline, svg rect:not(.paper)')].map(shape => {
+   const style = getComputedStyle(shape);
+   return shape.tagName === 'polyline' ? style.stroke : style.fill;
+ })]
+"""
+
 
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
@@ -43,7 +57,13 @@ def visit(window: Window, pages: dict[str, Path], kind: str) -> Visit:
 
 def test_figures_are_visible_and_described_and_the_console_is_silent(visit: Visit, kind: str) -> None:
     figures = visit.page.evaluate(BOXES)
-    expected = {"train": {5, 6, 7}, "server-run": {3}, "audit": {1}, "reproduce": {2}}  # noise may hide curves
+    expected = {
+        "train": {5, 6, 7},
+        "server-run": {3},
+        "audit": {1},
+        "statistics": {5},
+        "reproduce": {2},
+    }  # noise may hide curves
     assert len(figures) in expected[kind]
     for width, height, described in figures:
         assert width > 300
@@ -60,12 +80,42 @@ def test_a_page_asks_for_nothing_but_itself(visit: Visit, pages: dict[str, Path]
     assert visit.page.locator("script, iframe, object, embed, form").count() == 0
 
 
-def test_a_phone_shows_the_page_without_scrolling_sideways_and_in_letters_of_a_readable_size(visit: Visit) -> None:
+def test_a_page_has_no_fault_for_phones_dark_screens_keyboards_and_screen_readers(visit: Visit) -> None:
+    assert visit.faults() == []
+
+
+def test_a_phone_shows_letters_of_a_readable_size(visit: Visit) -> None:
     visit.resize(PHONE)
-    assert visit.overflow() == 0
     assert visit.page.evaluate(SMALLEST_TEXT) >= 10
     assert visit.page.evaluate("parseFloat(getComputedStyle(document.querySelector('p')).fontSize)") >= 13
-    visit.resize(1000)
+    visit.resize(DESK)
+
+
+def test_on_a_phone_a_row_is_a_block_in_which_each_value_stands_beside_its_name_within_the_screen(
+    visit: Visit, kind: str
+) -> None:
+    if kind == "reproduce":
+        return  # its tables scroll by themselves
+    visit.resize(PHONE)
+    cells = visit.page.evaluate(FOLDED)
+    visit.resize(DESK)
+    assert cells
+    assert all(label in ("", "none") or label.strip('"') for label, _, _ in cells)
+    assert any(label.strip('"') not in ("", "none") for label, _, _ in cells)
+    assert all(left >= 0 and right <= PHONE for _, left, right in cells)
+    assert all(content == "none" for content, _, _ in visit.page.evaluate(FOLDED))  # a wide screen shows columns
+
+
+def test_in_the_dark_paper_and_figures_turn_and_on_paper_they_do_not(visit: Visit) -> None:
+    shown = {}
+    for scheme in SCHEMES:
+        visit.page.emulate_media(color_scheme=scheme)
+        shown[scheme] = visit.page.evaluate(COLOURS)
+    visit.page.emulate_media(color_scheme="dark", media="print")
+    printed = visit.page.evaluate(COLOURS)
+    visit.page.emulate_media(color_scheme="light", media="screen")
+    assert printed == shown["light"]
+    assert all(light != dark for light, dark in zip(shown["light"], shown["dark"], strict=True))
 
 
 def test_printed_all_sections_are_there(visit: Visit, kind: str) -> None:
@@ -86,9 +136,9 @@ def test_headings_are_in_order_and_every_table_has_a_name(visit: Visit) -> None:
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
-    regions = visit.page.locator("div.scroll")
-    assert visit.page.locator("table").count() == regions.count() > 0
-    assert all(region.get_attribute("aria-label") for region in regions.all())
+    scrolling = visit.page.locator("div.scroll")
+    assert visit.page.locator("table").count() == scrolling.count() > 0
+    assert all(part.get_attribute("aria-label") for part in scrolling.all())
 
 
 def test_a_hostile_silo_name_stays_text(visit: Visit, kind: str) -> None:
@@ -109,4 +159,5 @@ def test_a_script_that_got_into_a_page_would_not_run(window: Window, pages: dict
 def test_scrolling_parts_are_reached_by_keyboard(window: Window, pages: dict[str, Path]) -> None:
     page = window.open(pages["train"].as_uri(), width=PHONE).page
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('role')") == "region"
+    assert page.evaluate("document.activeElement.matches('.scroll[tabindex]')")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"  # and one sees where

@@ -18,11 +18,13 @@ from ringfence.protocol.sampling import SAMPLING_NAMES, SamplingName
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.report.audited import audit_report
 from ringfence.report.conducted import conducted_report
+from ringfence.report.expected import extra_error
 from ringfence.report.page import ReportPage
 from ringfence.report.sections import glossary, plan_section
 from ringfence.report.trained import train_report
 from ringfence.silo.records import load_records
 from ringfence.training import CHOOSING
+from ringfence.workflow import what_if
 from tests.report.conftest import AUDIT, HOSTILE, Trained
 from tests.support import MakePlan
 
@@ -93,29 +95,56 @@ def test_costs_end_at_what_the_silos_ledgers_say(run: Trained) -> None:
 def test_every_figure_is_written_as_a_file_of_its_own(run: Trained, tmp_path: Path) -> None:
     run[0].write(tmp_path / "page.html", figures=tmp_path / "figures")
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    drawn = names - {"roc.svg", "calibration.svg"}  # which noise may hide
-    assert drawn == {"budgets.svg", "epsilon.svg", "updates.svg", "what-if.svg", "held-out-loss.svg"}
+    drawn = names - {f"{name}.{kind}" for name in ("roc", "calibration") for kind in ("svg", "png")}  # noise may hide
+    expected = ("budgets", "epsilon", "updates", "privacy-accuracy", "held-out-loss")
+    assert drawn == {f"{name}.{kind}" for name in expected for kind in ("svg", "png")}
 
 
 def test_a_report_that_cannot_be_written_says_so_in_one_sentence(run: Trained, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"could not be written .*what was trained is kept"):
+    with pytest.raises(OutputError, match=r"Cannot write the report .*The model is safe"):
         run[0].write(tmp_path / "missing" / "page.html")
 
 
-def test_what_if_shows_a_smaller_bound_for_every_larger_epsilon(run: Trained) -> None:
+def test_the_planner_expects_a_smaller_error_for_every_larger_epsilon_and_says_that_nothing_was_measured(
+    run: Trained,
+) -> None:
     report, outcomes, recorder = run
     text = words(report)
+    assert "Expected by the planner's model, not measured." in text
     assert "2 (this run)" in text
     assert all(f" {epsilon} " in text for epsilon in ("0.5", "1", "4", "8"))
+    proposals = what_if(PlanRequest(epsilon=2.0, rounds=12), outcomes.proposal.plan)
+    errors = [extra_error(proposals[factor]) for factor in sorted(proposals)]
+    assert errors == sorted(errors, reverse=True)
+    assert 0 < errors[-1] < errors[0] / 16  # noise is a variance: about 1/epsilon², over a factor of 16 in epsilon
+    assert f"{100 * errors[2]:.2g}%" in text
     without = train_report(outcomes, recorder.rounds, what_if={})
-    assert without.figures["what-if"] is None
-    assert "What if" not in words(without)
+    assert without.figures["privacy-accuracy"] is None
+    assert "planner's model" not in words(without)
+
+
+def test_what_the_planner_expects_depends_on_public_numbers_alone(
+    trained: Callable[..., Trained], run: Trained, files: list[Path], tmp_path: Path
+) -> None:
+    others = [tmp_path / path.name for path in files]
+    for path, other in zip(files, others, strict=True):
+        header, *rows = path.read_text().splitlines()
+        made = np.random.default_rng(len(path.name)).uniform(0, 1, len(rows))
+        other.write_text("\n".join([header, *(f"{age:.6f},1.0,no" for age in made)]) + "\n")
+    report, _, _ = trained(files=others)
+    assert report.figures["privacy-accuracy"] == run[0].figures["privacy-accuracy"]
+
+
+def test_a_loss_bound_is_drawn_where_one_covers_the_run(trained: Callable[..., Trained]) -> None:
+    report, _, _ = trained(plan=PlanRequest(epsilon=2.0, rounds=12, algorithm="accelerated"), exact=False)
+    assert report.figures["loss-bound"] is not None
+    assert "worst case, not a forecast" in words(report)
 
 
 def test_the_servers_page_claims_no_more_than_the_server_knows(conducted: ReportPage) -> None:
     text = words(conducted)
     assert "The guarantees are those that the plan claims for each record, for this run alone." in text
-    assert "Rounds in which somebody did not answer" in text
+    assert "Rounds with a missing answer" in text
     assert "2 2 west" in text  # in round 2, two answered and west did not
     assert "NOT PRIVATE" not in text
     assert (
@@ -135,7 +164,7 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
     assert with_trust.epsilon < without.epsilon
     assert (
         "claimed epsilon against the server as long as neither the shuffler nor any other silo works with it "
-        "claimed epsilon against the server, the shuffler and all other silos together at delta "
+        "claimed epsilon against the server, the shuffler and all other silos together delta "
         f"clinic 40 5 {with_trust.epsilon:.4g} {without.epsilon:.4g} 1 × 10⁻⁶"
     ) in text
 
@@ -147,7 +176,7 @@ def test_the_page_of_a_plan_about_persons_speaks_of_no_record() -> None:
     silos = {"clinic": {"records": 40, "answered": 3, "claimed": []}}
     text = words(conducted_report(plan, {"silos": silos, "guarantees": "", "rounds": [], "begun": "2026-01-01"}, []))
     assert "largest epsilon claimed, per person" in text
-    assert "Person. Whoever has rows in one silo's table." in text
+    assert "Person. Anyone with rows in one silo's table." in text
     assert "data sets that differ in one replaced person" in text
     assert not re.search(r"\brecord\b", text, re.IGNORECASE)
 
@@ -172,8 +201,8 @@ def test_a_plan_of_persons_is_told_without_calling_them_records(sampling: Sampli
         parts = [plan_section(plan, ["north"]), glossary(plan.unit)]
         told[unit] = " ".join(re.sub(r"<[^>]*>", " ", str(part)) for part in parts)
         told[unit] = told[unit].replace("keeps its own records", "").replace("own record of everything", "")
-    assert "Persons in a round" in told["person"]
+    assert "Persons per round" in told["person"]
     assert "one replaced person" in told["person"]
     assert "record" not in told["person"].lower()
-    assert "Records in a round" in told["record"]
+    assert "Records per round" in told["record"]
     assert "person" not in told["record"].lower()

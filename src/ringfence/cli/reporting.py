@@ -23,7 +23,9 @@ NoReport = Annotated[bool, typer.Option("--no-report", help="Write no report.", 
 Figures = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", help="Also write the report's figures to this folder (SVG).", rich_help_panel="Output"
+        metavar="FOLDER",
+        help="Also write the report's figures to this folder, as SVG and, if matplotlib is installed, PNG.",
+        rich_help_panel="Output",
     ),
 ]
 Track = Annotated[

@@ -1,21 +1,26 @@
 """Charts as SVG, written by hand: lines, horizontal bars, and intervals. They need no drawing library.
 
-A chart is drawn on a narrow sheet that is scaled to the page, so that its text can be read on a phone. The colours are
-Okabe and Ito's, which colour-blind readers tell apart; dashes and marks serve grey prints. Numbers that are not finite
-are left out.
+A chart is drawn on a narrow sheet that is scaled to the page, so that its text can be read on a phone. By itself it is
+drawn on white; its classes let a page's style colour it for a light or a dark screen. Dashes and marks serve grey
+prints and colour-blind readers. Numbers that are not finite are left out.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ringfence.html.markup import Html, Value, readable, tag, together
+from ringfence.html.style import LIGHT, SERIES
 
 WIDTH = 440
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 DASHES = (None, "7 3", "2 3", "9 3 2 3", "4 2", "1 2", "12 4", "5 5")
-MOST_SERIES = len(COLOURS)
-INK, SOFT, GRID = "#1c2430", "#55606e", "#e1e5ea"
+MOST_SERIES = len(SERIES)
+
+_INK: dict[str, Value] = {"fill": LIGHT["ink"], "class_": "ink"}
+_SOFT: dict[str, Value] = {"fill": LIGHT["soft"], "class_": "soft"}
+_INK_LINE: dict[str, Value] = {"stroke": LIGHT["ink"], "class_": "ink-line"}
+_SOFT_LINE: dict[str, Value] = {"stroke": LIGHT["soft"], "class_": "soft-line"}
+_GRID: dict[str, Value] = {"stroke": LIGHT["grid"], "class_": "grid"}
 
 _LEFT, _RIGHT, _TOP, _PLOT, _BELOW, _ROW = 50, 14, 30, 200, 58, 19
 _ABOVE, _THICK = 10, 15  # of bars
@@ -69,10 +74,10 @@ def line_chart(
     across = _Axis.over(xs, _LEFT, WIDTH - _RIGHT, log=log_x).cut(max(xs, default=1.0))
     upward = _Axis.over(ys, _TOP + _PLOT, _TOP, log=log_y)
     parts = _grid(across, upward, x_label, y_label)
-    parts += [_line(line, across, upward, COLOURS[n], DASHES[n]) for n, line in enumerate(lines)]
+    parts += [_line(line, across, upward, n) for n, line in enumerate(lines)]
     keys = lines if len(lines) > 1 else []  # one line is named by its axis
     first = _TOP + _PLOT + _BELOW
-    parts += [_key(line.label, first + _ROW * n, COLOURS[n], DASHES[n]) for n, line in enumerate(keys)]
+    parts += [_key(line.label, first + _ROW * n, n, DASHES[n]) for n, line in enumerate(keys)]
     return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
 
 
@@ -84,17 +89,17 @@ def bar_chart(
     across = _Axis.over([0.0, largest], _LEFT + 62, WIDTH - 62)
     step = _THICK * len(names) + 13
     bottom = _ABOVE + step * len(bars)
-    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
+    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
     parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", fill=INK))
+    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
     parts += [_bars(bar, _ABOVE + step * row, across) for row, bar in enumerate(bars)]
     keys = list(names) if len(names) > 1 else []  # one kind of bar is named by the axis
     first = bottom + 58
-    parts += [_key(name, first + _ROW * n, COLOURS[n], None, thick=9) for n, name in enumerate(keys)]
+    parts += [_key(name, first + _ROW * n, n, None, thick=9) for n, name in enumerate(keys)]
     if any(bar.limit is not None for bar in bars):
         parts += [
             _mark(20, first + _ROW * len(keys) - 11, 13),
-            _words(40, first + _ROW * len(keys), limit_name, fill=INK),
+            _words(40, first + _ROW * len(keys), limit_name, paint=_INK),
         ]
         keys.append(limit_name)
     return _sheet(first + _ROW * len(keys) - 12, title, description, parts)
@@ -105,15 +110,15 @@ def span_chart(spans: Sequence[Span], *, title: str, description: str, x_label: 
     ends = [end for span in spans for end in (span.low, span.high, span.value) if math.isfinite(end)]
     across = _Axis.between(ends, _LEFT + 62, WIDTH - 14)
     bottom = _ABOVE + 22 * len(spans)
-    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, stroke=GRID) for t in across.ticks]
+    parts = [tag("line", x1=across(t), x2=across(t), y1=_ABOVE - 4, y2=bottom, **_GRID) for t in across.ticks]
     parts += [_words(across(tick), bottom + 15, _number(tick), anchor="middle") for tick in across.ticks]
-    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", fill=INK))
+    parts.append(_words((across.start + across.end) / 2, bottom + 34, x_label, anchor="middle", paint=_INK))
     for row, span in enumerate(spans):
         y = _ABOVE + 22 * row + 10
         parts += [
             _name(span.label, y + 4, across),
-            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke=COLOURS[0], stroke_width=2),
-            tag("circle", cx=across(span.value), cy=y, r=3.6, fill=COLOURS[0]),
+            tag("line", x1=across(span.low), x2=across(span.high), y1=y, y2=y, stroke_width=2, **_stroke(0)),
+            tag("circle", cx=across(span.value), cy=y, r=3.6, **_fill(0)),
         ]
     return _sheet(bottom + 46, title, description, parts)
 
@@ -122,7 +127,7 @@ def _name(text: str, y: float, across: "_Axis") -> Html:
     """Write a name beside its row."""
     label = text if len(text) <= 13 else f"{text[:5]}…{text[-7:]}"  # names may end in a number
     room = across.start - 16 if len(label) > 11 else None  # wide letters might not fit by themselves
-    return _words(across.start - 8, y, label, anchor="end", fill=INK, room=room)
+    return _words(across.start - 8, y, label, anchor="end", paint=_INK, room=room)
 
 
 def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
@@ -133,7 +138,7 @@ def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
         end = across(min(value, across.high))
         at = top + _THICK * number
         length = _place(end - across.start)
-        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, fill=COLOURS[number], rx=1))
+        parts.append(tag("rect", x=across.start, y=at, width=length, height=_THICK - 3, rx=1, **_fill(number)))
         parts.append(_words(end + 6, at + 10, _number(value), size=12))
     if bar.limit is not None and math.isfinite(bar.limit):
         parts.append(_mark(across(bar.limit), top - 4, height + 5))
@@ -141,7 +146,7 @@ def _bars(bar: Bar, top: float, across: "_Axis") -> Html:
 
 
 def _mark(x: float, y: float, length: float) -> Html:
-    return tag("line", x1=x, x2=x, y1=y, y2=y + length, stroke=INK, stroke_width=2)
+    return tag("line", x1=x, x2=x, y1=y, y2=y + length, stroke_width=2, **_INK_LINE)
 
 
 def figure(chart: Html | None, caption: str) -> Html | None:
@@ -222,31 +227,31 @@ def _drawable(line: Line, log_x: bool, log_y: bool) -> Line:
 def _grid(across: _Axis, upward: _Axis, x_label: str, y_label: str) -> list[Html]:
     floor = upward.start
     return [
-        *(tag("line", x1=across.start, x2=across.end, y1=upward(t), y2=upward(t), stroke=GRID) for t in upward.ticks),
+        *(tag("line", x1=across.start, x2=across.end, y1=upward(t), y2=upward(t), **_GRID) for t in upward.ticks),
         *(_words(across.start - 8, upward(t) + 4, _number(t), anchor="end") for t in upward.ticks),
-        *(tag("line", x1=across(t), x2=across(t), y1=floor, y2=floor + 4, stroke=SOFT) for t in across.ticks),
+        *(tag("line", x1=across(t), x2=across(t), y1=floor, y2=floor + 4, **_SOFT_LINE) for t in across.ticks),
         *(_words(across(t), floor + 18, _number(t), anchor="middle") for t in across.ticks),
-        tag("line", x1=across.start, x2=across.end, y1=floor, y2=floor, stroke=SOFT),
-        _words((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", fill=INK),
-        _words(4, _TOP - 14, y_label, fill=INK),
+        tag("line", x1=across.start, x2=across.end, y1=floor, y2=floor, **_SOFT_LINE),
+        _words((across.start + across.end) / 2, floor + 35, x_label, anchor="middle", paint=_INK),
+        _words(4, _TOP - 14, y_label, paint=_INK),
     ]
 
 
-def _line(line: Line, across: _Axis, upward: _Axis, colour: str, dash: str | None) -> Html:
+def _line(line: Line, across: _Axis, upward: _Axis, number: int) -> Html:
     places = [(across(x), upward(y)) for x, y in line.points]
     path = tag(
-        "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke=colour, stroke_width=2,
-        stroke_dasharray=dash, stroke_linejoin="round",
+        "polyline", points=" ".join(f"{x},{y}" for x, y in places), fill="none", stroke_width=2,
+        stroke_dasharray=DASHES[number], stroke_linejoin="round", **_stroke(number),
     )  # fmt: skip
     few = len(places) <= (1 if line.level else 24)
-    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, fill=colour) for x, y in places if few))
+    return together(path, *(tag("circle", cx=x, cy=y, r=2.6, **_fill(number)) for x, y in places if few))
 
 
-def _key(label: str, y: float, colour: str, dash: str | None, *, thick: int = 2) -> Html:
+def _key(label: str, y: float, number: int, dash: str | None, *, thick: int = 2) -> Html:
     most = int((WIDTH - 48) / _CHARACTER)
     shown = label if len(label) <= most else label[: most - 1] + "…"
-    stroke = tag("line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke=colour, stroke_width=thick, stroke_dasharray=dash)
-    return together(stroke, _words(40, y, shown, fill=INK))
+    stroke = tag("line", x1=8, x2=32, y1=y - 4, y2=y - 4, stroke_width=thick, stroke_dasharray=dash, **_stroke(number))
+    return together(stroke, _words(40, y, shown, paint=_INK))
 
 
 def _words(
@@ -255,13 +260,21 @@ def _words(
     text: str,
     *,
     anchor: str | None = None,
-    fill: str = SOFT,
+    paint: Mapping[str, Value] = _SOFT,
     size: int = 13,
     room: float | None = None,
 ) -> Html:
     """Write text, of exactly the length `room` if one is given."""
     fit: dict[str, Value] = {} if room is None else {"textLength": room, "lengthAdjust": "spacingAndGlyphs"}
-    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, fill=fill, font_size=size, **fit)
+    return tag("text", readable(text), x=_place(x), y=_place(y), text_anchor=anchor, font_size=size, **paint, **fit)
+
+
+def _stroke(number: int) -> dict[str, Value]:
+    return {"stroke": SERIES[number], "class_": f"stroke-{number}"}
+
+
+def _fill(number: int) -> dict[str, Value]:
+    return {"fill": SERIES[number], "class_": f"fill-{number}"}
 
 
 def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) -> Html:
@@ -269,6 +282,7 @@ def _sheet(height: float, title: str, description: str, parts: Sequence[Value]) 
         "svg",
         tag("title", title),
         tag("desc", description),
+        tag("rect", width=WIDTH, height=_place(height), fill=LIGHT["paper"], class_="paper"),
         *parts,
         xmlns="http://www.w3.org/2000/svg",
         viewBox=f"0 0 {WIDTH} {_place(height)}",

@@ -48,15 +48,40 @@ def together(*children: Value) -> Html:
 
 
 def table(caption: str, header: Sequence[str], rows: Iterable[Sequence[Value]]) -> Html:
-    """Return a table whose first column names the row. It scrolls by itself where a screen is too narrow for it."""
-    head = tag("tr", *(tag("th", name, scope="col") for name in header))
+    """Return a table whose first column names the row; a table whose header is all empty has none.
+
+    On a phone every row folds into a block, each cell beside its column's name. Elsewhere a table that is too wide
+    scrolls by itself. Roles are spelt out because browsers take them away from tables that are not laid out as such.
+    """
     body = [
-        tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell, class_=_kind(cell)) for cell in row[1:]))
+        tag(
+            "tr",
+            tag("th", row[0], scope="row", role="rowheader"),
+            *(
+                tag("td", cell, class_=_kind(cell), role="cell", data_label=name or None)
+                for name, cell in zip(header[1:], row[1:], strict=True)
+            ),
+            role="row",
+        )
         for row in rows
     ]
-    made = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
-    # A region that scrolls must be reachable by keyboard, and have a name.
-    return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption)
+    made = tag(
+        "table",
+        tag("caption", caption),
+        _table_head(header) if any(header) else None,
+        tag("tbody", *body, role="rowgroup"),
+        role="table",
+    )
+    # What scrolls must be reachable by keyboard, and have a name.
+    return tag("div", made, class_="scroll fold", tabindex=0, role="group", aria_label=caption)
+
+
+def _table_head(header: Sequence[str]) -> Html:
+    named = (
+        tag("th", name, scope="col", role="columnheader") if name else tag("td", role="cell")  # no header is empty
+        for name in header
+    )
+    return tag("thead", tag("tr", *named, role="row"), role="rowgroup")
 
 
 def bullets(lines: Iterable[Value]) -> Html:

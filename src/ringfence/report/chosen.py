@@ -6,7 +6,7 @@ from ringfence.report.evaluated import told
 
 
 def choice_section(choice: Choice | None) -> Html | None:
-    """Return the part of a page; nothing where there was one candidate only."""
+    """Return the part of a page; None if there was only one candidate."""
     if choice is None:
         return None
     rows: list[tuple[Value, ...]] = [
@@ -18,9 +18,9 @@ def choice_section(choice: Choice | None) -> Html | None:
         tag("p", " ".join(choice.sentences())),
         tag(
             "p",
-            f"Every candidate was trained, and all were compared by their losses on each held-out {choice.unit}, with "
-            f"noise. What this run cost counts all their messages. Where a {choice.unit}'s losses differ by much, they "
-            "are cut. Rounds, noise and weights on this page are the chosen one's.",
+            f"Ringfence trained every candidate and compared their noisy losses on each held-out {choice.unit}, "
+            f"clipping large differences. The cost of this run covers the messages of all candidates; rounds, noise "
+            "and weights on this page are those of the chosen one.",
         ),
-        table("The candidates", ["candidate", "loss above the best's", "interval"], rows),
+        table("The candidates", ["candidate", "loss above the best", "interval"], rows),
     )

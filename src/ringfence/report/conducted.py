@@ -12,7 +12,7 @@ from ringfence.protocol.guarantee import against_words, claimed_against
 from ringfence.protocol.plan import Plan
 from ringfence.report import sections
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
-from ringfence.report.page import ReportPage, facts
+from ringfence.report.page import ReportPage, counted, facts
 from ringfence.server import learned
 from ringfence.server.conduct import rounds_answered
 from ringfence.server.questions.evaluation import reported
@@ -21,7 +21,7 @@ from ringfence.server.transcript import Answered, Asked, Closed, TranscriptEntry
 from ringfence.statement import SiloGuarantee, Statement
 from ringfence.tracking import Progress
 
-PROOF = "Each silo proves them by its own ledger, which the server cannot see."
+PROOF = "Each silo proves them with its own ledger, which the server cannot see."
 MOST_LINES = 200
 
 
@@ -94,8 +94,8 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         "budgets": sections.budget_chart(
             {name: (last[name],) for name in shown},
             {name: terms.guarantee.epsilon for name, terms in shown.items()},
-            names=("answers that were used",),
-            limit_name="claimed by the plan",
+            names=("used",),
+            limit_name="plan's claim",
         ),
         "epsilon": sections.epsilon_chart(rounds),
         "updates": sections.update_chart(rounds, plan),
@@ -105,7 +105,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
     parts = (
         tag(
             "p",
-            f"{what}. They run by themselves. This page is the server's: it shows the messages' outside and the plan.",
+            f"{what}. This is the server's report: it knows the plan and the noisy messages, and nothing else.",
             class_="lead",
         ),
         facts(
@@ -113,7 +113,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 f"largest epsilon claimed, per {plan.unit}": max(terms.guarantee.epsilon for terms in plan.silos),
                 "rounds": plan.steps or plan.rounds,
                 "silos": len(silos),
-                f"{plan.unit}s in all": f"{sum(terms.records for terms in plan.silos):,}",
+                f"{plan.unit}s in total": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
         section("Who is protected, and how well", *_claims(plan, content), sections.glossary(plan.unit)),
@@ -121,8 +121,8 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
             "What it cost each silo",
             figure(
                 figures["budgets"],
-                f"What the answers that were used cost each {plan.unit}, which is bookkeeping, beside what the plan "
-                f"claims for all its rounds {claimed_against(plan.observers, plan.most_colluders)}.",
+                f"What the answers used so far cost each {plan.unit} (bookkeeping), beside the plan's claim for all "
+                f"its rounds {claimed_against(plan.observers, plan.most_colluders)}.",
             ),
             _silos(plan, silos),
         ),
@@ -140,13 +140,13 @@ def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tup
     target = f"“{plan.data.target_words}”"
     if plan.steps:
         return (
-            f"A model of {target} from {silos} silos",
-            f"One model that predicts {target} was trained across {silos} silos",
+            f"A model of {target} from {counted(silos, 'silo')}",
+            f"{counted(silos, 'silo')} trained one model that predicts {target}",
         )
     if evaluation is not None:
-        words = f"{silos} silos were asked how well a model predicts {target}, and nothing was trained"
-        return f"How well a model predicts {target}, by {silos} silos", words
-    return f"Statistics of {silos} silos", f"{silos} silos were asked for statistics, and nothing was trained"
+        words = f"{counted(silos, 'silo')} measured how well a model predicts {target}; nothing was trained"
+        return f"How well a model predicts {target}, measured by {counted(silos, 'silo')}", words
+    return f"Statistics of {counted(silos, 'silo')}", f"{counted(silos, 'silo')} answered; nothing was trained"
 
 
 def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
@@ -163,13 +163,12 @@ def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
         tag("p", str(content["guarantees"]), class_="note"),
         tag(
             "p",
-            "Each silo's operator can prove what the silo released by a certificate, signed by the silo, that anybody "
-            "checks with ",
+            "Each silo can prove what it released with a signed certificate that anyone can check with ",
             tag("code", "ringfence verify"),
-            ". It also counts the silo's other runs, of which this page knows nothing.",
+            ". The certificate also covers the silo's other runs, which this page cannot know.",
         ),
         outline(Statement(plan, claimed).words()),
-        tag("h3", "The words"),
+        tag("h3", "Terms"),
     ]
 
 
@@ -186,12 +185,13 @@ def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
         for terms in plan.silos
     ]
     claims = [f"claimed epsilon {against_words(observer, plan.most_colluders)}" for observer in plan.observers]
-    header = ["silo", f"{plan.unit}s", "rounds used", *(claims if len(claims) > 1 else ["claimed epsilon"]), "at delta"]
+    named = claims if len(claims) > 1 else ["claimed epsilon"]
+    header = ["silo", f"{plan.unit}s", "rounds answered", *named, "delta"]
     return table("Per silo", header, rows)
 
 
 def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
-    """Show the rounds in which not everybody who was asked answered."""
+    """Show the rounds in which a silo that was asked did not answer."""
     incomplete: list[tuple[Value, ...]] = []
     for entry in rounds:
         silent = [name for name in entry["asked"] if name not in entry["answered"] and name not in entry["refused"]]
@@ -199,13 +199,13 @@ def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
             refused = "; ".join(f"{name}: {reason}" for name, reason in entry["refused"].items())
             incomplete.append((entry["round"], len(entry["answered"]), ", ".join(silent), refused))
     if not incomplete:
-        return section("Who took part", tag("p", "Every silo that was asked answered, in every round."))
-    more = f", the first {MOST_LINES} of {len(incomplete)}" if len(incomplete) > MOST_LINES else ""
+        return section("Who took part", tag("p", "Every silo answered every round it was asked in."))
+    more = f" (first {MOST_LINES} of {len(incomplete)})" if len(incomplete) > MOST_LINES else ""
     return section(
         "Who took part",
         table(
-            f"Rounds in which somebody did not answer{more}",
-            ["round", "answered", "silent or not usable", "refused"],
+            f"Rounds with a missing answer{more}",
+            ["round", "answers", "no usable answer", "refused"],
             incomplete[:MOST_LINES],
         ),
     )

@@ -18,7 +18,7 @@ def evaluation_charts(report: EvaluationReport | None) -> dict[str, Html | None]
 
 
 def evaluation_section(report: EvaluationReport | None, charts: dict[str, Html | None]) -> Html | None:
-    """Return the part of a page; nothing where nothing was evaluated."""
+    """Return the part of a page; None if nothing was evaluated."""
     if report is None:
         return None
     found, unit = report.together, report.unit
@@ -26,28 +26,28 @@ def evaluation_section(report: EvaluationReport | None, charts: dict[str, Html |
         "How good the model is",
         tag(
             "p",
-            f"Measured with noise on {found.records:,} {unit}s that did not train it. Their silos' ledgers were "
-            f"charged, so this part is as private as the model. With probability {report.coverage:.0%} an interval "
-            f"covers the figure of all whom these {unit}s stand for.",
+            f"Measured with noise on {found.records:,} held-out {unit}s and charged to their silos' ledgers, so this "
+            f"part is as private as the model. Each interval covers the population's value with probability "
+            f"{report.coverage:.0%}.",
         ),
         bullets([*(f"{one[0].upper()}{one[1:]}." for one in found.sentences())]),
         table(
             "Per silo",
-            ["silo", f"{unit}s", "figure", "value", "interval"],
+            ["silo", f"{unit}s", "metric", "value", "interval"],
             [_row(name, own) for name, own in report.silos.items()],
         )
         if len(report.silos) > 1
         else None,
-        table("What was predicted", ["in truth", "predicted", "share", "interval"], _confusion(found))
+        table("Confusion matrix", ["actual", "predicted", "share", "interval"], _confusion(found))
         if found.confusion
         else None,
         figure(
             charts.get("roc"),
-            "At every threshold that was looked at: the share of the other class, and of the class itself, above it.",
+            "True positive rate against false positive rate, at each threshold measured.",
         ),
         figure(
             charts.get("calibration"),
-            "How often the second class occurred where it was predicted with about this probability.",
+            "How often the second class occurred, against the probability the model gave it.",
         ),
     )
 
@@ -64,7 +64,7 @@ def _confusion(found: Evaluated) -> list[Sequence[Value]]:
 def told(one: Figure) -> tuple[Value, Value]:
     """Return a figure's value and interval for a table."""
     if one.value is None or one.low is None or one.high is None:
-        return "cannot be told", ""
+        return "hidden by noise", ""
     return one.value, f"{one.low:.3g} to {one.high:.3g}"
 
 
@@ -88,10 +88,10 @@ def _roc(found: Evaluated) -> Html | None:
     return line_chart(
         [
             Line("this model", [(0.0, 0.0), *zip(across, upward, strict=True), (1.0, 1.0)]),
-            Line("guessing", [(0.0, 0.0), (1.0, 1.0)], level=True),
+            Line("random guess", [(0.0, 0.0), (1.0, 1.0)], level=True),
         ],
         title="ROC curve",
-        description="The share of positives found over the share of negatives taken for positives, with noise.",
+        description="True positive rate against false positive rate, measured with noise.",
         x_label="false positive rate",
         y_label="true positive rate",
     )
@@ -107,7 +107,7 @@ def _calibration(found: Evaluated) -> Html | None:
             Line("perfectly calibrated", [(0.0, 0.0), (1.0, 1.0)], level=True),
         ],
         title="Calibration curve",
-        description="How often the predicted class occurred, over the predicted probability, with noise.",
+        description="How often the second class occurred, against its predicted probability, measured with noise.",
         x_label="predicted probability",
-        y_label="share that was so",
+        y_label="observed share",
     )

@@ -6,24 +6,24 @@ from typing import Any, NamedTuple
 from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
 from ringfence.html.markup import Html, bullets, outline, section, table, tag
 from ringfence.protocol.plan import Plan
-from ringfence.report.page import ReportPage, facts
+from ringfence.report.page import ReportPage, counted, facts
 from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares, Tables
 from ringfence.server.statistics.summary import QUANTILES
 
 ALL = "all silos"
 
 INTERVALS = (
-    "Behind every number stands its interval: with probability 95 % it holds the exact number of these records, from "
-    "which noise alone parts us. Each interval is by itself: of twenty, one misses on average."
+    "The interval in brackets covers the exact value for these records, without noise, with probability 95%. This "
+    "holds for each interval separately: on average, one in twenty misses."
 )
 ADDS_UP = (
-    "All numbers agree: categories, bins and missing cells add up to the records, rows and columns of a cross table to "
-    "those of its columns, silos to all of them. So a count of few records may come out negative."
+    "The numbers are consistent: categories, bins and missing cells add up to the records, cross tables to the counts "
+    "of their columns, and silos to the total. As a result, small counts can be negative."
 )
 DIFFERENCING = (
-    "Who asks again, of other bins, columns or silos, and takes one answer from the other, learns more: that is what "
-    "the budget is for. Each answer is charged to the silo's ledger first; what all of them tell of one record stays "
-    "within the ledger's epsilon, and a silo refuses what would exceed its budget."
+    "Asking again with other bins, columns or silos and subtracting the answers reveals more: the privacy budget "
+    "limits that. Each silo charges its ledger before it answers and refuses anything beyond its budget, so all its "
+    "answers together reveal no more about one record than the ledger's epsilon allows."
 )
 
 
@@ -48,13 +48,13 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
             [row, *(_count(cell, tables.together.records) for cell in cells)]
             for row, cells in zip(cross.rows, cross.cells, strict=True)
         ]
-        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *cross.columns], rows)
+        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *(f"{b}: {name}" for name in cross.columns)], rows)
     if tables.differences:
         found = sorted(tables.differences.items(), key=lambda item: item[1].p)
         yield Shown(
-            "How silos differ: which one most from the others together, in what, by how much, and the chance of that "
-            "if all were samples of one population",
-            ["column", "silo", "in", "by", "chance"],
+            "How silos differ: for each column, the silo furthest from the others, in which statistic, by how much, "
+            "and the p-value if all silos sampled one population",
+            ["column", "silo", "statistic", "difference", "p-value"],
             [[name, d.silo, d.what, _plain(d.by), f"{d.p:.2g}"] for name, d in found],
         )
 
@@ -170,29 +170,31 @@ def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage
     rest = shown[len(tables.together.columns) :]
     silos = [(name, summary.records) for name, summary in tables.silos.items()]
     silent = [terms.name for terms in plan.silos if terms.name not in tables.silos]
-    unheard = f" {', '.join(silent)} did not answer, and are in none of these numbers." if silent else ""
+    unheard = f" Not included, because they did not answer: {', '.join(silent)}." if silent else ""
     page = (
-        tag("p", f"What {len(silos)} silos have, as far as noise lets it be seen.{unheard}", class_="lead"),
+        tag("p", f"Noisy statistics of the {plan.unit}s at {counted(len(silos), 'silo')}.{unheard}", class_="lead"),
         facts(
             {
                 "largest epsilon": max(terms.guarantee.epsilon for terms in plan.silos),
                 "silos": len(silos),
-                f"{plan.unit}s in all": f"{tables.together.records:,}",
+                f"{plan.unit}s in total": f"{tables.together.records:,}",
                 "columns": len(tables.together.columns),
             }
         ),
-        section("How to read it", bullets([INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING])),
-        section("Who has how many", table(f"The silos' {plan.unit}s: public", ["silo", f"{plan.unit}s"], silos)),
+        section("How to read these numbers", bullets([INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING])),
+        section("Silos", table(f"{plan.unit.capitalize()}s per silo (public)", ["silo", f"{plan.unit}s"], silos)),
         *parts,
-        *([section("Pairs of columns, and silos", *(table(*made) for made in rest))] if rest else []),
+        *([section("Pairs of columns, and how silos differ", *(table(*made) for made in rest))] if rest else []),
         section("Who is protected, and how well", outline(guarantees)),
     )
-    return ReportPage(f"Statistics of {len(silos)} silos", f"Statistics · plan {plan.digest()[:12]}", page, figures)
+    return ReportPage(
+        f"Statistics of {counted(len(silos), 'silo')}", f"Statistics · plan {plan.digest()[:12]}", page, figures
+    )
 
 
 _POPULATION = (
-    "Figures show wider intervals, for the population that the records are a sample of: they allow for the chance of "
-    "the sample too, if it is one."
+    "Figures show wider intervals, for the population: they also allow for sampling error, if the records are a "
+    "random sample."
 )
 
 
@@ -201,8 +203,8 @@ def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
     if isinstance(column, Shares):
         spans = [Span(cell, number.value, *number.population) for cell, number in column.cells.items()]
         yield (
-            span_chart(spans[:40], title=name, description="The share of each category, all silos.", x_label="share"),
-            "The share of each category over all silos, with its interval for the population.",
+            span_chart(spans[:40], title=name, description="Share of each category over all silos.", x_label="share"),
+            "Share of each category over all silos, with its interval for the population.",
         )
         return
     if column.mean is None:
@@ -216,9 +218,12 @@ def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
     spans = [Span(silo, number.value, *number.population) for silo, number in means.items()]
     yield (
         span_chart(
-            spans[:40], title=f"Mean of {name}", description="The mean at each silo.", x_label=f"mean of {name}"
+            spans[:40],
+            title=f"Mean of {name}",
+            description="Mean at each silo and overall.",
+            x_label=f"mean of {name}",
         ),
-        "The mean, all silos and each, with its interval for the population.",
+        "Mean over all silos and at each silo, with its interval for the population.",
     )
 
 
@@ -233,12 +238,12 @@ def _histogram(name: str, column: Numbers) -> tuple[Html, str]:
     chart = line_chart(
         [
             steps("share of the records", [number.value for number in column.figure]),
-            steps("its interval begins", [number.population.low for number in column.figure]),
-            steps("and ends", [number.population.high for number in column.figure]),
+            steps("lower end of its interval", [number.population.low for number in column.figure]),
+            steps("upper end of its interval", [number.population.high for number in column.figure]),
         ],
         title=name,
-        description=f"The share of the records in each of {bins} bins, all silos, with its interval.",
+        description=f"Share of the records in each of {bins} bins over all silos, with its interval.",
         x_label=name,
         y_label="share",
     )
-    return chart, f"The share of the records in each of {bins} bins, over all silos; noise may take one below 0."
+    return chart, f"Share of the records in each of {bins} bins over all silos. Noise can make a share negative."

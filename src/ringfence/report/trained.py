@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from ringfence.html.charts import Line, figure, line_chart
-from ringfence.html.markup import Html, Value, bullets, outline, section, table, tag
+from ringfence.html.markup import Html, bullets, outline, section, table, tag
 from ringfence.model import Model
 from ringfence.planning.explain import explain_proposal
 from ringfence.planning.propose import Proposal
@@ -12,7 +12,8 @@ from ringfence.protocol.guarantee import against, against_words, claimed_against
 from ringfence.report import sections
 from ringfence.report.chosen import choice_section
 from ringfence.report.evaluated import evaluation_charts, evaluation_section
-from ringfence.report.page import ReportPage, facts, not_private
+from ringfence.report.expected import expected_charts, expected_section
+from ringfence.report.page import ReportPage, counted, facts, not_private
 from ringfence.statement import Statement
 from ringfence.tracking import Progress
 from ringfence.training import CHOOSING
@@ -36,11 +37,11 @@ def train_report(
             {name: (silo.run.epsilon, silo.total.epsilon) for name, silo in silos.items()},
             {} if cap is None else dict.fromkeys(silos, cap),
             names=("this run", "all runs in the ledger"),
-            limit_name="cap of all runs",
+            limit_name="cap on all runs",
         ),
         "epsilon": sections.epsilon_chart(rounds),
         "updates": sections.update_chart(rounds, plan),
-        "what-if": _what_if_chart(what_if),
+        **expected_charts(what_if),
         **evaluation_charts(outcomes.result.evaluation),
         "held-out-loss": _loss_chart(outcomes.losses),
     }
@@ -48,28 +49,28 @@ def train_report(
     parts = (
         tag(
             "p",
-            f"One model that predicts “{plan.data.target_words}” was trained across {_count(len(silos), 'silo')}. "
-            "Every silo kept its records, added its own noise to everything it sent, and wrote down what that cost.",
+            f"{counted(len(silos), 'silo')} trained one model that predicts “{plan.data.target_words}”. Each silo kept "
+            "its records, added its own noise to everything it sent, and logged the privacy cost.",
             class_="lead",
         ),
         facts(
             {
                 f"largest epsilon of this run, per {plan.unit}": max(silo.run.epsilon for silo in silos.values()),
-                "largest of all runs, whenever you stop": worst.total.epsilon,
-                f"{plan.unit}s in all": f"{sum(silo.records for silo in silos.values()):,}",
+                "largest epsilon of all runs": worst.total.epsilon,
+                f"{plan.unit}s in total": f"{sum(silo.records for silo in silos.values()):,}",
                 "rounds": plan.steps,
             }
         ),
         not_private(
-            "this page is for those who may see the records of its part “Measured without noise”. Without --exact and "
-            "--test a run's page has no such part."
+            "show this page only to people who may see the records behind its section “Measured without noise”. "
+            "Without --exact and --test, the report has no such section."
         )
         if outcomes.test is not None
         else None,
         section(
             "Who is protected, and how well",
             outline(statement.text()),
-            tag("h3", "The words"),
+            tag("h3", "Terms"),
             sections.glossary(plan.unit),
         ),
         _budgets(statement, figures["budgets"]),
@@ -77,14 +78,14 @@ def train_report(
         choice_section(outcomes.result.model.choice),
         evaluation_section(outcomes.result.evaluation, figures),
         _test(outcomes, figures["held-out-loss"]),
-        _what_if(what_if, figures["what-if"]),
+        expected_section(what_if, figures),
         _why(outcomes),
         _model(outcomes.result.model),
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Training report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
     return ReportPage(
-        f"A model of “{plan.data.target_words}” from {_count(len(silos), 'silo')}", kicker, parts, figures
+        f"A model of “{plan.data.target_words}” from {counted(len(silos), 'silo')}", kicker, parts, figures
     )
 
 
@@ -94,13 +95,13 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
         "What it cost each silo",
         figure(
             chart,
-            f"The guaranteed epsilon of each {plan.unit}, {claimed_against(plan.observers, plan.most_colluders)}: of "
-            "this run, and of everything that was ever released from the same data by the silo's ledger, however runs "
-            "were chosen, and whenever you stop. Each holds at its own delta, below.",
+            f"The epsilon guaranteed to each {plan.unit}, {claimed_against(plan.observers, plan.most_colluders)}: for "
+            "this run, and for everything the silo's ledger says was ever released from the same data, however the "
+            "runs were chosen and whenever they stop. Each holds at its own delta, below.",
         ),
         table(
             "Per silo",
-            ["silo", f"{plan.unit}s", "rounds", "epsilon", "at delta", "epsilon of all runs", "at delta"],
+            ["silo", f"{plan.unit}s", "rounds", "epsilon", "delta", "epsilon, all runs", "delta, all runs"],
             [
                 (
                     name,
@@ -117,7 +118,7 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
         *(
             table(
                 f"{against_words(observer).capitalize()}: each silo's own noise alone",
-                ["silo", "epsilon", "epsilon of all runs"],
+                ["silo", "epsilon", "epsilon, all runs"],
                 [
                     (name, against(silo.this_run, observer).epsilon, against(silo.all_runs, observer).epsilon)
                     for name, silo in statement.silos.items()
@@ -131,16 +132,16 @@ def _budgets(statement: Statement, chart: Html | None) -> Html:
 def _test(outcomes: WorkflowResult, chart: Html | None) -> Html | None:
     if outcomes.test is None:
         return None
-    rows = [("all of them", outcomes.test.value), *outcomes.test.per_silo.items()]
+    rows = [("all silos", outcomes.test.value), *outcomes.test.per_silo.items()]
     return section(
         "Measured without noise",
-        not_private(f"this part was measured on records, without noise, for whoever may see those. {CHOOSING}"),
-        table("Measured on records that did not train", ["test on", outcomes.test.metric], rows),
+        not_private(f"measured on records without noise, for people who may see those records. {CHOOSING}"),
+        table("On records held out of training", ["records of", outcomes.test.metric], rows),
         tag("p", outcomes.test.remark) if outcomes.test.remark else None,
         figure(
             chart,
-            "Mean loss on the held-out records, at the weights that the rounds asked at. The model is made of these "
-            "weights, most often their average.",
+            "Mean loss on the held-out records at the start of each round. The final model combines the weights of "
+            "several rounds, usually as their average.",
         ),
         class_="private",
     )
@@ -152,90 +153,33 @@ def _loss_chart(losses: Mapping[int, float]) -> Html | None:
     return line_chart(
         [Line("held-out loss", [(round + 1, loss) for round, loss in sorted(losses.items())])],
         title="Held-out loss over the rounds",
-        description="Not private. Mean loss on held-out records at the weights of each round shown.",
+        description="Not private. Mean loss on held-out records at the start of each round shown.",
         x_label="round",
         y_label="held-out loss (not private)",
-    )
-
-
-def _what_if_chart(proposals: Mapping[float, Proposal]) -> Html | None:
-    points = [(_epsilon(proposal), proposal.choice.expected) for proposal in proposals.values() if proposal.choice]
-    if len(points) < 2:
-        return None
-    return line_chart(
-        [Line("bound: excess loss at most", points)],
-        title="What another epsilon would buy",
-        description="The bound on the excess loss falls as epsilon grows.",
-        x_label="largest epsilon of a silo",
-        y_label="bound: excess loss at most",
-        log_x=True,
-        log_y=True,
-    )
-
-
-def _what_if(proposals: Mapping[float, Proposal], chart: Html | None) -> Html | None:
-    if not proposals:
-        return None
-    rows: list[tuple[Value, ...]] = []
-    for factor, proposal in proposals.items():
-        plan, choice = proposal.plan, proposal.choice
-        largest = max(plan.silos, key=lambda terms: terms.records)
-        rows.append(
-            (
-                f"{_epsilon(proposal):.4g}" + (" (this run)" if factor == 1 else ""),
-                largest.stages[plan.training_numbers[0]].sigma,
-                choice.expected if choice else "none",
-                plan.algorithm.name,
-                plan.steps,
-            )
-        )
-    name = max(next(iter(proposals.values())).plan.silos, key=lambda terms: terms.records).name
-    return section(
-        "What if epsilon were another",
-        tag(
-            "p",
-            "The same silos with other budgets, as the planner would run them. Nothing here is measured: noise and "
-            "bound come from public numbers alone.",
-        ),
-        figure(chart, "The bound on how far the model's loss may be, on average, above that of the best weights."),
-        table(
-            f"Noise is the standard deviation on each number that silo “{name}” sends",
-            ["largest epsilon", "noise", "bound", "algorithm", "rounds"],
-            rows,
-        ),
     )
 
 
 def _why(outcomes: WorkflowResult) -> Html:
     shared = [] if outcomes.division is None else outcomes.division.explain()
     lines = [*shared, *(_sentence(line) for line in explain_proposal(outcomes.proposal))]
-    return section("Why it was run like this", bullets(lines))
+    return section("Why the planner chose this", bullets(lines))
 
 
 def _model(model: Model) -> Html | None:
     weights, one = model.by_size(), model.coefficients.shape[1] == 1
     if len(weights) > MOST_WEIGHTS:
         return None
-    header = ["feature", "weight"] if one else ["feature", "of", "weight"]
+    header = ["feature", "weight"] if one else ["feature", "output", "weight"]
     rows = [(name, weight) for name, _, weight in weights] if one else weights
     return section(
         "The model",
         tag(
             "p",
-            "Its weights, in the plan's scaled features, the largest first. They are computed from noisy messages, so "
-            "they are public.",
+            "Weights of the scaled features, largest first. They are computed from noisy messages, so they are public.",
         ),
         table("Weights", header, rows),
     )
 
 
-def _epsilon(proposal: Proposal) -> float:
-    return max(terms.guarantee.epsilon for terms in proposal.plan.silos)
-
-
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + "."
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

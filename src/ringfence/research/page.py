@@ -40,11 +40,11 @@ def _image(renderer: RendererHTML, tokens: Sequence[Token], place: int, options:
     """Write a picture that keeps a readable size on a phone, and scrolls there by itself."""
     image = tokens[place]
     shown = tag("img", src=str(image.attrs["src"]), alt=image.content)
-    return tag("span", shown, class_="scroll picture", tabindex=0, role="region", aria_label=image.content)
+    return tag("span", shown, class_="scroll picture", tabindex=0, role="group", aria_label=image.content)
 
 
 def _open_table(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, environment: Any) -> str:
-    return '<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>'
+    return '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>'
 
 
 def _close_table(renderer: RendererHTML, tokens: Sequence[Token], place: int, options: Any, environment: Any) -> str:

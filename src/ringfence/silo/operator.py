@@ -30,13 +30,16 @@ from starlette.responses import Response
 from ringfence.errors import ApprovalError, RingfenceError, SiloError
 from ringfence.html.markup import POLICY, Html, document
 from ringfence.silo import decisions, operator_pages, pending
+from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder
 from ringfence.storage.private_files import read_token, write_token
 from ringfence.transport import serving
 from ringfence.transport.connections import Scope, let_in
 
 IDLE_SECONDS = 15 * 60.0
-"""After so long without a click, the operator must enter again."""
+"""After so long without a click, the operator must sign in again."""
+
+_SESSION_ENDS = f"A session ends after {IDLE_SECONDS / 60:.0f} minutes without a click."
 
 LONGEST_REQUEST = 2**20
 """Bytes of a form: longer plans are put into the folder as files."""
@@ -103,6 +106,7 @@ class OperatorPage:
             "/end": lambda form: self._end(form, revoke=False),
             "/revoke": lambda form: self._end(form, revoke=True),
             "/stop": self._stop,
+            "/budget": self._budget,
         }
 
     async def __call__(self, scope: Scope, receive: serving.Receive, send: serving.Send) -> None:
@@ -111,31 +115,30 @@ class OperatorPage:
             return
         request = Request(scope, receive)
         status, content = await self._answer(request)
-        title = f"Silo {self._folder.name}"
+        title = f"Silo {self._folder.name}: operator page"
         page = document(title, content, form_action="'self'")
         await Response(page, status, _HEADERS, "text/html")(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[int, Html]:
         host = request.headers.get("host", "")
         if host not in self._hosts:
-            return 421, operator_pages.problem("This page is available at 127.0.0.1 and localhost only.")
+            return 421, operator_pages.problem("Open this page as 127.0.0.1 or localhost: it answers to no other name.")
         path = request.url.path
         if request.method in ("GET", "HEAD"):
             return (200, self._entrance()) if path == "/" else (404, operator_pages.problem("There is nothing here."))
         if request.method != "POST" or path not in {*self._acts, "/enter", "/leave"}:
             return 404, operator_pages.problem("There is nothing here.")
         if request.headers.get("origin") != f"http://{host}":
-            return 403, operator_pages.problem("This was not sent from the operator's page, so nothing was done.")
+            return 403, operator_pages.problem("This form did not come from the operator page, so nothing was done.")
         content = await serving.read_body(request, small=LONGEST_REQUEST, longest=lambda: LONGEST_REQUEST)
         if isinstance(content, int):
             return content, operator_pages.problem(
-                "The form was too long or arrived too slowly, so nothing was done. Put large plans into the folder as "
-                "files."
+                "The form is too long or arrived too slowly, so nothing was done. Save long plans in the folder."
             )
         form = _form(content)
         if path == "/enter":
             if not hmac.compare_digest(form.get("token", "").strip().encode(), self._token.encode()):
-                return 403, self._entrance("That is not the right token.")
+                return 403, self._entrance("Wrong token. Try again.")
             form = {"key": self._keys.new()}
             path = "/home"
         elif path == "/leave":
@@ -143,10 +146,10 @@ class OperatorPage:
             return 200, self._entrance("You are signed out.")
         elif not self._keys.opens(form.get("key", "")):
             return 403, self._entrance(
-                "Nothing was done: enter the token first. After a while without a click, it must be entered again."
+                "Nothing was done: sign in first. A session ends after 15 minutes without a click."
             )
         if not let_in(request.scope):
-            return 503, operator_pages.problem("Too many requests at once, so nothing was done. Try again.")
+            return 503, operator_pages.problem("The page is busy, so nothing was done. Try again.")
         return await run_in_threadpool(self._act, path, form)
 
     def _act(self, path: str, form: Form) -> tuple[int, Html]:
@@ -156,7 +159,9 @@ class OperatorPage:
             return self._refused(form, str(refused))
         except Exception as problem:
             serving.complain(problem)
-            return 503, operator_pages.problem("Something went wrong. The terminal shows what kind of error it was.")
+            return 503, operator_pages.problem(
+                "An unexpected error occurred; the terminal shows which kind. Refresh to see what was done."
+            )
 
     def _refused(self, form: Form, why: str) -> tuple[int, Html]:
         try:
@@ -169,14 +174,17 @@ class OperatorPage:
 
     def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
         state = decisions.status(self._folder)
+        with self._folder.ledger() as ledger:
+            budget = ledger.account().budget
         waiting = pending.pending(self._folder, {plan["plan"] for plan in state["plans"]})
-        return operator_pages.home(form["key"], state, waiting, notice=notice, problem=problem or state["objection"])
+        problem = problem or state["objection"]
+        return operator_pages.home(form["key"], state, budget, waiting, notice=notice, problem=problem)
 
     def _waiting(self, form: Form) -> pending.Pending:
         decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
         waiting = pending.pending(self._folder, decided)
         if form.get("plan") not in waiting.plans:
-            raise ApprovalError("That plan is not waiting for a decision: it was decided on, or its file has changed.")
+            raise ApprovalError("That plan awaits no decision: you have decided on it, or its file has changed.")
         return waiting
 
     def _plan(self, form: Form) -> Html:
@@ -185,35 +193,52 @@ class OperatorPage:
 
     def _add(self, form: Form) -> Html:
         plan = pending.add(self._folder, form.get("content", "").encode())
-        return self._home(form, notice=f"Plan {plan.digest()[:12]} is waiting for your decision.")
+        return self._home(form, notice=f"Plan {plan.digest()[:12]} awaits your decision.")
 
     def _approve(self, form: Form) -> Html:
         plan = self._waiting(form).plans[form["plan"]]
         made = decisions.approve_plan(self._folder, plan, note=form.get("note", "").strip())
         return self._home(
-            form, notice=f"Approved plan {form['plan'][:12]}: epsilon {made.own[0].epsilon:.4g} is reserved for it."
+            form, notice=f"Approved plan {form['plan'][:12]} and reserved epsilon {made.own[0].epsilon:.4g} for it."
         )
 
     def _refuse(self, form: Form) -> Html:
         pending.refuse(self._waiting(form).files[form["plan"]])
-        return self._home(form, notice=f"Refused plan {form['plan'][:12]}: it will not be answered.")
+        return self._home(form, notice=f"Refused plan {form['plan'][:12]}: no round of it will be answered.")
 
     def _end(self, form: Form, *, revoke: bool) -> Html:
         if form.get("plan") not in _running(decisions.status(self._folder)):
-            raise ApprovalError("That plan is not running, so there is nothing to end.")
+            raise ApprovalError("That plan is not running, so it cannot be ended.")
         decisions.end_plan(self._folder, form["plan"], revoke=revoke)
         done = "Revoked" if revoke else "Finished"
-        return self._home(form, notice=f"{done} plan {form['plan'][:12]}: the silo answers no further round of it.")
+        return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it will be answered.")
 
     def _stop(self, form: Form) -> Html:
         stopped = _running(decisions.status(self._folder))
         for digest in stopped:
             decisions.end_plan(self._folder, digest, revoke=True)
-        return self._home(form, notice=f"Stopped: {len(stopped)} running plans were revoked. Nothing is answered.")
+        count = len(stopped)
+        return self._home(form, notice=f"Revoked {count} running plan{'s' * (count != 1)}: no request is answered.")
+
+    def _budget(self, form: Form) -> Html:
+        reason = form.get("reason", "").strip()
+        if not reason:
+            raise ApprovalError("Give a reason for the new budget: it goes into the ledger. Nothing was changed.")
+        anyone = _number(form, "anyone") if form.get("anyone", "").strip() else None
+        budget = Budget(_number(form, "epsilon"), _number(form, "delta"), anyone=anyone)
+        decisions.set_budget(self._folder, budget, note=reason)
+        return self._home(form, notice=f"The budget is now {budget}.")
 
 
 def _running(state: Mapping[str, list[dict[str, str]]]) -> list[str]:
     return [plan["plan"] for plan in state["plans"] if plan["state"] == "running"]
+
+
+def _number(form: Form, name: str) -> float:
+    try:
+        return float(form.get(name, ""))
+    except ValueError:
+        raise ApprovalError(f"Enter {name} as a number such as 1.5 or 1e-6. Nothing was changed.") from None
 
 
 def _form(content: bytes) -> dict[str, str]:

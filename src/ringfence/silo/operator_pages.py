@@ -4,7 +4,8 @@ from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
 from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
-from ringfence.protocol.guarantee import against_words, claimed_against
+from ringfence.protocol.guarantee import LARGE_EPSILON, against, against_words, claimed_against
+from ringfence.silo.budget import Budget
 from ringfence.silo.consent import LONGEST_NOTE
 from ringfence.silo.pending import Pending
 from ringfence.silo.review import Review
@@ -14,40 +15,49 @@ MOST_ENTRIES = 500
 
 
 def entrance(silo: str, token_file: str, notice: str = "") -> Html:
-    """Ask for the token; all that is shown without it is the silo's name."""
+    """Ask for the token; without it, only the silo's name is shown."""
     return together(
         tag("h1", f"Silo “{silo}”"),
-        tag("p", notice, class_="note", role="status") if notice else None,
+        tag("p", notice, class_="note", role="status", id="notice") if notice else None,
         tag(
             "form",
-            tag("label", "The operator's token", for_="token"),
-            tag("input", id="token", name="token", type="password", autocomplete="off", autofocus=True, required=True),
-            tag("button", "Enter", type="submit", class_="main"),
+            tag("label", "Operator token", for_="token"),
+            tag(
+                "input", id="token", name="token", type="password", autocomplete="off", autofocus=True, required=True,
+                aria_describedby="notice where" if notice else "where",
+            ),
+            tag("button", "Sign in", type="submit", class_="main"),
             method="post",
             action="/enter",
         ),
         tag(
-            "p", "It is in the file ", tag("code", token_file), " of the silo's folder, which only its owner can read."
+            "p",
+            "You find it in the file ",
+            tag("code", token_file),
+            " in the silo's folder. Only the folder's owner can read it.",
+            id="where",
         ),
-    )
+    )  # fmt: skip
 
 
 def problem(sentence: str) -> Html:
-    """Say one thing, and where to go on."""
+    """Say what went wrong, and where to continue."""
     return together(
-        tag("h1", "This did not work"),
-        tag("p", sentence, class_="note warning", role="alert"),
-        tag("p", tag("a", "To the entrance", href="/")),
+        tag("h1", "That did not work"),
+        _said(sentence, is_problem=True),
+        tag("p", tag("a", "Sign in again", href="/")),
     )
 
 
-def home(key: str, state: dict[str, Any], waiting: Pending, *, notice: str = "", problem: str = "") -> Html:
-    """Show the budget, what waits, what runs and what has ended."""
+def home(
+    key: str, state: dict[str, Any], budget: Budget, waiting: Pending, *, notice: str = "", problem: str = ""
+) -> Html:
+    """Show the budget, and the plans that run, await a decision and have ended."""
     return together(
         _head(key, state["silo"]),
-        tag("p", notice, class_="note", role="status") if notice else None,
-        tag("p", problem, class_="note warning", role="alert") if problem else None,
-        _budget(state),
+        _said(notice) if notice else None,
+        _said(problem, is_problem=True) if problem else None,
+        _budget(state, _budget_form(key, budget)),
         _running(key, [plan for plan in state["plans"] if plan["state"] == "running"]),
         _waiting(key, waiting),
         _ended([plan for plan in state["plans"] if plan["state"] != "running"]),
@@ -55,7 +65,7 @@ def home(key: str, state: dict[str, Any], waiting: Pending, *, notice: str = "",
 
 
 def plan(key: str, review: Review) -> Html:
-    """Show what a plan would reveal, to whom and at what cost, and let the operator decide."""
+    """Show what a plan would reveal, to whom and at what cost, and ask for a decision."""
     digest = review.plan.digest()
     _, _, words = review.text().partition("\n\n")  # its first lines are the heading here
     return together(
@@ -78,15 +88,15 @@ def plan(key: str, review: Review) -> Html:
 def ledger(key: str, entries: list[dict[str, Any]]) -> Html:
     """List the ledger's entries, the latest first."""
     shown = entries[: -MOST_ENTRIES - 1 : -1]
-    caption = f"The latest {len(shown)} of {len(entries)} entries" if len(shown) < len(entries) else "All entries"
+    caption = f"Latest {len(shown)} of {len(entries)} entries" if len(shown) < len(entries) else "All entries"
     return together(
         _head(key, str(entries[0]["silo"])),
         section(
             "The ledger",
-            tag("p", "Its hash chain holds: no entry was changed or removed."),
+            tag("p", "The hash chain is intact: no entry was changed or removed."),
             table(
-                f"{caption}, latest first",
-                ["entry", "time", "kind", "about"],
+                f"{caption}, newest first",
+                ["entry", "time (UTC)", "kind", "details"],
                 [(e["number"], _time(e["time"]), e["kind"], readable(describe_entry(e))) for e in shown],
             ),
             tag("div", _button(key, "home", "Back"), class_="actions"),
@@ -96,37 +106,43 @@ def ledger(key: str, entries: list[dict[str, Any]]) -> Html:
 
 def _head(key: str, silo: str) -> Html:
     buttons = [
-        _button(key, name, label) for name, label in (("home", "Refresh"), ("ledger", "Ledger"), ("leave", "Leave"))
+        _button(key, name, label) for name, label in (("home", "Refresh"), ("ledger", "Ledger"), ("leave", "Sign out"))
     ]
     return together(
-        tag("p", "The operator's page", class_="kicker"),
+        tag("p", "Operator page", class_="kicker"),
         tag("h1", f"Silo “{silo}”"),
-        tag("nav", *buttons, class_="actions", aria_label="This silo"),
+        tag("nav", *buttons, class_="actions", aria_label="Silo"),
     )
 
 
-def _budget(state: dict[str, Any]) -> Html:
+def _said(sentence: str, *, is_problem: bool = False) -> Html:
+    """Return what came of a decision. A page has no script, so it takes the focus: screen readers then read it out."""
+    kind, role = ("note warning", "alert") if is_problem else ("note", "status")
+    return tag("p", readable(sentence), class_=kind, role=role, tabindex=-1, autofocus=True)
+
+
+def _budget(state: dict[str, Any], form: Html) -> Html:
     first, *others = state["costs"]
     guarantee = first["guarantee"]
     chart = bar_chart(
         [Bar(name, (first[name],)) for name in ("budget", "used", "reserved", "left")],
         names=("epsilon",),
-        title="The budget",
+        title="Privacy budget",
         description=f"Of epsilon {first['budget']:.4g}, {first['used']:.4g} is used, {first['reserved']:.4g} "
-        f"reserved for running plans and {first['left']:.4g} left.",
+        f"is reserved for running plans and {first['left']:.4g} is left.",
         x_label=f"epsilon, at delta {state['delta']:.2g}",
     )
-    serving = "An agent answers for this silo." if state["serving"] else "No agent runs: nothing is answered at all."
+    serving = "The silo's agent is running." if state["serving"] else "No agent is running, so no request is answered."
     refusals = sum(state["refusals"].values())
     return section(
-        "The budget",
-        figure(chart, f"{serving} Requests that were refused so far: {refusals}."),
+        "Privacy budget",
+        figure(chart, f"{serving} Requests refused so far: {refusals}."),
         tag(
             "p",
-            f"Epsilon is for each {state['unit']}, "
-            f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. What is used is "
-            "bookkeeping; guaranteed of all releases together, however plans are chosen and whenever you stop, is "
-            f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}.",
+            f"Epsilon holds for each {state['unit']}, "
+            f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. “Used” is "
+            "bookkeeping. The guarantee for all releases together, however plans are chosen and whenever you stop, is "
+            + readable(f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."),
         ),
         *(
             tag(
@@ -136,7 +152,57 @@ def _budget(state: dict[str, Any]) -> Html:
             )
             for cost in (state["costs"] if others else ())
         ),
+        form,
     )
+
+
+def _budget_form(key: str, budget: Budget) -> Html:
+    """Ask for another budget and a reason; the present one stands in the fields."""
+    anyone = against(budget.limits, "anyone").epsilon
+    fields = (
+        ("epsilon", "Epsilon", f"{budget.epsilon:g}", True),
+        ("delta", "Delta", f"{budget.delta:g}", True),
+        ("anyone", "Epsilon without the shuffler", f"{anyone:g}" if len(budget.limits) > 1 else "", False),
+    )
+    return tag(
+        "details",
+        tag("summary", "Change the budget"),
+        tag(
+            "form",
+            tag("input", type="hidden", name="key", value=key),
+            tag(
+                "div",
+                *(
+                    tag(
+                        "div",
+                        tag("label", label, for_=name),
+                        tag(
+                            "input", id=name, name=name, value=value, inputmode="decimal", autocomplete="off",
+                            required=required, aria_describedby="about-budget",
+                        ),
+                    )
+                    for name, label, value, required in fields
+                ),
+                class_="fields",
+            ),
+            tag("label", "Reason, for the ledger", for_="reason"),
+            tag("input", id="reason", name="reason", maxlength=LONGEST_NOTE, autocomplete="off", required=True),
+            tag(
+                "p",
+                "The budget caps everything ever released from this data. If you lower it, every running plan pauses "
+                "until you approve it again. “Epsilon without the shuffler” applies to plans that trust one; leave it "
+                f"empty otherwise. An epsilon above {LARGE_EPSILON:g}, or a delta above 1/n, protects next to nobody: "
+                "set it with ",
+                tag("code", "ringfence silo budget --unusual-budget"),
+                ".",
+                class_="hint",
+                id="about-budget",
+            ),
+            tag("button", "Set the budget", type="submit", class_="main"),
+            method="post",
+            action="/budget",
+        ),
+    )  # fmt: skip
 
 
 def _waiting(key: str, waiting: Pending) -> Html:
@@ -151,12 +217,12 @@ def _waiting(key: str, waiting: Pending) -> Html:
         for digest, found in waiting.plans.items()
     ]
     return section(
-        "Plans that wait for your decision",
-        table("Nothing of these is answered until you approve", ["run", "what for", "rounds", "plan", ""], rows)
+        "Plans awaiting your decision",
+        table("No request is answered until you approve", ["run", "purpose", "rounds", "plan", "decision"], rows)
         if rows
         else tag("p", "None."),
         together(
-            tag("p", "Files in the folder “plans” that are no plans:"),
+            tag("p", "These files in the folder “plans” are not valid plans:"),
             bullets(f"{name}: {why}" for name, why in waiting.unreadable.items()),
         )
         if waiting.unreadable
@@ -164,9 +230,9 @@ def _waiting(key: str, waiting: Pending) -> Html:
         tag(
             "form",
             tag("input", type="hidden", name="key", value=key),
-            tag("label", "Paste a plan (or put its file into the folder “plans”)", for_="content"),
+            tag("label", "Paste a plan, or put its file in the folder “plans”", for_="content"),
             tag("textarea", id="content", name="content", required=True, spellcheck="false"),
-            tag("button", "Add to the waiting plans", type="submit"),
+            tag("button", "Add the plan", type="submit"),
             method="post",
             action="/add",
         ),
@@ -189,14 +255,14 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
         for found in plans
     ]
     if not rows:
-        return section("Running plans", tag("p", "None: nothing is answered."))
+        return section("Running plans", tag("p", "None, so no request is answered."))
     return section(
         "Running plans",
-        table("Rounds of these are answered", ["plan", "rounds answered", "epsilon used", ""], rows),
+        table("The agent answers these", ["plan", "rounds answered", "epsilon used", "decision"], rows),
         tag(
             "p",
-            "Finish: no new round is answered, and what is left of its budget is given back. Revoke: nothing of it is "
-            "answered, not even again. What was sent stays sent.",
+            "Finish stops new rounds and returns the unused reserve to the budget. Revoke also stops repeats of "
+            "answers already given. Neither can recall what was sent.",
         ),
         tag("div", _button(key, "stop", "Stop everything now", class_="danger"), class_="actions"),
     )
@@ -206,10 +272,10 @@ def _ended(plans: list[dict[str, Any]]) -> Html | None:
     if not plans:
         return None
     return section(
-        "Plans that have ended",
+        "Ended plans",
         table(
-            "They are answered no more",
-            ["plan", "how", "rounds answered", "epsilon", "at delta", "last release"],
+            "No request is answered any more",
+            ["plan", "state", "rounds answered", "epsilon", "delta", "last release (UTC)"],
             [
                 (
                     tag("code", found["plan"][:12]),
@@ -230,11 +296,12 @@ def _approval(key: str, digest: str) -> Html:
         "form",
         tag("input", type="hidden", name="key", value=key),
         tag("input", type="hidden", name="plan", value=digest),
-        tag("label", "A note for the ledger", for_="note"),
+        tag("label", "Note for the ledger (optional)", for_="note"),
         tag("input", id="note", name="note", maxlength=LONGEST_NOTE, autocomplete="off"),
         tag("button", "Approve", type="submit", class_="main"),
         method="post",
         action="/approve",
+        class_="decision",
     )
 
 
@@ -243,7 +310,8 @@ def _button(key: str, act: str, label: str, *, class_: str | None = None, plan: 
         "form",
         tag("input", type="hidden", name="key", value=key),
         tag("input", type="hidden", name="plan", value=plan) if plan else None,
-        tag("button", label, type="submit", class_=class_),
+        # Several buttons say the same: to a screen reader, each also names its plan.
+        tag("button", label, type="submit", class_=class_, aria_label=f"{label} plan {plan[:12]}" if plan else None),
         method="post",
         action=f"/{act}",
     )

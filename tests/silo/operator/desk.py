@@ -93,8 +93,8 @@ def wait_with(silo_folder: SiloFolder, plan: Plan, name: str = "plan.json") -> P
 def entered(window: Window, desk: Desk, **options: Any) -> Visit:
     visit = window.open(desk.address, **options)
     visit.page.get_by_label("token").fill(desk.token)
-    visit.page.get_by_role("button", name="Enter").click()
-    visit.page.get_by_role("heading", name="The budget").wait_for()
+    visit.page.get_by_role("button", name="Sign in").click()
+    visit.page.get_by_role("heading", name="Privacy budget").wait_for()
     return visit
 
 

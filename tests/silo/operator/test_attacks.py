@@ -43,15 +43,15 @@ def test_without_the_token_nothing_is_shown_and_nothing_is_done(
 ) -> None:
     plan = approved(silo_folder, plan_of())
     visit = window.open(desk.address)
-    visit.page.get_by_role("button", name="Enter").click()  # the browser itself asks for the field
+    visit.page.get_by_role("button", name="Sign in").click()  # the browser itself asks for the field
     assert visit.page.evaluate("document.activeElement.id") == "token"
     visit.page.get_by_label("token").fill(silo_folder.token())  # the couriers' token opens another door
-    visit.page.get_by_role("button", name="Enter").click()
-    visit.page.get_by_text("That is not the right token.").wait_for()
+    visit.page.get_by_role("button", name="Sign in").click()
+    visit.page.get_by_text("Wrong token. Try again.").wait_for()
     shown = visit.page.content()
     assert plan.digest()[:8] not in shown
     assert "epsilon" not in shown
-    for path in ("/home", "/ledger", "/plan", "/approve", "/refuse", "/end", "/revoke", "/stop", "/add"):
+    for path in ("/home", "/ledger", "/plan", "/approve", "/refuse", "/end", "/revoke", "/stop", "/add", "/budget"):
         for key in ("", "x", desk.token):
             status, page = desk.post(path, {"key": key, "plan": plan.digest()})
             assert status == 403
@@ -83,7 +83,7 @@ def test_a_page_of_another_site_cannot_decide_even_while_the_operator_is_in(
         page.goto(f"http://127.0.0.1:{server.server_port}/")
         assert page.frames[1].locator("input").count() == 0  # it is not framed
         page.get_by_text("win").click()
-        page.get_by_text("This was not sent from the operator's page").wait_for()
+        page.get_by_text("This form did not come from the operator page").wait_for()
         assert page.context.cookies() == []
     finally:
         server.shutdown()
@@ -199,7 +199,7 @@ def test_no_page_shows_a_records_value_and_a_phone_shows_all_of_it(
         assert visit.overflow() == 0
         content = visit.page.content()
         assert not [value for value in values if value in content]
-        visit.page.get_by_role("button", name=button, exact=True).click()
+        visit.page.get_by_role("button", name=button).click()
         visit.page.wait_for_load_state()
     assert visit.console == []
 

@@ -22,7 +22,7 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     visit.page.locator("#token:focus").wait_for()  # by itself, but not before the page is drawn
     visit.page.keyboard.type(desk.token)
     visit.page.keyboard.press("Enter")
-    visit.page.get_by_role("heading", name="Plans that wait").wait_for()
+    visit.page.get_by_role("heading", name="Plans awaiting your decision").wait_for()
     press(visit, "Tab", until="Review")
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("heading", name="What it would reveal").wait_for()
@@ -31,11 +31,11 @@ def test_a_plan_is_reviewed_approved_and_stopped_with_the_keyboard_alone(
     press(visit, "Tab", until="Approve")
     visit.page.keyboard.press("Enter")
     visit.page.get_by_role("status").wait_for()
-    assert "is reserved for it" in visit.page.get_by_role("status").inner_text()
+    assert "and reserved epsilon" in visit.page.get_by_role("status").inner_text()
     assert state(silo_folder, plan) == "running"
     press(visit, "Tab", until="Stop everything now")
     visit.page.keyboard.press("Enter")
-    visit.page.get_by_text("1 running plans were revoked").wait_for()
+    visit.page.get_by_text("Revoked 1 running plan:").wait_for()
     assert state(silo_folder, plan) == "revoked"
     assert visit.console == []
     assert visit.elsewhere(desk.address) == []
@@ -47,7 +47,7 @@ def test_a_note_of_the_operator_s_stands_in_the_ledger_beside_who_approved(
     wait_with(silo_folder, plan_of())
     visit = entered(window, desk)
     visit.page.get_by_role("button", name="Review").click()
-    visit.page.get_by_label("A note for the ledger").fill("agreed on 3 May")
+    visit.page.get_by_label("Note for the ledger").fill("agreed on 3 May")
     visit.page.get_by_role("button", name="Approve").click()
     visit.page.get_by_role("status").wait_for()
     entry = decisions.list_entries(silo_folder)[-1]
@@ -61,7 +61,7 @@ def test_stopping_takes_effect_at_a_running_agent(
     with serving(silo_folder) as served:
         assert vector(served.ask(plan, 0)).shape == (plan.dimension,)
         visit = entered(window, desk)
-        assert "An agent answers for this silo" in visit.page.inner_text("main")
+        assert "The silo's agent is running" in visit.page.inner_text("main")
         assert "1 of 5" in visit.page.inner_text("main")
         visit.page.get_by_role("button", name="Stop everything now").click()
         visit.page.get_by_role("status").wait_for()
@@ -77,7 +77,7 @@ def test_a_refused_plan_waits_no_longer_and_its_file_is_kept_aside(
     visit = entered(window, desk)
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_role("button", name="Refuse").click()
-    visit.page.get_by_text("it will not be answered").wait_for()
+    visit.page.get_by_text("no round of it will be answered").wait_for()
     assert visit.page.get_by_role("button", name="Review").count() == 0
     assert not path.exists()
     assert path.with_name("plan.json.refused").exists()
@@ -90,11 +90,11 @@ def test_a_plan_can_be_pasted_and_finished(
     plan = plan_of()
     visit = entered(window, desk)
     visit.page.get_by_label("Paste a plan").fill(plan.content.decode())
-    visit.page.get_by_role("button", name="Add to the waiting plans").click()
+    visit.page.get_by_role("button", name="Add the plan").click()
     visit.page.get_by_role("button", name="Review").click()
     visit.page.get_by_role("button", name="Approve").click()
     visit.page.get_by_role("button", name="Finish").click()
-    visit.page.get_by_role("heading", name="Plans that have ended").wait_for()
+    visit.page.get_by_role("heading", name="Ended plans").wait_for()
     assert state(silo_folder, plan) == "finished"
     visit.page.get_by_role("button", name="Ledger").click()
     kinds = visit.page.locator("tbody td:nth-child(3)").all_inner_texts()
