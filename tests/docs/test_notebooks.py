@@ -7,6 +7,7 @@ pages (`test_code_blocks.py`).
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,14 @@ def test_readme_and_index_lead_to_the_notebooks() -> None:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    code = {"cell_type": "code", "id": "a", "metadata": {}, "source": "1 / 4", "outputs": [], "execution_count": None}
+    code: dict[str, Any] = {
+        "cell_type": "code",
+        "id": "a",
+        "metadata": {},
+        "source": "1 / 4",
+        "outputs": [],
+        "execution_count": None,
+    }
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     document = {"cells": [code], "metadata": {"kernelspec": spec}, "nbformat": 4, "nbformat_minor": 5}
     notebook = tmp_path / "small.ipynb"

@@ -3,7 +3,7 @@
 Examples run as they stand in the docstrings, and are compared as the documentation's blocks are: by their words, not by
 their numbers. The only words that depend on noise are the predictions of the classifiers' examples, for patients chosen
 so far from the border that the noise of a run would have to be more than five of its standard deviations: over 40 runs
-of each, their scores were 11 deviations or more away from zero, a false-alarm rate below 10⁻⁶.
+of each, their scores were six deviations or more away from zero, a false-alarm rate below 10⁻⁶.
 """
 
 import doctest
@@ -108,8 +108,8 @@ def test_a_derived_entry_takes_the_place_of_a_former_one() -> None:
 @by_name
 def test_help_names_types_as_they_are_written(public: type) -> None:
     members = [value for name, value in inspect.getmembers(public, inspect.isfunction) if not name.startswith("_")]
-    ours = [member for member in members if member.__module__.startswith("ringfence.estimators")]
-    shown = [str(inspect.signature(one)) for one in (public, *ours)]
+    ours: list[Any] = [member for member in members if member.__module__.startswith("ringfence.estimators")]
+    shown = [str(inspect.signature(one)) for one in [public, *ours]]
     assert not [one for one in shown if "ringfence." in one or "numpy." in one or "typing." in one]
 
 

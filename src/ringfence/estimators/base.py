@@ -376,9 +376,7 @@ class FederatedLinearModel(TableReader, ABC):
             X = tables.as_frame(X)
             if not tables.is_frame(X):
                 raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
-            X = tables.without(X, self.schema.person)
-            validate_data(self, X, reset=False, skip_check_array=True)
-            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)
+            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)  # by name, what is used of them
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
