@@ -18,6 +18,7 @@ from pydantic import BaseModel
 import ringfence
 from ringfence import errors
 from ringfence.estimators.base import FederatedLinearModel
+from ringfence.estimators.docstrings import entries_of, laid_out, sections_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
 SECTIONS = {
@@ -93,12 +94,19 @@ def _entry(name: str, thing: Any) -> Iterator[str]:
 
 def _own_words(thing: Any) -> str:
     """Return the docstring; an estimator's without what it has from the base of all."""
-    described, common = inspect.getdoc(thing) or "", inspect.getdoc(FederatedLinearModel) or ""
-    return described.replace(common, "").strip()
+    described = inspect.getdoc(thing) or ""
+    if not (isinstance(thing, type) and issubclass(thing, FederatedLinearModel)):
+        return described
+    common, own = sections_of(inspect.getdoc(FederatedLinearModel) or ""), sections_of(described)
+    for heading in ("Parameters", "Attributes"):
+        shared = entries_of(common[heading]).values()
+        own[heading] = "\n".join(entry for entry in entries_of(own[heading]).values() if entry not in shared)
+    return laid_out(own | {"Notes": own["Notes"].replace(common["Notes"], "").strip()})
 
 
 def _prose(text: str) -> str:
     """Return a docstring as Markdown: its underlined sections become lists."""
+    text, _, examples = text.partition("\n\nExamples\n--------\n")
     lines: list[str] = []
     in_section = False
     for line, below in zip(text.split("\n"), [*text.split("\n")[1:], ""], strict=True):
@@ -109,10 +117,12 @@ def _prose(text: str) -> str:
             in_section = True
         elif in_section and not line.startswith(" ") and " : " in line:
             names, _, meaning = line.partition(" : ")
-            lines.append(f"- `{names}`: {meaning}")
+            lines.append(f"- `{names}`: {meaning}.")
         else:
             in_section = in_section and bool(line)
             lines.append(f"  {line.strip()}" if in_section else line)
+    if examples:
+        lines += ["", "**Examples**", "", "```text", examples.strip("\n"), "```"]
     return "\n".join(lines)
 
 

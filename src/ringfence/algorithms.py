@@ -12,3 +12,7 @@ from ringfence.protocol.algorithms import (
 )
 
 __all__ = ["Accelerated", "AlgorithmSpec", "Average", "Localized", "MinibatchSGD", "MultiStage", "Phase", "Restart"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,3 +3,7 @@
 from ringfence.protocol.domain import Ball, Box, Domain, WholeSpace
 
 __all__ = ["Ball", "Box", "Domain", "WholeSpace"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

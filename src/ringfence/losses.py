@@ -62,6 +62,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest_target: float = 1.0) -> Custom:
     """Return your own convex loss of a record's score and scaled target, written with `jax.numpy` as `jnp`.
 

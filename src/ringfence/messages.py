@@ -25,3 +25,7 @@ __all__ = [
     "parse_answer",
     "unpack",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

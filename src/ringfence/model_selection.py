@@ -3,3 +3,7 @@
 from ringfence.estimators.search import FederatedSearch
 
 __all__ = ["FederatedSearch"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,3 +3,7 @@
 from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisson, Sampling, SamplingName
 
 __all__ = ["FixedSize", "Full", "OnePass", "Phased", "Poisson", "Sampling", "SamplingName"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -38,3 +38,7 @@ __all__ = [
     "SurvivalCurve",
     "Training",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

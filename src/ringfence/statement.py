@@ -108,6 +108,11 @@ class Statement:
     def __str__(self) -> str:
         return self.text()
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show it in IPython and notebooks as `print` does."""
+        del cycle
+        printer.text(str(self))
+
     def text(self) -> str:
         """Return the statement as a person reads it."""
         return "\n".join(

@@ -58,6 +58,11 @@ class Summary:
     def __str__(self) -> str:
         return "\n".join("\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows())
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show it in IPython and notebooks as `print` does."""
+        del cycle
+        printer.text(str(self))
+
 
 def summarise(
     statement: Statement, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False

@@ -285,6 +285,14 @@ def test_a_schema_takes_categories_ordered_ones_and_missing_cells(schema: Schema
     assert fitted.score(table, y) > 0.85
 
 
+def test_a_table_to_predict_needs_the_columns_that_the_schema_uses_and_no_others_in_any_order(schema: Schema) -> None:
+    table, y = hospital(300)
+    fitted = classifier(bounds=None, classes=None, schema=schema, equal_rows="records").fit(table, y)
+    assert (fitted.predict(table[["ward", "age", "pain"]]) == fitted.predict(table)).all(), "new rows have no 'name'"
+    with pytest.raises(RecordsError, match="has no column 'age', which the schema names"):
+        fitted.predict(table[["ward", "pain"]])
+
+
 def test_a_schema_s_maps_let_an_estimator_fit_a_curve() -> None:
     """The noise in scores is about 10⁻⁴ of the target's variance (`planning.widths`): R² is off by less than 0.1."""
     random = np.random.default_rng(7)

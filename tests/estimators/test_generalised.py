@@ -99,7 +99,7 @@ def test_class_weights_of_the_schema_move_predictions_to_the_heavier_class() -> 
     [
         (ringfence.FederatedPoissonRegressor(target_bounds=(0, 9)), COUNTS - 1, "is not 0 or more"),
         (ringfence.FederatedGammaRegressor(target_bounds=(0.1, 9)), COUNTS, "is not above 0"),
-        (ringfence.FederatedSurvivalRegressor(time_bound=2.0), PAIRS - [1.0, 0.0], "a time before 0"),
+        (ringfence.FederatedSurvivalRegressor(time_bound=2.0), PAIRS - [1.0, 0.0], "a negative time"),
         (ringfence.FederatedSurvivalRegressor(time_bound=2.0), PAIRS * [1.0, 0.0], "All times are censored"),
         (ringfence.FederatedSurvivalRegressor(), PAIRS, "`time_bound` is missing"),
         (ringfence.FederatedSurvivalRegressor(time_bound=2.0), PAIRS * 3.0, "two columns"),

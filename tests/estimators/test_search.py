@@ -117,7 +117,7 @@ def test_it_is_cloned_and_shown_as_scikit_learn_does_it() -> None:
         (search({"classes": [1, 2]}), "cannot try 'classes'"),
         (search([{"clip": [1.0, 2.0]}]), "must be one mapping"),
         (search({"ridge": list(range(65))}), "65 candidates, and 64 are the most"),
-        (FederatedSearch(LogisticRegression(), {"C": [1, 2]}), "must be one of this package's"),
+        (FederatedSearch(LogisticRegression(), {"C": [1, 2]}), "must be one of ringfence's"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_released(made: FederatedSearch, says: str) -> None:

@@ -101,7 +101,7 @@ def test_a_bound_is_never_read_from_the_weights_nor_class_weights_from_the_label
         regression().fit(X, Y, sample_weight=WEIGHTS)
     with pytest.raises(EstimatorError, match="'balanced' would be computed from how often labels occur"):
         classifier(class_weight="balanced").fit(X, LABELS)
-    with pytest.raises(EstimatorError, match="names 'maybe', which is none of the public classes"):
+    with pytest.raises(EstimatorError, match="names 'maybe', which is not one of the public classes"):
         classifier(class_weight={"maybe": 2.0}).fit(X, LABELS)
     with pytest.raises(EstimatorError, match="`class_weights` must be above 0"):
         classifier(class_weight={"yes": -2.0}).fit(X, LABELS)

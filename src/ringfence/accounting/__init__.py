@@ -56,3 +56,7 @@ __all__ = [
     "seen_by",
     "used",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

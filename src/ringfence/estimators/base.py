@@ -1,13 +1,16 @@
 """What the estimators share: from X, y and silos to a plan, through the gates, to coefficients in X's own units."""
 
-import inspect
+from __future__ import annotations
+
 import math
 import tempfile
+import textwrap
 from abc import ABC
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -32,73 +35,99 @@ from ringfence.sources import frames
 from ringfence.summary import Summary, require_level, summarise
 from ringfence.training import Silo, TrainingResult, train
 
-Estimator = TypeVar("Estimator", bound=type)
-
 _NO_QUESTION = {"cap", "ledgers", "equal_rows", "new_beginning", "unusual_budget"}
 """Parameters in which two fits that ask the same may differ."""
 
 
 class FederatedLinearModel(TableReader, ABC):
-    """A linear model whose records stay in silos. The base of all estimators here; not one by itself.
-
-    Guarantee: all that a silo releases during one `fit` is (epsilon, delta)-differentially private with respect to
-    replacing any one of its rows, whatever the server and the other silos do. Where `fit` is told whose rows are whose,
-    it is with respect to replacing any one person of a silo, with all rows there, by one with any number of rows. The
-    number of rows, or persons, of each silo, their labels in `silos`, and all that the constructor is given are public.
+    """A linear model whose records stay in their silos: the base of all estimators here.
 
     Parameters
     ----------
-    epsilon, delta : a number, one per silo in their order, or a mapping from silo to number
-        Silos are in the order of their tables or, where rows have labels, of the sorted labels.
-        The guarantee of one `fit`. `delta=None` means 1/n², at most 1e-5.
-    bounds : (lower, upper), or a mapping from column to (lower, upper)
-        The range of every feature, from public knowledge: two numbers for all columns, or two sequences with one
-        number per column. Values beyond are clamped in training. There is no default, since a range read from the
-        records would leak them.
-    schema : Schema
-        Instead of `bounds`, for tables with named columns: bounds, categories, scales and the target.
-    algorithm : "auto", or the name of one (`ringfence plan --help` lists them)
-    max_rounds : the most rounds that "auto" may take; 100 by default
-    ridge : (ridge/2)·‖w‖² is added to the objective, in scaled features
-    lasso : lasso·‖w‖₁ is added, in scaled features and without the intercept; with `ridge`, elastic net
-    clip : where a row's gradient is cut; by default a public rule
-    sample_weight_bound : the largest weight of a row, from public knowledge, where `fit` is given `sample_weight`
-    fit_intercept : whether to learn a constant
-    person_rule : "mean" (the default), "rows" or "sum"
-        What a person's rows come to in a gradient, where `fit` is told whose they are: the mean of the cut gradients;
-        the sum of the first `rows_per_person`, divided by that number; or the sum of all, cut as one. Once named, `fit`
-        insists on `persons`.
-    rows_per_person : how many rows of a person count at most, by the rule "rows"
-    held_out : share of each silo's rows, or persons; 0.2 by default
-        These do not train. Once the model is there, they tell with noise how good it is, and pay for that alone: they
-        are chosen by their places in the silo's table, whatever they hold. 0 or None: all train, and nothing is told.
-    cap : (epsilon, delta)
-        The most that all fits together may cost any record, or person: those of this process, or, with `ledgers`, all
-        that stand in the ledgers. A fit that would exceed it is refused before anything is released. Without a cap,
-        fitting the same records with *other* settings is refused.
-    ledgers : folder of one ledger file per silo, for records that outlive this process
-    equal_rows : "copies" or "records"
+    epsilon : float, sequence of float, or mapping from silo to float, default=1.0
+        The privacy budget of one `fit`: one number for all silos, or one for each. A sequence follows the order of the
+        silos' tables, or of the sorted labels in `silos`.
+    delta : float, sequence of float, or mapping from silo to float, default=None
+        The delta that goes with `epsilon`, in the same forms. None means 1/n², at most 1e-5, for a silo of n rows.
+    bounds : (lower, upper), or mapping from column to (lower, upper), default=None
+        The range of each feature, from public knowledge: two numbers for all columns, two sequences with one number per
+        column, or a pair for each named column. Training clamps values outside. Give either this or `schema`: a range
+        read from the records would leak them.
+    schema : Schema, default=None
+        Describes a table with named columns: bounds, categories, missing values and the target. See `load_schema`.
+    algorithm : str, default="auto"
+        The training algorithm; "auto" lets the planner choose. `ringfence plan --help` lists the names.
+    max_rounds : int, default=None
+        The most rounds that "auto" may use. None means 100.
+    ridge : float, default=0.0
+        Adds (ridge/2)·‖w‖² to the objective, in scaled features.
+    lasso : float, default=0.0
+        Adds lasso·‖w‖₁ to the objective, in scaled features and without the intercept. With `ridge`: elastic net.
+    clip : float, default=None
+        The clipping norm of a row's gradient. None means that a public rule sets it.
+    sample_weight_bound : float, default=None
+        The largest weight that a row may have, from public knowledge. Required if `fit` gets `sample_weight`.
+    fit_intercept : bool, default=True
+        Whether to learn a constant term.
+    person_rule : {"mean", "rows", "sum"}, default=None
+        How a person's rows are combined if `fit` gets `persons`: the mean of their clipped gradients ("mean", the
+        default); the sum of the first `rows_per_person`, divided by that number ("rows"); or the sum of all, clipped as
+        one ("sum"). If set, `fit` requires `persons`.
+    rows_per_person : int, default=None
+        How many rows of each person count, for the rule "rows".
+    held_out : float, default=0.2
+        The share of each silo's rows (or persons) that evaluates the model instead of training it. Rows are chosen by
+        their position in the silo's table, never by their content, and pay for the evaluation alone. 0 or None: all
+        rows train, and there is no evaluation.
+    cap : (epsilon, delta), default=None
+        The most that all fits together may cost any record (or person): all fits of this process or, with `ledgers`,
+        all that the ledgers hold. A fit that would exceed it is refused before anything is released. Without a cap,
+        fitting the same records again with other settings is refused.
+    ledgers : path, default=None
+        A folder with one ledger file per silo, which remembers what was spent after this process ends.
+    equal_rows : {"copies", "records"}, default="copies"
         What rows of one silo with equal features are. Copies of one record, as in a bootstrap sample, cost that record
-        more; a ledger, which charges for a row, refuses them. "records" says that they are different records. Where
-        `fit` is told whose rows are whose, copies cost a person nothing more.
-    new_beginning : why records that have a ledger elsewhere get a second one here; it will stand in that ledger
-    unusual_budget : True to mean an epsilon above 20 or a delta above 1/n, which protects nobody
+        more, and a ledger refuses them. "records" states that they are different records. With `persons`, copies cost
+        a person nothing extra.
+    new_beginning : str, default=""
+        Why records that already have a ledger elsewhere get another one here. The new ledger records the reason.
+    unusual_budget : bool, default=False
+        Set to True to allow an epsilon above 20 or a delta above 1/n, which protect nobody.
 
     Attributes
     ----------
-    coef_, intercept_ : in the units of X, so that X @ coef_.T + intercept_ is the decision function or prediction
-    privacy_ : what each silo's records, or persons, were promised by this fit, and what all fits so far have used;
-        `print` it
-    evaluation_ : how good the model is by the held-out rows, privately; `print` it
-        Figures with 95 % intervals, which cover both the noise and that the rows are a sample: `together.figures`, and
-        `silos[NAME].figures` of each silo. It stands in `model_` too. Only with `held_out`.
-    score_ : what `score` means, by `evaluation_`: accuracy, or R² of a regression; nan where noise hides it
-    plan_ : the public plan that every silo approved
-    history_ : who answered in which round
-    model_ : the model as `Model.save` writes it, with plan and statement, free of any record
-    n_features_in_, feature_names_in_ : as everywhere in scikit-learn
+    coef_ : array
+        The coefficients, in the units of X.
+    intercept_ : float or array
+        The constant term, in the units of X: X @ coef_.T + intercept_ is the decision function, or the prediction.
+    privacy_ : Statement
+        What this fit guarantees to each silo's records (or persons), and what all fits so far have used. Print it.
+    evaluation_ : EvaluationReport
+        How good the model is, measured privately on the held-out rows. Print it. `together.figures` and
+        `silos[NAME].figures` hold the figures with 95 % intervals, which cover both noise and sampling. Only with
+        `held_out`.
+    score_ : float
+        The accuracy, or R² for a regression, from `evaluation_`; nan if noise hides it. Only with `held_out`.
+    plan_ : Plan
+        The public plan that every silo approved.
+    history_ : tuple of RoundOutcome
+        Which silos answered in each round.
+    model_ : Model
+        The model as a document, with plan and statement and without any record: `model_.save(path)`.
+    n_features_in_ : int
+        The number of columns of X.
+    feature_names_in_ : array of str
+        The names of the columns of X, if all are strings.
 
-    `score` measures on the records that it is given, without noise: it is not private. `score_` and `evaluation_` are.
+    Notes
+    -----
+    Guarantee: everything that a silo releases during one `fit` is (epsilon, delta)-differentially private with respect
+    to replacing any one of its rows, against anyone who sees what the silo sends, whatever the server and the other
+    silos do. If `fit` gets `persons`, the same holds with respect to replacing any one person of a silo, with all their
+    rows there, by another with any number of rows. Public are the number of rows (or persons) of each silo, the labels
+    in `silos`, and every argument of the constructor.
+
+    `score_` and `evaluation_` are private. `score` is not: it measures the rows it gets, without noise.
     """
 
     coef_: FloatArray
@@ -111,20 +140,39 @@ class FederatedLinearModel(TableReader, ABC):
         tags.non_deterministic = True  # real noise has no seed
         return tags
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:  # scikit-learn's argument
+        """Return the constructor's call: epsilon, and all that is not at its default, each cut to a readable length."""
+        defaults = {field.name: field.default for field in fields(self)}
+        given = {
+            name: _shown(value)
+            for name, value in self.get_params(deep=False).items()
+            if name == "epsilon" or repr(value) != repr(defaults[name])
+        }
+        called = ", ".join(f"{name}={given[name]}" for name in defaults if name in given)
+        return textwrap.shorten(f"{type(self).__name__}({called})", max(N_CHAR_MAX, 40), placeholder=" ...)")
+
     def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None, sample_weight: Any = None) -> Self:
-        """Train on the silos' rows through their gates.
+        """Train on the silos' rows, through their gates.
 
         Parameters
         ----------
-        X : one table (NumPy, pandas, polars, pyarrow), a list of one table per silo, or a mapping from silo to table
-        y : the targets, in the same form
-        silos : a silo's label per row (per table, if X is a list); without it, all rows are one silo's
-        persons : whose each row is, as a label per row, in the same form as y
-            With it, the guarantee is for each person; without it, for each row. Equal labels are one person, in all
-            silos and all fits. With a `schema` that names the column of persons, X may have that column instead.
-        sample_weight : how much each row's loss counts, from 0 to `sample_weight_bound`, in the same form as y
-            Weights are private, as y is: a row's gradient is multiplied by its weight before it is cut, and the cut is
-            as many times as long as the bound says, so that noise grows with the bound.
+        X : table, list of tables, or mapping from silo to table
+            The features: NumPy, pandas, polars or pyarrow.
+        y : array, list of arrays, or mapping from silo to array
+            The targets, in the same form as X.
+        silos : array or list, default=None
+            The silo of each row or, if X is a list, the name of each table. Without it, all rows belong to one silo.
+        persons : array, list of arrays, or mapping from silo to array, default=None
+            Whose each row is, in the same form as y. With it, the guarantee is for each person; without it, for each
+            row. Equal labels are the same person, in all silos and all fits. If a `schema` names the column of persons,
+            X may have that column instead.
+        sample_weight : array, list of arrays, or mapping from silo to array, default=None
+            How much each row's loss counts, from 0 to `sample_weight_bound`, in the same form as y. Weights are as
+            private as y. The clipping norm, and so the noise, grows with the bound.
+
+        Returns
+        -------
+        self : the fitted estimator
         """
         problem, remarks = self._read(X, y, silos, persons, sample_weight)
         plan, cap = self._plan(problem), self._cap()
@@ -158,10 +206,25 @@ class FederatedLinearModel(TableReader, ABC):
         level: float = 0.95,
         by_silo: bool = False,
     ) -> Summary:
-        """Ask the silos once more, for this epsilon, and return every coefficient with its interval; `print` it.
+        """Ask the silos once more, for a budget of its own, for an interval of every coefficient.
 
-        X, y, silos, persons and sample_weight are as in `fit`, and may be the same rows: they then pay for both.
-        `by_silo` takes silos, not rows, for the draws. Squared and logistic losses, without ridge and clip.
+        Available for squared and logistic loss, without `ridge` and `clip`.
+
+        Parameters
+        ----------
+        X, y, silos, persons, sample_weight : as in `fit`
+            They may be the rows of the fit, which then pay for both.
+        epsilon, delta : as in the constructor
+            The privacy budget of the summary, in addition to that of the fit.
+        level : float, default=0.95
+            How often an interval covers the true coefficient.
+        by_silo : bool, default=False
+            Whether the silos, rather than the rows, are the sample that intervals account for.
+
+        Returns
+        -------
+        summary : Summary
+            Print it.
         """
         check_is_fitted(self)
         problem, remarks = self._read(X, y, silos, persons, sample_weight)
@@ -196,8 +259,8 @@ class FederatedLinearModel(TableReader, ABC):
         names = list(problem.silos)
         if problem.persons is None and (self.person_rule, self.rows_per_person) != (None, None):
             raise EstimatorError(
-                "`person_rule` and `rows_per_person` say what a person's rows come to, but `fit` was not told whose "
-                "each row is: give `persons`. Inside of scikit-learn's tools they take metadata routing and "
+                "`person_rule` and `rows_per_person` say how a person's rows are combined, but `fit` was not told "
+                "whose each row is: give `persons`. Inside scikit-learn's tools, enable metadata routing and call "
                 "set_fit_request(persons=True)."
             )
         epsilons = tables.per_silo("epsilon", self.epsilon, names)
@@ -313,15 +376,14 @@ class FederatedLinearModel(TableReader, ABC):
             X = tables.as_frame(X)
             if not tables.is_frame(X):
                 raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
-            X = tables.without(X, self.schema.person)
-            validate_data(self, X, reset=False, skip_check_array=True)
-            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)
+            matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)  # by name, what is used of them
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores
 
 
-def documented(estimator: Estimator) -> Estimator:
-    """Let the class's docstring go on with those of its bases, so that help shows every parameter."""
-    shared = [base.__doc__ for base in estimator.__mro__ if issubclass(base, FederatedLinearModel)]
-    estimator.__doc__ = "\n\n".join(inspect.cleandoc(text) for text in shared if text)
-    return estimator
+def _shown(value: Any) -> str:
+    """Return a parameter's value as `repr` shows it; of a schema the target, of what is long the beginning."""
+    if isinstance(value, Schema):
+        return f"<schema of '{value.target}'>" if value.target else "<schema>"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:97]}..."

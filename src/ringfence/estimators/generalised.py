@@ -1,5 +1,7 @@
 """Estimators of counts and amounts by the logarithm of their mean, of ordered classes, and of times until an event."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +10,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
-from ringfence.estimators.base import FederatedLinearModel, documented
+from ringfence.estimators.base import FederatedLinearModel
+from ringfence.estimators.docstrings import documented
 from ringfence.estimators.fit_data import FitData
 from ringfence.estimators.linear import Classifier, Regressor
 from ringfence.estimators.parameters import DispersionParameters, SurvivalParameters
@@ -21,8 +24,15 @@ from ringfence.protocol.schema import Schema
 
 
 class _LogLink(Regressor):
-    """A regression whose prediction is exp(X @ coef_ + intercept_).
+    """A regression of the logarithm of a mean: what those of counts and amounts share.
 
+    Attributes
+    ----------
+    intercept_ : float
+        The constant term: exp(X @ coef_ + intercept_) is the prediction.
+
+    Notes
+    -----
     With a `schema` that names an `exposure` or `offset`, X has that column too, in `fit` and in `predict`.
     """
 
@@ -50,8 +60,8 @@ class _LogLink(Regressor):
         if bad.size:
             least = "above 0" if self._above_zero else "0 or more"
             raise EstimatorError(
-                f"Row {bad[0]} of y (the first is row 0) is not {least}, as every target of {type(self).__name__} must "
-                "be: some value(s) of y are out of the valid range of its loss. Remove the row, or use "
+                f"Row {bad[0]} of y (the first is row 0) is not {least}, as {type(self).__name__} requires: some "
+                "value(s) of y are out of the valid range of its loss. Remove the row, or use "
                 "FederatedLinearRegression."
             )
 
@@ -69,14 +79,42 @@ class _LogLink(Regressor):
 
 @documented
 class FederatedPoissonRegressor(_LogLink):
-    """Poisson regression of counts, trained privately across silos."""
+    """Poisson regression of counts, trained privately across silos.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedPoissonRegressor
+    >>> random = np.random.default_rng(6)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> rate = np.exp(0.02 * X[:, 0] + 0.01 * X[:, 1] - 2)
+    >>> y = random.poisson(rate)  # visits in a year
+    >>> model = FederatedPoissonRegressor(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0, 10))
+    >>> model.fit(X, y, silos=hospitals).predict([[50, 120]]).round(1)
+    array([1.2])
+    """
 
     _loss = "poisson"
 
 
 @documented
 class FederatedGammaRegressor(_LogLink):
-    """Gamma regression of positive amounts, trained privately across silos. The lower target bound is above 0."""
+    """Gamma regression of positive amounts, trained privately across silos. The lower target bound must be above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedGammaRegressor
+    >>> random = np.random.default_rng(7)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> rate = np.exp(0.02 * X[:, 0] + 0.01 * X[:, 1] - 2)
+    >>> y = random.gamma(4, rate / 4)  # cost in thousands
+    >>> model = FederatedGammaRegressor(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0.1, 10))
+    >>> model.fit(X, y, silos=hospitals).predict([[50, 120]]).round(1)
+    array([1.2])
+    """
 
     _loss, _above_zero = "gamma", True
 
@@ -85,7 +123,24 @@ class FederatedGammaRegressor(_LogLink):
 class FederatedNegativeBinomialRegressor(DispersionParameters, _LogLink):
     """Regression of counts that vary more than a Poisson distribution's, trained privately across silos.
 
-    `dispersion` is known beforehand: counts of mean m have the variance m + dispersion·m².
+    Parameters
+    ----------
+    dispersion : float, default=1.0
+        Known beforehand: counts with mean m have the variance m + dispersion·m².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedNegativeBinomialRegressor
+    >>> random = np.random.default_rng(8)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> rate = np.exp(0.02 * X[:, 0] + 0.01 * X[:, 1] - 2)
+    >>> y = random.poisson(rate * random.gamma(2, 1 / 2, 3000))
+    >>> settings = dict(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0, 10))
+    >>> model = FederatedNegativeBinomialRegressor(dispersion=0.5, **settings).fit(X, y, silos=hospitals)
+    >>> model.predict([[50, 120]]).round(1)
+    array([1.1])
     """
 
     _loss = "negative-binomial"
@@ -96,10 +151,30 @@ class FederatedNegativeBinomialRegressor(DispersionParameters, _LogLink):
 
 @documented
 class FederatedOrdinalClassifier(Classifier):
-    """Ordinal logistic regression of classes in an order, trained privately across silos.
+    """Ordinal logistic regression of ordered classes, trained privately across silos.
 
-    The order is that of the sorted labels, or of the schema's categories. `coef_` is one row, and `intercept_` has one
-    number per threshold: X @ coef_.T + intercept_ are the log odds of lying above each.
+    The order is that of the sorted labels, or of the schema's categories.
+
+    Attributes
+    ----------
+    coef_ : array of one row
+        The coefficients, in the units of X, which all thresholds share.
+    intercept_ : array
+        One number per threshold: X @ coef_.T + intercept_ are the log odds of lying above each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedOrdinalClassifier
+    >>> random = np.random.default_rng(9)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = np.digitize(X.sum(axis=1) + random.normal(0, 15, 3000), [170, 230])  # 0: mild, 1: moderate, 2: severe
+    >>> model = FederatedOrdinalClassifier(epsilon=1.0, bounds=([0, 50], [120, 250]), classes=[0, 1, 2])
+    >>> model.fit(X, y, silos=hospitals).predict_proba([[85, 190], [25, 90]]).shape
+    (2, 3)
+    >>> round(model.score_, 2)  # accuracy, measured with noise
+    0.84
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -133,15 +208,39 @@ class FederatedOrdinalClassifier(Classifier):
 
 @documented
 class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
-    """Proportional hazards with a hazard that is constant in parts of the time, trained privately across silos.
+    """Proportional hazards with a piecewise constant baseline hazard, trained privately across silos.
 
-    `y` has two columns: the time, and 1 or 0 for whether an event ended it or the watching did. `time_bound` is the
-    longest time, from public knowledge; whoever is watched for longer counts as watched until then. `cuts` are the
-    times at which the hazard may change; by default four, which cut the time into equal parts. With a `schema` that
-    names the `event`, X has its column, and y is the time alone.
+    `y` has two columns: the time, and 1 if an event ended it or 0 if the record is censored. With a `schema` that names
+    the `event`, X has its column, and y is the time alone.
 
-    `coef_` are logarithms of hazard ratios; `intercept_` has the logarithm of the hazard in every part, for features
-    of 0; `cuts_` are where the parts end.
+    Parameters
+    ----------
+    time_bound : float, default=None
+        The longest time, from public knowledge. A record that is observed for longer counts as censored then.
+    cuts : sequence of float, default=None
+        The times at which the hazard may change. None means four, which divide the time into equal parts.
+
+    Attributes
+    ----------
+    coef_ : array
+        The logarithms of hazard ratios, in the units of X.
+    intercept_ : array
+        The logarithm of the hazard in each part of the time, for features of 0.
+    cuts_ : array
+        Where the parts of the time end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedSurvivalRegressor
+    >>> random = np.random.default_rng(10)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> years = random.exponential(8 * np.exp(0.6 - 0.02 * X[:, 0]))
+    >>> y = np.column_stack([np.minimum(years, 5), years < 5])  # observed for five years
+    >>> model = FederatedSurvivalRegressor(epsilon=1.0, bounds=([0, 50], [120, 250]), time_bound=5)
+    >>> model.fit(X, y, silos=hospitals).predict_survival([[50, 120]], times=[1, 3]).round(1)
+    array([[0.8, 0.6]])
     """
 
     def _target(self, y: Any) -> tuple[Any, Column]:
@@ -152,7 +251,9 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
             return self._problem_of_pairs(rows)
         event = self.schema.event
         if event is None:
-            raise EstimatorError("The schema names no event: give it `event`, the column that says if one ended it.")
+            raise EstimatorError(
+                "The schema names no event: set its `event` to the column that says whether an event ended the time."
+            )
         column = self.schema.used[event]
         if tables.is_frame(rows.X) and event in rows.X.columns:
             happened = column.classes[1]
@@ -163,15 +264,15 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
     def _problem_of_pairs(self, rows: tables.Joined) -> FitData:
         pairs = check_array(rows.y, dtype=np.float64, ensure_min_samples=1)
         if pairs.shape[1] != 2 or not np.isin(pairs[:, 1], (0.0, 1.0)).all():
-            raise EstimatorError("y must have two columns: a time, and 1 or 0 for whether an event ended it.")
+            raise EstimatorError("y must have two columns: a time, and 1 if an event ended it or 0 if not.")
         if self.time_bound is None:
             raise EstimatorError(
-                "`time_bound` is missing: say how long anybody is watched at most, from public knowledge. It is not "
-                "taken from y, because a bound read from private records leaks them."
+                "`time_bound` is missing: give the longest time that anybody is observed, from public knowledge. It "
+                "is not taken from y, because a bound read from private records leaks them."
             )
         if (pairs[:, 0] < 0).any():
             row = int(np.flatnonzero(pairs[:, 0] < 0)[0])
-            raise EstimatorError(f"Row {row} of y (the first is row 0) is a time before 0: remove it, or correct it.")
+            raise EstimatorError(f"Row {row} of y (the first is row 0) is a negative time: correct or remove it.")
         self._require_events(pairs[:, 1])
         self._pairs = pairs
         try:
@@ -183,8 +284,8 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
     def _require_events(events: FloatArray) -> None:
         if not events.any():
             raise EstimatorError(
-                "All times are censored: no event ended any of them, so that nothing can be learned of a hazard. Watch "
-                "for longer, or correct the events."
+                "All times are censored: no event ended any of them, so a hazard cannot be learned. Observe for "
+                "longer, or correct the events."
             )
 
     def _cells_of_target(
@@ -201,7 +302,7 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
         if not column.is_number:
-            raise EstimatorError("The schema's target has categories, and a time is a number.")
+            raise EstimatorError("The schema's target is categorical, but a time is a number: make it numeric.")
         return tables.texts(column_or_1d(y, warn=True))
 
     def _request(self, schema: Schema) -> PlanRequest:
@@ -215,12 +316,12 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
         self.cuts_ = np.array([cut * unit for cut in self.plan_.loss.parts_end])
 
     def predict(self, X: Any) -> FloatArray:
-        """Return X @ coef_: the logarithm of the hazard, but for what all records share."""
+        """Return X @ coef_: the logarithm of the hazard relative to that of features of 0."""
         check_is_fitted(self)
         return self._scores(X)[:, 0] - float(self.intercept_[0])
 
     def predict_survival(self, X: Any, times: Any) -> FloatArray:
-        """Return the probability that no event comes before each of `times`: a row per record."""
+        """Return the probability that no event occurs before each of `times`: a row per record, a column per time."""
         hazards, starts = np.exp(self._scores(X)), np.concatenate([[0.0], self.cuts_])
         ends = np.concatenate([self.cuts_, [np.inf]])
         spent = np.clip(np.asarray(times, dtype=np.float64)[:, None] - starts, 0.0, ends - starts)
@@ -228,9 +329,9 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
         return survival
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the concordance: how often, of two records, the one with an event first has the larger hazard.
+        """Return the concordance on these records, measured without noise: not private.
 
-        Like every `score`, it is measured on the records that it is given, without noise: it is not private.
+        That is how often, of two records, the one whose event comes first has the larger predicted hazard.
         """
         pairs = check_array(y, dtype=np.float64)
         return concordance(self.predict(X), pairs[:, 0], pairs[:, 1])

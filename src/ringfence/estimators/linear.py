@@ -1,5 +1,7 @@
 """The estimators: what each predicts, and by which loss it learns."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,8 @@ from sklearn.utils.validation import column_or_1d
 
 from ringfence.errors import EstimatorError
 from ringfence.estimators import tables
-from ringfence.estimators.base import FederatedLinearModel, documented
+from ringfence.estimators.base import FederatedLinearModel
+from ringfence.estimators.docstrings import documented
 from ringfence.estimators.parameters import (
     ClassifierParameters,
     HuberParameters,
@@ -27,21 +30,27 @@ from ringfence.protocol.columns import Categorical, Column, ReadColumn
 from ringfence.protocol.losses import BaseLoss
 from ringfence.protocol.schema import Schema
 
-BOTH_BOUNDS = "Both `target_bounds` and `schema` are given, which say the same: leave one out."
+BOTH_BOUNDS = "Both `target_bounds` and `schema` give the range of the target: leave one out."
 
 
 class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
-    """A linear classifier.
+    """A linear classifier: what all classifiers here share.
 
-    `classes` lists the labels that may occur, from public knowledge: which labels do occur may hang on one record.
-    Where it is public that each of them occurs (a yes/no question asked of everybody), classes="observed" takes them
-    from y; that is then your statement, and nothing checks it. With a `schema` they are the target's categories, and
-    `classes`, if given, the labels that y and `predict` use for them, in the same order.
+    Parameters
+    ----------
+    classes : sequence of labels, or "observed", default=None
+        The labels that may occur, from public knowledge, because even whether a label occurs can depend on one record.
+        "observed" takes them from y: use it only if it is public that each of them occurs (a yes/no question that
+        everybody was asked); nothing checks that. With a `schema`, the labels that y and `predict` use for the target's
+        categories, in the same order.
+    class_weight : mapping from label to float, default=None
+        How much a label's rows count, from public knowledge; labels that it leaves out count 1. "balanced" is refused:
+        how often labels occur is private.
 
-    `class_weight` is a mapping from label to how much its rows count, from public knowledge; a label that it leaves out
-    counts 1. "balanced" is refused: how often labels occur is private.
-
-    `classes_` holds the labels, sorted.
+    Attributes
+    ----------
+    classes_ : array
+        The labels: sorted or, with a `schema`, in the order of the target's categories.
     """
 
     def _target(self, y: Any) -> tuple[list[str], Column]:
@@ -49,14 +58,14 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         if self.classes is None:
             raise EstimatorError(
                 "`classes` is missing: list the labels that may occur, from public knowledge, as classes=['no', 'yes']."
-                " They are not taken from y, because whether a label occurs may hang on one record. If it is public "
+                " They are not taken from y, because whether a label occurs can depend on one record. If it is public "
                 "that each of them occurs, say classes='observed'."
             )
         observed = isinstance(self.classes, str) and self.classes == "observed"
         labels = np.unique(y if observed else np.asarray(self.classes))
         if labels.ndim != 1 or len(labels) < 2:
-            where = "y holds" if observed else "`classes` holds"
-            raise EstimatorError(f"{where} one class only, and to tell classes apart it takes at least two.")
+            where = "y has" if observed else "`classes` lists"
+            raise EstimatorError(f"{where} one class only, and a classifier needs at least two.")
         self.classes_: NDArray[Any] = labels
         column = Categorical(categories=tuple(str(label) for label in labels))
         return [column.classes[place] for place in self._places(y)], column
@@ -83,7 +92,7 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
             )
         labels = self.classes_.tolist()
         if unknown := [label for label in self.class_weight if label not in labels]:
-            raise EstimatorError(f"`class_weight` names {unknown[0]!r}, which is none of the public classes.")
+            raise EstimatorError(f"`class_weight` names {unknown[0]!r}, which is not one of the public classes.")
         return {
             "class_weights": {
                 category: float(self.class_weight.get(label, 1.0))
@@ -96,13 +105,13 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         found = [places.get(label, -1) for label in y.tolist()]
         if -1 in found:
             raise EstimatorError(
-                f"Row {found.index(-1)} of y (the first is row 0) is none of the public classes: list its label in "
-                "`classes`, or in the schema's categories, if it is public that it may occur; otherwise remove the row."
+                f"Row {found.index(-1)} of y (the first is row 0) is not one of the public classes: if it is public "
+                "that its label may occur, list it in `classes` or in the schema's categories; else remove the row."
             )
         return found
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Return X @ coef_.T + intercept_: one number per row for two classes (positive: the second), else one each."""
+        """Return X @ coef_.T + intercept_: for two classes one number per row (positive: the second), else one each."""
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -113,10 +122,31 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         predicted: NDArray[Any] = self.classes_[places]
         return predicted
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy on these rows, measured without noise: not private. `score_` is."""
+        return float(super().score(X, y, sample_weight))
+
 
 @documented
 class FederatedLogisticRegression(Classifier):
-    """Logistic regression, for more than two classes by softmax, trained privately across silos."""
+    """Logistic regression of two classes, or softmax regression of several, trained privately across silos.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedLogisticRegression
+    >>> random = np.random.default_rng(1)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = np.where(X.sum(axis=1) + random.normal(0, 15, 3000) > 200, "ill", "well")
+    >>> model = FederatedLogisticRegression(epsilon=1.0, bounds=([0, 50], [120, 250]), classes=["ill", "well"])
+    >>> model.fit(X, y, silos=hospitals).predict([[85, 190], [25, 90]])
+    array(['ill', 'well'], dtype='<U4')
+    >>> round(model.score_, 2)  # accuracy, measured with noise
+    0.89
+    >>> model.privacy_.silos["north"].run.epsilon
+    1.0
+    """
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return every class's probability, in the order of `classes_`."""
@@ -131,7 +161,20 @@ class FederatedLogisticRegression(Classifier):
 
 @documented
 class FederatedLinearSVC(Classifier):
-    """Linear support vector machine for two classes (hinge loss), trained privately across silos."""
+    """Linear support vector machine for two classes (hinge loss), trained privately across silos.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedLinearSVC
+    >>> random = np.random.default_rng(2)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = np.where(X.sum(axis=1) + random.normal(0, 15, 3000) > 200, "ill", "well")
+    >>> model = FederatedLinearSVC(epsilon=1.0, bounds=([0, 50], [120, 250]), classes=["ill", "well"])
+    >>> model.fit(X, y, silos=hospitals).predict([[85, 190], [25, 90]])
+    array(['ill', 'well'], dtype='<U4')
+    """
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -141,18 +184,20 @@ class FederatedLinearSVC(Classifier):
     def _request(self, schema: Schema) -> PlanRequest:
         if len(self.classes_) > 2:
             raise EstimatorError(
-                "Only binary classification is supported. A machine per class would cost the budget once per class: "
+                "Only binary classification is supported. One machine per class would spend the budget once per class: "
                 "use FederatedLogisticRegression, which learns all classes at once."
             )
         return replace(super()._request(schema), loss="hinge")
 
 
 class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # type: ignore[misc]
-    """A linear regression.
+    """A linear regression: what all regressions here share.
 
-    `target_bounds` is (lower, upper), the range of the target from public knowledge; targets beyond are clamped in
-    training, so it should be wide enough for the ones that matter, and noise grows with its width. With a `schema`
-    it stands there.
+    Parameters
+    ----------
+    target_bounds : (lower, upper), default=None
+        The range of the target, from public knowledge. Training clamps targets outside, so it should hold all that
+        matter; noise grows with its width. With a `schema`, the range is in the schema.
     """
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
@@ -161,9 +206,8 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
     def _given_bounds(self) -> Any:
         if self.target_bounds is None:
             raise EstimatorError(
-                "`target_bounds` is missing: say between which values the target lies, as target_bounds=(lower, "
-                "upper), from public knowledge. They are not taken from y, because bounds read from private records "
-                "leak them."
+                "`target_bounds` is missing: give the range of the target, as target_bounds=(lower, upper), from "
+                "public knowledge. It is not taken from y, because bounds read from private records leak them."
             )
         return self.target_bounds
 
@@ -183,19 +227,42 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
         """Return X @ coef_ + intercept_."""
         return self._scores(X)[:, 0]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return R² on these rows, measured without noise: not private. `score_` is."""
+        return float(super().score(X, y, sample_weight))
+
 
 @documented
 class FederatedLinearRegression(LossParameters, Regressor):
-    """Linear regression, by least squares unless `loss` says otherwise, trained privately across silos.
+    """Linear regression, trained privately across silos: least squares, or another `loss`.
 
-    `loss` is how errors count: "squared", "absolute", "epsilon-insensitive", or a loss of a number, such as your own
-    (`ringfence.losses.custom`), of the target scaled to -1 and 1 at its bounds.
+    Parameters
+    ----------
+    loss : {"squared", "absolute", "epsilon-insensitive"} or loss, default="squared"
+        How errors count. Also a loss of a number, such as your own (`ringfence.losses.custom`), of the target scaled so
+        that its bounds are -1 and 1.
+    target_bounds : (lower, upper), default=None
+        The range of the target, from public knowledge. Training clamps targets outside, so it should hold all that
+        matter; noise grows with its width. If y has several columns: two numbers for all of them, or two sequences with
+        one number per column. With a `schema`, the range is in the schema.
 
-    By least squares, y may have several columns, which are learned together: a row's gradient for all of them is cut as
-    one, so that one clip and one noise cover them. `target_bounds` are then two numbers for all columns, or two
-    sequences with one number per column; each target counts in units of its own range. `coef_` has a row per target,
-    and `predict` returns a column per target. With a `schema` that names `more_targets`, y has the target's column
-    first, then theirs, or names them all.
+    Notes
+    ----- With squared loss, y may have several columns, which are learned together: a row's gradient for all of them is
+    clipped as one, so that one clipping norm and one noise cover them. Each target counts in units of its own range.
+    `coef_` has a row per target, and `predict` returns a column per target. With a `schema` that names `more_targets`,
+    y has the target's column first and theirs after it, or names them all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedLinearRegression
+    >>> random = np.random.default_rng(3)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = 0.5 * X[:, 0] + 0.2 * X[:, 1] + random.normal(0, 5, 3000)
+    >>> model = FederatedLinearRegression(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0, 150))
+    >>> model.fit(X, y, silos=hospitals).coef_.round(1)
+    array([0.5, 0.2])
     """
 
     _takes_several = True
@@ -277,8 +344,23 @@ _STRAIGHT = ("squared", "absolute", "epsilon-insensitive")
 class FederatedHuberRegressor(HuberParameters, Regressor):
     """Huber regression, trained privately across silos: squared for small errors, linear for outliers.
 
-    `threshold` is where an error counts as large, in the target's units; by default a tenth of the largest distance
-    of a target from the middle of its bounds.
+    Parameters
+    ----------
+    threshold : float, default=None
+        Where an error counts as large, in the target's units. None means a tenth of the largest distance of a target
+        from the middle of its bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedHuberRegressor
+    >>> random = np.random.default_rng(4)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = 0.5 * X[:, 0] + 0.2 * X[:, 1] + 5 * random.standard_t(2, 3000)
+    >>> model = FederatedHuberRegressor(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0, 150), threshold=10)
+    >>> model.fit(X, y, silos=hospitals).coef_.round(1)
+    array([0.5, 0.2])
     """
 
     def _request(self, schema: Schema) -> PlanRequest:
@@ -289,7 +371,26 @@ class FederatedHuberRegressor(HuberParameters, Regressor):
 
 @documented
 class FederatedQuantileRegressor(QuantileParameters, Regressor):
-    """Regression of a quantile (pinball loss), trained privately across silos; `quantile` 0.5 is the median."""
+    """Regression of a quantile (pinball loss), trained privately across silos.
+
+    Parameters
+    ----------
+    quantile : float, default=0.5
+        Which quantile to learn; 0.5 is the median.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedQuantileRegressor
+    >>> random = np.random.default_rng(5)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = 0.5 * X[:, 0] + 0.2 * X[:, 1] + random.normal(0, 5, 3000)
+    >>> settings = dict(epsilon=1.0, bounds=([0, 50], [120, 250]), target_bounds=(0, 150))
+    >>> model = FederatedQuantileRegressor(quantile=0.9, **settings).fit(X, y, silos=hospitals)
+    >>> model.predict([[50, 120]]).round()
+    array([55.])
+    """
 
     def _request(self, schema: Schema) -> PlanRequest:
         return replace(super()._request(schema), loss="pinball", quantile=float(self.quantile))

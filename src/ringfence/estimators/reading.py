@@ -150,8 +150,9 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
                 raise EstimatorError(f"`bounds` must name every column of X, and no other, but {said}.")
             pairs = [self.bounds[name] for name in names]
         else:
+            given: Any = self.bounds
             try:
-                lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), len(names)) for side in self.bounds)
+                lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), len(names)) for side in given)
             except (TypeError, ValueError):
                 raise EstimatorError(
                     f"`bounds` must be (lower, upper): two numbers, or two sequences of {len(names)} numbers, one per "

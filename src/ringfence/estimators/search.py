@@ -29,34 +29,62 @@ def _best_has(name: str) -> Any:
 
 
 class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn ships no types
-    """Fit an estimator with every combination of some settings, and keep the one that predicts held-out records best.
+    """Try combinations of settings for the price of one fit, and keep the one that predicts held-out records best.
 
-    Guarantee: all that a silo releases during one `fit`, for every candidate and for comparing them, is together
-    (epsilon, delta)-differentially private, with the estimator's epsilon and delta, unit and observers. Each of k
-    candidates is trained with √k times the noise of a fit alone, because whoever sees messages sees all of theirs:
-    try few.
+    `predict` and the other methods are those of `best_estimator_`.
 
     Parameters
     ----------
-    estimator : one of this package's, with epsilon, bounds and all that is not to be tried
-        The share of each silo's rows that it holds out trains no candidate: these rows compare them, and evaluate the
-        best.
-    param_grid : a mapping from parameter to the values to try
-        Of algorithm, clip, lasso, max_rounds, person_rule, ridge and rows_per_person.
+    estimator : estimator of this package
+        With epsilon, bounds and everything that is not to be tried. The share of each silo's rows that it holds out
+        trains no candidate: these rows compare the candidates, and evaluate the best.
+    param_grid : mapping from parameter to list of values
+        What to try, of algorithm, clip, lasso, max_rounds, person_rule, ridge and rows_per_person.
 
     Attributes
     ----------
-    best_params_, best_index_ : the settings with the least loss on the held-out records, and their place in `results_`
-    best_estimator_ : the estimator fitted with them, on the records that are not held out
-    best_score_ : its accuracy, or R², on the held-out records: private; nan where noise hides it
-    best_score_interval_ : the 95 % interval of the score, of sampling and noise
-    evaluation_ : all that is known of the best one's predictions
-    results_ : as `cv_results_` elsewhere, one entry per candidate: `params`, `rank`, and by how much its loss is above
-        the best one's, `loss_above_best`, between `low` and `high`; these intervals hold together, with 95 %
-    choice_ : the same as a document
-    privacy_ : what each silo's records were promised for all of it; `print` it
+    best_params_ : dict
+        The settings with the smallest loss on the held-out records.
+    best_index_ : int
+        Their place in `results_`.
+    best_estimator_ : estimator
+        The estimator fitted with them, on the records that are not held out.
+    best_score_ : float
+        Its accuracy, or R², on the held-out records, measured privately; nan if noise hides it.
+    best_score_interval_ : (float, float)
+        The 95 % interval of that score, which covers both noise and sampling.
+    evaluation_ : EvaluationReport
+        Everything that is known of the best one's predictions. Print it.
+    results_ : dict of arrays
+        One entry per candidate, like `cv_results_` elsewhere: `params`, `rank`, and how much its loss exceeds the best
+        one's, `loss_above_best`, between `low` and `high`. The intervals hold together, with 95 %.
+    choice_ : Choice
+        The same as a document.
+    privacy_ : Statement
+        What each silo's records were promised for all of it. Print it.
 
-    `predict` and the other methods are those of `best_estimator_`.
+    Notes
+    -----
+    Guarantee: everything that a silo releases during one `fit`, for all candidates and for comparing them, is together
+    (epsilon, delta)-differentially private, with the estimator's epsilon and delta, unit and observers. Each of k
+    candidates is trained with √k times the noise of a single fit, because whoever sees messages sees those of all
+    candidates: try few.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ringfence import FederatedLogisticRegression
+    >>> from ringfence.model_selection import FederatedSearch
+    >>> random = np.random.default_rng(11)
+    >>> X = random.uniform([20, 80], [90, 200], size=(3000, 2))  # age, blood pressure
+    >>> hospitals = random.choice(["north", "south", "west"], 3000)
+    >>> y = np.where(X.sum(axis=1) + random.normal(0, 15, 3000) > 200, "ill", "well")
+    >>> model = FederatedLogisticRegression(epsilon=1.0, bounds=([0, 50], [120, 250]), classes=["ill", "well"])
+    >>> search = FederatedSearch(model, {"ridge": [0.001, 1.0]}).fit(X, y, silos=hospitals)
+    >>> search.best_params_
+    {'ridge': 0.001}
+    >>> search.privacy_.silos["north"].run.epsilon
+    1.0
     """
 
     def __init__(self, estimator: Any, param_grid: Any) -> None:
@@ -66,10 +94,10 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
     def fit(self, X: Any, y: Any, silos: Any = None, persons: Any = None, sample_weight: Any = None) -> Self:
         """Train and compare all candidates on the silos' rows, through their gates; the arguments are the estimator's.
 
-        Everything that cannot be is refused before anything is released.
+        What cannot be tried is refused before anything is released.
         """
         if not isinstance(self.estimator, FederatedLinearModel):
-            raise EstimatorError("`estimator` must be one of this package's: others keep no record private.")
+            raise EstimatorError("`estimator` must be one of ringfence's: others do not keep records private.")
         candidates = self._candidates()
         best: FederatedLinearModel = clone(self.estimator)
         problem, remarks = best._read(X, y, silos, persons, sample_weight)

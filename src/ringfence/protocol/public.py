@@ -58,6 +58,17 @@ class Public(BaseModel):
     later_fields: ClassVar[frozenset[str]] = frozenset()
     """Fields that are left out where they say nothing: such a document has the bytes that it had before them."""
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Show it in IPython and notebooks: in words where it has some, else a line per field, cut to the line."""
+        del cycle
+        if type(self).__str__ is not BaseModel.__str__:
+            printer.text(str(self))
+            return
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = [f"{name}={value!r}" for name, value in values.items() if value is not None]
+        lines = [line if len(line) <= 100 else f"{line[:97]}..." for line in fields]
+        printer.text("\n    ".join([f"{type(self).__name__}(", *lines]) + "\n)")
+
     @model_serializer(mode="wrap")
     def _said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         fields: dict[str, Any] = written(self)
