@@ -16,7 +16,7 @@ BATCH, PASSES, TARGET = 128, 5, 1.0
 BATCHES = math.ceil(RECORDS / BATCH)
 """Batches in a pass: Opacus takes each with the probability of one over them."""
 CASES = ((10, 10), (1, 10))
-"""Rounds that the server announces, and rounds that it then runs."""
+"""Rounds that the server announces, and rounds that it then asks for."""
 HEAD = [
     "rounds announced",
     "rounds asked for",

@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md: silos in a federation that NVFlare or Flower runs already, among sites that are none."""
+"""The recipes of docs/recipes.md: silos in federations that NVFlare or Flower runs already, beside sites that are none."""
 
 import hashlib
 import json
