@@ -13,7 +13,7 @@ from mkdocs.structure.files import File, Files
 
 PAGES: dict[str, list[str]] = {
     "Start": ["index.md", "tutorial.md", "estimators.md", "statistics.md", "choosing.md", "personal.md", "pitfalls.md"],
-    "Run": ["deploy.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
+    "Run": ["deploy.md", "recipes.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
     "Trust": [
         "for-those-who-decide.md",
         "threat-model.md",

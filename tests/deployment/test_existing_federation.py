@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md: silos in federations that NVFlare or Flower runs already, beside sites that are none."""
+"""The recipes of docs/recipes.md: silos in federations that NVFlare or Flower runs already, beside other sites."""
 
 import hashlib
 import json
