@@ -16,12 +16,12 @@ _SIGNATURES = {
 """What NVFlare adds to every folder of a signed job."""
 
 
-def job_files(wire: str, sites: Sequence[str] = ("@ALL",)) -> dict[str, Any]:
+def job_files(wire: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the job's files; `wire` is the socket on which its relay calls whoever submitted it.
 
-    It goes to the sites named: in a federation that others use too, a site that is no silo would make the job fail.
+    It goes to the sites named, or to all: a site that is no silo, in a federation that others use, makes the job fail.
     """
-    places = ["server", *sites]
+    places = ["@ALL"] if sites is None else ["server", *sites]
     return {
         "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": places}, "min_clients": 1},
         f"app/{_SERVER}": {
