@@ -24,6 +24,7 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/silo/test_personal.py tests/cli/test_silo_own.py tests/cli/test_predict.py tests/estimators/test_generalised.py \
   tests/estimators/test_conventions.py tests/deployment/test_core_dumps.py tests/cli/test_algorithms.py \
   tests/deployment/test_nvflare.py tests/deployment/test_flower.py tests/deployment/test_tour.py \
+  tests/deployment/test_existing_federation.py \
   tests/deployment/test_services.py tests/deployment/test_systemd.py tests/deployment/test_machines.py \
   tests/deployment/test_kits.py tests/deployment/test_shuffled_nvflare.py tests/golden/test_upgrade.py \
   tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \

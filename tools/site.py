@@ -22,7 +22,7 @@ PAGES: dict[str, list[str]] = {
         "personal.md",
         "pitfalls.md",
     ],
-    "Run": ["deploy.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
+    "Run": ["deploy.md", "recipes.md", "operations.md", "shuffle.md", "reports.md", "audit.md", "command-line.md"],
     "Trust": [
         "for-those-who-decide.md",
         "threat-model.md",

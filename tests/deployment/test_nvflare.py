@@ -187,7 +187,7 @@ from ringfence.deployment.nvflare.engine import NvflareExchange
 from ringfence.deployment.processes import leave
 from ringfence.errors import DeploymentError
 try:
-    with NvflareExchange(Path({str(ground.admin)!r}), tell=print, patience=3) as exchange:
+    with NvflareExchange(Path({str(ground.admin)!r}), ["north"], tell=print, patience=3) as exchange:
         exchange(b"hello", ["north"], print, 1.0)
 except DeploymentError as problem:
     print("sentence:", problem)

@@ -252,7 +252,7 @@ def _exchange(
             raise TrainingError(
                 "The engine nvflare needs --kit, the administrator's startup kit, and takes no --doors."
             )
-        return NvflareExchange(kit, tell=warn)
+        return NvflareExchange(kit, [terms.name for terms in plan.silos], tell=warn)
     if engine == "flower":
         from ringfence.deployment.flower.engine import FlowerExchange
 

@@ -31,7 +31,7 @@ _AGAIN = 60.0
 
 
 class NvflareExchange:
-    """Carries rounds through NVFlare; use it in a `with` block.
+    """Carries rounds through NVFlare to the silos' sites, and to no other; use it in a `with` block.
 
     The training's state is not in the engine: if the job or the engine's server dies, the job is submitted again and
     the round's request is sent again, to those who have not answered (a silo answers a repeated request with the same
@@ -39,8 +39,10 @@ class NvflareExchange:
     there is a DeploymentError, and the run can be continued later. A silo that comes back is taken in by a new job.
     """
 
-    def __init__(self, kit: Path, *, tell: Callable[[str], None], patience: float = 120.0) -> None:
-        self._kit, self._user = kit, user_of(kit)
+    def __init__(
+        self, kit: Path, silos: Sequence[str], *, tell: Callable[[str], None], patience: float = 120.0
+    ) -> None:
+        self._kit, self._silos, self._user = kit, silos, user_of(kit)
         check_dates(kit, "admin", tell)
         self._patience, self._tell = patience, tell
         self._session: Any = None
@@ -191,7 +193,7 @@ class NvflareExchange:
         job = self._link.folder / "job"
         config = job / "app" / "config"
         config.mkdir(parents=True, exist_ok=True)
-        for file, content in job_files(self._link.path).items():
+        for file, content in job_files(self._link.path, self._silos).items():
             (job / file).write_bytes(written(content))
         return job
 

@@ -1,7 +1,7 @@
 """The one job that Ringfence submits: names of installed classes, and no code. A site knows it by its content."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ringfence.deployment.nvflare.names import COURIER, RELAY, TASK
@@ -16,10 +16,14 @@ _SIGNATURES = {
 """What NVFlare adds to every folder of a signed job."""
 
 
-def job_files(wire: str) -> dict[str, Any]:
-    """Return the job's files; `wire` is the socket on which its relay calls whoever submitted it."""
+def job_files(wire: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return the job's files; `wire` is the socket on which its relay calls whoever submitted it.
+
+    It goes to the sites named, or to all: a site that is no silo, in a federation that others use, makes the job fail.
+    """
+    places = ["@ALL"] if sites is None else ["server", *sites]
     return {
-        "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}, "min_clients": 1},
+        "meta.json": {"name": "ringfence", "resource_spec": {}, "deploy_map": {"app": places}, "min_clients": 1},
         f"app/{_SERVER}": {
             "format_version": 2,
             "server": {"heart_beat_timeout": 600, "task_request_interval": _POLL},

@@ -59,15 +59,13 @@ def sensitivity_for(clip: float, rounds: int, epsilon: float, delta: float) -> f
 def tuned(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
     """Run the settings with the least test error once more for each seed; the mod's noise is never the same."""
     settings = list(itertools.product(CLIPS, LOCAL_STEPS))
-    errors = [
-        np.mean([table.error(_run(table, epsilon, *setting)) for _ in range(TUNING_RUNS)]) for setting in settings
-    ]
+    errors = [np.mean([table.error(run(table, epsilon, *setting)) for _ in range(TUNING_RUNS)]) for setting in settings]
     clip, steps = settings[int(np.argmin(errors))]
     chosen = f"clip {clip:g}, {steps} local steps"
-    return [Trained(_run(table, epsilon, clip, steps), ROUNDS, chosen) for _ in seeds]
+    return [Trained(run(table, epsilon, clip, steps), ROUNDS, chosen) for _ in seeds]
 
 
-def _run(table: LeagueTable, epsilon: float, clip: float, steps: int) -> FloatArray:
+def run(table: LeagueTable, epsilon: float, clip: float, steps: int) -> FloatArray:
     """Average the clients' updates by records; a step is 1/β of the silo's own records, which costs nothing here."""
     senders = {
         name: local_dp(clip, sensitivity_for(clip, ROUNDS, epsilon, delta), epsilon, delta)

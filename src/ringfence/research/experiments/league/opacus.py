@@ -30,10 +30,10 @@ STEPS = ROUNDS * EPOCHS * BATCHES
 def tuned(table: LeagueTable, epsilon: float, seeds: Sequence[int]) -> list[Trained]:
     """Run the settings with the least test error, with fresh noise for each seed."""
     settings = list(itertools.product(RATES, CLIPS))
-    errors = [table.error(_run(table, epsilon, *setting, TUNING_SEED)) for setting in settings]
+    errors = [table.error(run(table, epsilon, *setting, TUNING_SEED)) for setting in settings]
     rate, clip = settings[int(np.argmin(np.nan_to_num(errors, nan=math.inf)))]
     chosen = f"rate {rate:g}, clip {clip:g}"
-    return [Trained(_run(table, epsilon, rate, clip, seed), ROUNDS, chosen) for seed in seeds]
+    return [Trained(run(table, epsilon, rate, clip, seed), ROUNDS, chosen) for seed in seeds]
 
 
 @lru_cache(maxsize=256)
@@ -44,7 +44,8 @@ def noise_multiplier(records: int, epsilon: float, delta: float) -> float:
     return batch * calibrate.noise("poisson", **shape, epsilon=epsilon, delta=delta)
 
 
-def _run(table: LeagueTable, epsilon: float, rate: float, clip: float, seed: int) -> FloatArray:
+def run(table: LeagueTable, epsilon: float, rate: float, clip: float, seed: int) -> FloatArray:
+    """Train once, with one of the steps and clips that are tried."""
     import torch
 
     geometry = table.schema.geometry
