@@ -155,7 +155,7 @@ def test_what_a_killed_run_left_reserved_is_given_back_by_the_command_that_is_na
     shown = ringfence("ledger", str(path)).stdout
     assert f"`ringfence ledger {path} --end PLAN` returns what it reserved" in shown
     refused = ringfence(*federation.train("--max-rounds", "2", "--no-report", "--cap", "2.5,1e-6"))
-    check_one_sentence(refused, f"`ringfence ledger {path} --end PLAN`; {before['plan'][:12]} run")
+    check_one_sentence(refused, f"`ringfence ledger {path} --end PLAN`; running: {before['plan'][:12]}")
     for name in ("north", "south", "west"):
         done = ringfence_json("ledger", str(path.with_name(f"{name}.ledger")), "--end", before["plan"][:12])
         assert [plan["state"] for plan in done["plans"] if plan["plan"] == before["plan"]] == ["finished"]

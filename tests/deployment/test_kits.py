@@ -92,7 +92,7 @@ def test_another_silos_kit_is_refused(kit: Path) -> None:
 def test_a_kit_within_the_silos_folder_is_refused(kit: Path) -> None:
     inside = kit.parents[2] / "silo" / "kit"
     shutil.copytree(kit, inside)
-    with pytest.raises(DeploymentError, match="apart"):
+    with pytest.raises(DeploymentError, match="separate"):
         policy.join(kit.parents[2] / "silo", inside)
 
 

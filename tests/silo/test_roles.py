@@ -147,7 +147,7 @@ def test_the_operator_is_told_of_such_a_row_in_the_review_and_decides(tmp_path: 
     folder = SiloFolder.create(tmp_path / "folder", settings, Budget.of(plan.silos[0].guarantees))
     found = review_plan(folder, plan)
     assert found.objection == ""
-    assert [line.split(" lies")[0] for line in found.clamped] == [
+    assert [line.split(" is outside")[0] for line in found.clamped] == [
         "Row 2, column 'counts': this weight",
         "Row 2, column 'days': this time",
     ]

@@ -233,7 +233,7 @@ class Records(Unpicklable):
         return "" if schema == self.schema else "its records were read with another schema"
 
     def encoded(self, schema: Schema) -> "Records":
-        """Return the records as that schema encodes them; only the schema that they were read with can."""
+        """Return the records as that schema encodes them; it must be the schema that they were read with."""
         if schema != self.schema:
             raise RecordsError("These records were read with another schema: read them again from their file.")
         return self
