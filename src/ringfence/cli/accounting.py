@@ -99,7 +99,7 @@ def account(
         advice = answer.pop("advice", None)
         print_table(["quantity", "value"], [[name, value] for name, value in answer.items() if value is not None])
         protected = answer.get("unit", "record")
-        say(f"\nEpsilon holds for each {protected}, against anyone who sees every round of this one plan.")
+        say(f"\nEpsilon is for each {protected}, against anyone who sees every round of this one plan.")
         if advice is not None:
             say(f"\n{advice}")
 
