@@ -1,7 +1,7 @@
 """Every cell of the notebooks is run, and prints what is stored but for numbers.
 
-The only stored words that depend on noise are the data scientist's predictions, of patients chosen so far from the border
-that a run's noise would have to be more than five of its standard deviations: over 40 runs their scores were 8.9
+The only stored words that depend on noise are the data scientist's predictions, of patients chosen so far from the
+border that a run's noise would have to be more than five of its standard deviations: over 40 runs their scores were 8.9
 deviations or more away from zero, a false-alarm rate below 10⁻⁶.
 """
 
