@@ -35,14 +35,23 @@ JOB = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def provisioned(folder: Path) -> Path:
     """Let NVFlare's own tool make the kits of a federation, and return where they are."""
     (folder / "project.yml").write_text(PROJECT.format(port=free_port()))
-    command = [sys.executable, "-m", "nvflare.cli", "provision", "-p", folder / "project.yml", "-w", folder / "made"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "nvflare.cli",
+        "provision",
+        "-p",
+        folder / "project.yml",
+        "-w",
+        folder / "made",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return folder / "made" / "clinics" / "prod_00"
 
 
 def start_engine(family: Family, name: str, kit: Path, part: str, *settings: str) -> None:
     """Start NVFlare as the kit's own script does."""
-    program = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train", "-m", kit]
+    program: list[str | Path] = [sys.executable, "-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train", "-m", kit]
     family.start(name, ["-s", f"fed_{part}.json", "--set", "secure_train=true", *settings, "org=clinics",
                         "config_folder=config"], program)  # fmt: skip
 
