@@ -417,7 +417,7 @@ def _preconditioned(
     """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
     enough = round(ROUNDS * len(setting.records) / setting.available)  # every silo answers as often as where all do
     wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
-    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, SURVEY)
+    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, 0.0 if survey is False else SURVEY)
 
 
 def _require_smooth(setting: Setting) -> None:
