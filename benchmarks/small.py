@@ -1,4 +1,4 @@
-"""What is trained by default in small federations with small budgets, beside loss bounds, accelerated descent, guessing.
+"""What is trained by default in small federations with small budgets, beside guessing and what bounds favour.
 
     python -m benchmarks.small [EPSILON ...]
 
@@ -31,7 +31,7 @@ HALVES = {
     "A": ("adult", "bank", "oj", "bike", "concrete", "powerplant"),
     "B": ("anes96", "fair", "visits", "communities", "insurance", "wages"),
 }
-"""Tables by alphabet, first those with labels and then those with numbers, dealt alternately; rules were chosen on A."""
+"""Tables by alphabet, first those with labels and then those with numbers, dealt alternately; A chose the rule."""
 METHODS = {"default": None, "by loss bounds": BY_BOUND, "accelerated": "accelerated"}
 
 

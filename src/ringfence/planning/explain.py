@@ -29,8 +29,8 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     training = plan.training_stages[0]
     cut = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
     what = (
-        f"{PAPER_NAMES[method]}{_axes(plan)}: {_rounds(plan.steps)} of {training.sampling.name} batches, {plan.loss.name} loss, "
-        f"{plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
+        f"{PAPER_NAMES[method]}{_axes(plan)}: {_rounds(plan.steps)} of {training.sampling.name} batches, "
+        f"{plan.loss.name} loss, {plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
     )
     if counted := weighting(plan):
         what += f"; {counted}"

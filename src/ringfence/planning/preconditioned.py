@@ -32,7 +32,7 @@ def survey_edge(data: Schema, loss: Loss, noise: float) -> float | None:
 def default_method(edge: float | None, loss: Loss) -> str | None:
     """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour.
 
-    Without a survey, which can be too noisy to tell anything, the schema says what to expect, but not of a log link: the
+    Where a survey would be too noisy to tell anything, the schema says what to expect. It does not for a log link: the
     mean of counts lies far below the middle of their bounds.
     """
     if edge is None or (isinstance(loss, LogLink) and not tells_apart(edge)):

@@ -277,8 +277,8 @@ class Localized(_AcceleratedFamily):
 class Preconditioned(_Algorithm):
     """Heavy-ball descent along axes in which features vary alike (`server.algorithms.preconditioned`).
 
-    A first stage may survey how features vary together and how the target is spread; the server then decides on axes,
-    clip and step by rules that look at noisy answers, or at the schema, alone. The model is the mean of the last points.
+    A first stage may survey how features vary together and how the target is spread. The server then decides on axes,
+    clip and step by rules that look at noisy answers alone, or at the schema. The model is the mean of the last points.
     """
 
     finds_clip: ClassVar[bool] = True

@@ -1,5 +1,6 @@
-"""From second moments to axes along which features vary alike: those that a survey told, with their noise, or those that
-the schema lets one expect. No record is looked at here.
+"""From second moments to axes along which features vary alike: a survey's noisy ones, or those that a schema suggests.
+
+No record is looked at here.
 
 A symmetric d × d matrix with noise of standard deviation s on its diagonal and s/√2 beside it has, for large d, noise
 eigenvalues between ±√2·s·√d, the *edge*; their root mean square is half of that. What is found above the edge is a
