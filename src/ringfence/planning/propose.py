@@ -16,9 +16,10 @@ from ringfence.planning import defaults, loss_bounds
 from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Choice, Setting, choose
+from ringfence.planning.planner import Choice, choose
 from ringfence.planning.preconditioned import default_method, domain_of, require_method, survey_edge, tells_apart
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
+from ringfence.planning.setting import Setting
 from ringfence.planning.weighting import weights_of
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Domain
