@@ -89,7 +89,7 @@ def test_a_radius_shortens_the_features_that_are_expected_and_not_the_constant()
 
 def test_a_target_that_nobody_asked_about_lies_in_the_middle_as_uncertain_as_bounds_and_scores_let_it_be() -> None:
     number = survey.expected_target(plan())
-    assert number.centre == 0.0
+    assert number.centre.tolist() == [0.0]
     assert number.spread == pytest.approx(1 / 3)
     assert number.uncertainty + number.spread**2 == pytest.approx(1 / 3)  # evenly spread over [-1, 1]
     labels = parse_schema({"columns": MIXED}, target="c")
@@ -97,7 +97,7 @@ def test_a_target_that_nobody_asked_about_lies_in_the_middle_as_uncertain_as_bou
     assert (three.centre.tolist(), three.uncertainty, three.imbalance) == ([0.0] * 3, survey.CLASS_VARIANCE, 0.0)
     two = parse_schema({"columns": {**MIXED, "c": {"type": "categorical", "categories": ["k", "l"]}}}, target="c")
     odds = survey.expected_target(make_plan(two, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
-    assert (odds.centre, odds.uncertainty) == (0.0, survey.SCORE_VARIANCE)
+    assert (odds.centre.tolist(), odds.uncertainty) == ([0.0], survey.SCORE_VARIANCE)
     unsure = survey.of_labels(np.array([0.5, 0.5]), 1e3)  # what shares under much noise come to
     assert unsure.uncertainty == pytest.approx(odds.uncertainty, rel=1e-3)
     assert 0 < odds.imbalance < 1 / 8  # |1 − 2p|·min(p, 1 − p) is 1/8 at most
