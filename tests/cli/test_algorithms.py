@@ -184,7 +184,8 @@ def test_the_run_says_in_three_lines_what_it_did_and_why(federation: Federation,
     what, why, basis, blank, *_ = shown.stdout.splitlines()
     assert what.startswith("preconditioned descent, along axes that a survey finds: 3 rounds of full batches")
     assert (
-        "no loss bound covers axes that a survey finds (privacy does not depend on one); best by loss bounds: " in why
+        "no loss bound covers axes that the server chooses (privacy does not depend on one); best by loss bounds: "
+        in why
     )
     assert basis.startswith("a budgeted survey asks every silo how features vary together")
     assert blank == ""

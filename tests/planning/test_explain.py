@@ -33,7 +33,7 @@ def test_an_explanation_has_three_lines_and_names_method_and_bound(
     assert proposal.choice is not None
     assert lines[0].startswith(PAPER_NAMES[proposal.choice.method])
     if proposal.choice.method not in BOUNDED:
-        assert "no loss bound covers axes that a survey finds" in lines[1]
+        assert "no loss bound covers axes that the server chooses" in lines[1]
         return
     assert lines[1].startswith("bound: ")
     assert f"the clipped {proposal.choice.risk} loss" in lines[1]
@@ -133,22 +133,42 @@ def test_it_is_said_what_a_survey_can_tell_from_its_noise_and_what_it_costs(sche
 
 def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions_apart(schema: Schema) -> None:
     proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)])
-    assert proposal.plan.algorithm.name in BOUNDED
     assert proposal.edge is not None
     assert proposal.edge >= 1 / 2
+    what, why, basis = explain_proposal(proposal)
+    assert what.startswith("preconditioned descent, along axes that the schema suggests: 12 rounds")
+    assert "axes, clip and step by the schema" in what
+    assert f"its noise would reach {proposal.edge:.2g} of the largest second moment and hide all but one" in why
+    assert "nothing is spent on it" in basis
+    assert "no survey is made" not in explained(schema, algorithm="accelerated")[1]
+
+
+def test_of_counts_a_schema_tells_too_little_so_that_bounds_choose_where_a_survey_could_tell_nothing() -> None:
+    number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
+    schema = parse_schema({"columns": {"a": number, "y": {**number, "upper": 100.0}}}, target="y")
+    proposal = propose(schema, [Member("north", 20, 0.5, 1e-6)], PlanRequest(loss="poisson"))
+    assert proposal.plan.algorithm.name in BOUNDED
+    assert proposal.edge is not None
     assert f"the noise of its survey reaches {proposal.edge:.2g}" in explain_proposal(proposal)[1]
-    assert "preconditioned descent is ruled out" not in explained(schema, algorithm="accelerated")[1]
 
 
-def test_the_edge_falls_with_records_and_budget_and_decides_at_one_half(schema: Schema) -> None:
+def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made(schema: Schema) -> None:
     taken = []
     for records in (20, 40, 80, 160, 320, 640):
         for epsilon in (0.5, 2.0):
             proposal = propose(schema, [Member("north", records, epsilon, 1e-6)])
+            assert proposal.plan.algorithm.name == "preconditioned"
             assert proposal.edge is not None
-            taken.append((proposal.edge, proposal.plan.algorithm.name == "preconditioned"))
+            taken.append((proposal.edge, proposal.plan.training_numbers[0] > 0))
     assert {edge < 1 / 2 for edge, _ in taken} == {True, False}
-    assert all(preconditioned == (edge < 1 / 2) for edge, preconditioned in taken)
+    assert all(surveyed == (edge < 1 / 2) for edge, surveyed in taken)
+
+
+def test_whoever_asks_for_preconditioned_descent_decides_on_its_survey(schema: Schema) -> None:
+    for members in ([Member("north", 20, 0.5, 1e-6)], MEMBERS):
+        for survey, stages in ((None, 1), (True, 1), (False, 0)):
+            asked = PlanRequest(algorithm="preconditioned", survey=survey)
+            assert propose(schema, members, asked).plan.training_numbers == (stages,)
 
 
 def test_a_lasso_is_covered_by_the_bound_of_whatever_the_planner_takes_for_it(schema: Schema) -> None:

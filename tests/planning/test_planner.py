@@ -16,10 +16,10 @@ from ringfence.planning.planner import (
     SHARES,
     SURVEY_MUST_SAVE,
     Choice,
-    Setting,
     choose,
     risk_of,
 )
+from ringfence.planning.setting import Setting
 from ringfence.protocol.algorithms import Accelerated, Localized, MinibatchSGD, MultiStage
 from ringfence.protocol.sampling import SamplingName
 

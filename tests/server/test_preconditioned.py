@@ -102,7 +102,7 @@ def test_it_trains_labels_through_real_gates(categories: list[str], tmp_path: Pa
 
 def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
     members = [Member("a", 100, 1.0, 1e-6), Member("b", 100, 1.0, 1e-6)]
-    for asked in ({"survey": False}, {"sampling": "fixed", "batch": 10}):
+    for asked in ({"clip": 0.5}, {"sampling": "fixed", "batch": 10}):
         with pytest.raises(PlanError, match="ask for accelerated"):
             make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))
     with pytest.raises(PlanError, match="at most 1000 features"):

@@ -12,7 +12,7 @@ from ringfence.protocol.losses import Gamma, LogLink, NegativeBinomial, PoissonL
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
 from ringfence.server import survey
-from ringfence.server.metric import directions
+from ringfence.server.metric import directions, expected_directions
 
 FALSE_ALARM = 1e-6
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -58,6 +58,49 @@ def test_a_direction_well_above_the_noise_is_found_with_its_size() -> None:
     # Its size errs by noise of about 0.01 along it, and by (e/2)²/θ ≈ 0.002 that is taken off: a tenth is ten of those.
     assert np.max(found.sizes) == pytest.approx(1.0, abs=0.1)
     assert abs(found.axes[np.argmax(found.sizes)] @ direction) > 0.99
+
+
+MIXED = {"a": NUMBER, "c": {"type": "categorical", "categories": ["k", "l", "m"]}, "y": NUMBER}
+
+
+def test_a_schema_lets_one_expect_the_second_moments_of_records_spread_evenly() -> None:
+    found = expected_directions(parse_schema({"columns": MIXED}, target="y"), 0.5)
+    root = np.linalg.inv(found.axes)
+    third, none = 1 / 3, 0.0  # a number in [-1, 1]; one of three categories, alone and beside the constant
+    expected = [
+        [third, none, none, none, none],
+        [none, third, none, none, third],
+        [none, none, third, none, third],
+        [none, none, none, third, third],
+        [none, third, third, third, 1.0],
+    ]
+    assert np.allclose(root @ np.diag(found.sizes) @ root.T, expected)
+    assert found.edge == 0.5
+
+
+def test_a_radius_shortens_the_features_that_are_expected_and_not_the_constant() -> None:
+    for columns, radius in ((MIXED, 0.1), (dict.fromkeys("ay", NUMBER), 100.0)):
+        data = parse_schema({"columns": columns, "radius": radius}, target="y")
+        root = np.linalg.inv(expected_directions(data, 0.0).axes)
+        sizes = np.diag(root @ np.diag(expected_directions(data, 0.0).sizes) @ root.T)
+        assert sizes[-1] == pytest.approx(1.0)
+        assert np.sum(sizes[:-1]) == pytest.approx(min(radius**2, 1 / 3 if radius > 1 else 4 / 3))
+
+
+def test_a_target_that_nobody_asked_about_lies_in_the_middle_as_uncertain_as_bounds_and_scores_let_it_be() -> None:
+    number = survey.expected_target(plan())
+    assert number.centre.tolist() == [0.0]
+    assert number.spread == pytest.approx(1 / 3)
+    assert number.uncertainty + number.spread**2 == pytest.approx(1 / 3)  # evenly spread over [-1, 1]
+    labels = parse_schema({"columns": MIXED}, target="c")
+    three = survey.expected_target(make_plan(labels, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
+    assert (three.centre.tolist(), three.uncertainty, three.imbalance) == ([0.0] * 3, survey.CLASS_VARIANCE, 0.0)
+    two = parse_schema({"columns": {**MIXED, "c": {"type": "categorical", "categories": ["k", "l"]}}}, target="c")
+    odds = survey.expected_target(make_plan(two, [Member("a", 500, 1.0, 1e-6)], PlanRequest()))
+    assert (odds.centre.tolist(), odds.uncertainty) == ([0.0], survey.SCORE_VARIANCE)
+    unsure = survey.of_labels(np.array([0.5, 0.5]), 1e3)  # what shares under much noise come to
+    assert unsure.uncertainty == pytest.approx(odds.uncertainty, rel=1e-3)
+    assert 0 < odds.imbalance < 1 / 8  # |1 − 2p|·min(p, 1 − p) is 1/8 at most
 
 
 def test_the_nearest_shares_are_not_negative_and_add_up_to_one() -> None:

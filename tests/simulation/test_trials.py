@@ -54,7 +54,9 @@ class Gates:
     [
         (Squared(), {}),
         (Squared(), {"ridge": 0.1, "rounds": 5}),
+        (Squared(), {"survey": False}),
         (Logistic(), {}),
+        (Logistic(), {"survey": False}),
         (Logistic(), {"person_rule": "mean"}),
         (Logistic(), {"person_rule": "sum", "rounds": 3}),
         (Softmax(classes=3), {}),

@@ -17,7 +17,7 @@ PAPER_NAMES = {
     "accelerated": "accelerated noisy minibatch SGD, the paper's Algorithm 1",
     "regularised": "accelerated noisy minibatch SGD with a penalty, the paper's regularised Algorithm 1",
     "multi-stage": "multi-stage accelerated noisy minibatch SGD, the paper's multi-stage Algorithm 1",
-    "preconditioned": "preconditioned descent, along axes that a survey finds",
+    "preconditioned": "preconditioned descent",
     "localized": "localized accelerated noisy minibatch SGD, our own derivation",
 }
 
@@ -29,8 +29,8 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     training = plan.training_stages[0]
     cut = "" if plan.algorithm.finds_clip else f"clip {_clip(plan):.4g}, "
     what = (
-        f"{PAPER_NAMES[method]}: {_rounds(plan.steps)} of {training.sampling.name} batches, {plan.loss.name} loss, "
-        f"{plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
+        f"{PAPER_NAMES[method]}{_axes(plan)}: {_rounds(plan.steps)} of {training.sampling.name} batches, "
+        f"{plan.loss.name} loss, {plan.dimension} weights, {cut}{plan.algorithm.words(plan)}"
     )
     if counted := weighting(plan):
         what += f"; {counted}"
@@ -53,21 +53,31 @@ def explain_proposal(proposal: Proposal) -> list[str]:
     return [what, proved, _survey(plan, choice.survey)]
 
 
+def _axes(plan: Plan) -> str:
+    """Say where axes come from, for an algorithm that has some."""
+    if not plan.algorithm.finds_clip:
+        return ""
+    return ", along axes that " + ("a survey finds" if plan.training_numbers[0] else "the schema suggests")
+
+
 def _told(proposal: Proposal) -> str:
-    """Say what the survey will be able to tell, from which numbers, and what speaks for it."""
+    """Say what a survey is able to tell, from which numbers, and what is done about it."""
     plan, edge = proposal.plan, proposal.edge
     if edge is None:
         return ""
     records = sum(plan.records_in(plan.stages[0], terms) for terms in plan.silos)
+    facts = f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget"
+    better = "on public tables this gave smaller errors than the choice by loss bounds; "
+    if plan.training_numbers[0]:
+        return f"{facts}, a survey resolves directions down to {edge:.2g} of the largest second moment; {better}"
     return (
-        f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget, a survey resolves directions down "
-        f"to {edge:.2g} of the largest second moment; on public tables this gave smaller errors than the choice by "
-        "loss bounds; "
+        f"no survey is made: {facts}, its noise would reach {edge:.2g} of the largest second moment and hide all but "
+        f"one direction; axes, clip and step assume features spread evenly over their bounds; {better}"
     )
 
 
 def _untold(proposal: Proposal) -> str:
-    """Say so where a survey was not made, because its noise would have hidden what it is for."""
+    """Say so where a survey would have been needed, and its noise would have hidden what it is for."""
     if proposal.edge is None or tells_apart(proposal.edge):
         return ""
     return (

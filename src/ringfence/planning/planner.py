@@ -9,15 +9,13 @@ silos' own records, "population" ones about fresh records of the same silos. Wha
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.availability import turns_needed
 from ringfence.planning.preconditioned import ROUNDS, SURVEY
-from ringfence.planning.problem import Problem
 from ringfence.planning.request import Risk
+from ringfence.planning.setting import Setting
 from ringfence.protocol.algorithms import (
     Accelerated,
     AlgorithmSpec,
@@ -40,121 +38,6 @@ SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
 
 SURVEY_MUST_SAVE = 0.9
 """A survey is made by default if the bound is expected to fall below this fraction of what it is without."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The public numbers that the choice depends on.
-
-    `clip` is L; `smoothness` is β of a record's loss, without the ridge; `shifts` are the Gaussian shifts that the
-    silos' budgets allow, μ of (ε_i, δ_i); `available` is M, the harmonic mean of the silos that answer in a round;
-    `width` is the number of features, `dimension` that of weights. `loudness` is how much more noise sampled batches
-    need than full ones, and `batch_share` the share K/n of the records they take. `mixed` is how many records the
-    smallest batch holds that a shuffler lets out, of all records of its silos; None without a shuffler. `mixing_cost`
-    is how much more noise its coins are, in standard deviations, than a Gaussian release of the same cost.
-    """
-
-    dimension: int
-    width: int
-    clip: float
-    smoothness: float
-    ridge: float
-    distance: float
-    diameter: float
-    records: tuple[int, ...]
-    weights: tuple[float, ...]
-    shifts: tuple[float, ...]
-    available: float
-    loudness: float = 1.0
-    batch_share: float = 1.0
-    mixed: int | None = None
-    mixing_cost: float = 1.1
-    lasso: float = 0.0
-    takes_turns: bool = False
-    """Whether silos take turns, so that each answers its share of the rounds and its noise pays for those alone."""
-
-    def answers(self, rounds: int) -> int:
-        """Return how many of so many rounds a silo answers at most."""
-        return turns_needed(rounds, self.available / len(self.records)) if self.takes_turns else rounds
-
-    @cached_property
-    def unit_noise(self) -> float:
-        """E‖noise‖² of the server's average after one full-batch round: d·(N/M)·Σ (p_i·2L/(n_iμ_i))².
-
-        Through a shuffler all silos make one noise together: a batch of the least size m₀ has that of a Gaussian
-        release, a larger one of m records √(m/m₀) times as much on its sum: d·(2L/μ)²/(m·m₀), with the least μ.
-        """
-        if self.mixed is not None:
-            batch = sum(self.records) * self.available / len(self.records)
-            return self.dimension * (self.mixing_cost * 2 * self.clip / min(self.shifts)) ** 2 / (batch * self.mixed)
-        terms = zip(self.weights, self.records, self.shifts, strict=True)
-        total = math.fsum((p * 2 * self.clip / (n * mu)) ** 2 for p, n, mu in terms)
-        return self.dimension * len(self.records) / self.available * total * self.loudness**2
-
-    @cached_property
-    def absence(self) -> float:
-        """Variance that silos which stay away cause: ((N−M)/((N−1)M))·N·Σp_i²·L²; 0 if all answer."""
-        N, M = len(self.records), self.available
-        unevenness = math.fsum(p**2 for p in self.weights)
-        return (N - M) / ((N - 1) * M) * N * unevenness * self.clip**2 if N > 1 else 0.0
-
-    def variance(self, rounds: int, spared: float = 1.0) -> float:
-        """V² of a round, where all rounds share the budget; `spared` is the share that a survey left."""
-        return self.unit_noise * self.answers(rounds) / spared + self._sampled + self.absence
-
-    @cached_property
-    def _sampled(self) -> float:
-        """Variance that batches of some of the records cause."""
-        total = math.fsum(
-            p**2 * self.clip**2 * (1 - self.batch_share) / (self.batch_share * max(1, n - 1))
-            for p, n in zip(self.weights, self.records, strict=True)
-        )
-        return len(self.records) / self.available * total
-
-    @cached_property
-    def survey_noise(self) -> float:
-        """Noise of the server's average of eigenvalues, in units of X², if a survey has the whole budget."""
-        terms = zip(self.weights, self.records, self.shifts, strict=True)
-        return math.sqrt(math.fsum((p / (n * mu)) ** 2 for p, n, mu in terms))
-
-    def one_pass_variance(self, rounds: int, spared: float = 1.0) -> float:
-        """V² of a round that has its own ⌊n_i/R⌋ records and the whole budget; against the population's gradient."""
-        N, answers = len(self.records), self.answers(rounds)
-        if self.mixed is not None:
-            batch = sum(self.records) * self.available / N / answers
-            return self.unit_noise * answers**2 / spared + self.clip**2 / batch + self.absence
-        total = 0.0
-        for p, n, mu in zip(self.weights, self.records, self.shifts, strict=True):
-            batch = n // answers
-            total += (p * self.clip) ** 2 * (self.dimension * (2 / (batch * mu)) ** 2 / spared + 1 / batch)
-        return N / self.available * total + self.absence
-
-    def variance_of(self, sampling: SamplingName, rounds: int, spared: float = 1.0) -> float:
-        """V² of a round under that sampling."""
-        return (self.one_pass_variance if sampling_named(sampling).is_fresh else self.variance)(rounds, spared)
-
-    def balanced(self) -> tuple[Problem, float]:
-        """Return a problem of N equal silos with as many records in all, and the shift that gives it the same noise."""
-        if not math.isfinite(self.diameter):
-            raise PlanError("Localization needs a bounded domain: give a ball or a box instead of the whole space.")
-        N = len(self.records)
-        n = sum(self.records) // N
-        # Of the whole objective, ‖w‖₁ with its slope of √d at most; the noise is that of the clip.
-        lipschitz = self.clip + self.ridge * self.diameter + self.lasso * math.sqrt(self.dimension)
-        shift = 2 * lipschitz * math.sqrt(self.dimension / (self.available * self.unit_noise)) / n
-        problem = Problem(
-            silos=N,
-            records=n,
-            dimension=self.dimension,
-            lipschitz=lipschitz,
-            diameter=self.diameter,
-            epsilon=1.0,  # the shift speaks for the budget
-            delta=1e-6,
-            smoothness=self.smoothness + self.ridge,
-            available=self.available,
-            distance=self.distance,
-        )
-        return problem, shift
 
 
 @dataclass(frozen=True)
@@ -417,7 +300,7 @@ def _preconditioned(
     """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
     enough = round(ROUNDS * len(setting.records) / setting.available)  # every silo answers as often as where all do
     wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
-    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, SURVEY)
+    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, 0.0 if survey is False else SURVEY)
 
 
 def _require_smooth(setting: Setting) -> None:

@@ -7,7 +7,7 @@ from ringfence.planning import defaults
 from ringfence.protocol.algorithms import AlgorithmSpec, Preconditioned
 from ringfence.protocol.domain import Ball, Domain, WholeSpace
 from ringfence.protocol.losses import LogLink, Loss
-from ringfence.protocol.questions.feature_moments import WEIGHT
+from ringfence.protocol.questions.feature_moments import MOVED
 from ringfence.protocol.schema import Schema
 
 ROUNDS, SURVEY = 12, 0.2
@@ -25,20 +25,26 @@ def survey_edge(data: Schema, loss: Loss, noise: float) -> float | None:
     `noise` is that of the whole budget in the silos' average of a number which a record moves by 1/n. None: there is no
     rule for what is asked.
     """
-    edge = math.sqrt(2.0 * data.width) * math.sqrt(2.0 + 2.0 * WEIGHT**2) * noise / math.sqrt(SURVEY / 2)
+    edge = math.sqrt(2.0 * data.width) * MOVED * noise / math.sqrt(SURVEY / 2)
     return edge if _has_rule(data, loss) else None
 
 
-def default_method(edge: float | None) -> str | None:
-    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour."""
-    return "preconditioned" if edge is not None and tells_apart(edge) else None
+def default_method(edge: float | None, loss: Loss) -> str | None:
+    """Return the method for whoever leaves it open, where one is better on public tables than what bounds favour.
+
+    Where a survey would be too noisy to tell anything, the schema says what to expect. It does not for a log link: the
+    mean of counts lies far below the middle of their bounds.
+    """
+    if edge is None or (isinstance(loss, LogLink) and not tells_apart(edge)):
+        return None
+    return "preconditioned"
 
 
 def tells_apart(edge: float) -> bool:
     """Tell whether two directions can lie above the edge of the survey's noise (`server.metric`).
 
     Second moments add up to at most the largest possible one, so no more than 1/edge directions can. A survey that may
-    find one at most has nothing to even out, and is not made.
+    find one at most has nothing to even out, and is not made unless somebody asks for it.
     """
     return edge < 1 / 2
 

@@ -16,9 +16,10 @@ from ringfence.planning import defaults, loss_bounds
 from ringfence.planning.availability import answering, harmonic
 from ringfence.planning.channels import ChannelPlanner, planner_of
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Choice, Setting, choose
-from ringfence.planning.preconditioned import default_method, domain_of, require_method, survey_edge
+from ringfence.planning.planner import Choice, choose
+from ringfence.planning.preconditioned import default_method, domain_of, require_method, survey_edge, tells_apart
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
+from ringfence.planning.setting import Setting
 from ringfence.planning.weighting import weights_of
 from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
 from ringfence.protocol.domain import Domain
@@ -87,9 +88,9 @@ class _Proposing:
         self.loss = _loss(request, data)
         is_open = _is_left_open(request)
         self.edge = self._edge() if self.algorithm in (None, "preconditioned") and is_open else None
-        self.default = default_method(self.edge) if self.algorithm is None else None
+        self.default = default_method(self.edge, self.loss) if self.algorithm is None else None
         self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
-        alone = is_open or (bool(request.survey) and _is_left_open(replace(request, survey=None)))
+        alone = _is_left_open(replace(request, survey=None))
         require_method(self.algorithm, data, self.loss, alone=alone)
         self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
         self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
@@ -115,6 +116,12 @@ class _Proposing:
         noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
         return survey_edge(self.data, self.loss, noise)
 
+    def _surveys_features(self) -> bool:
+        """Tell whether features are surveyed before preconditioned descent: by default, if that can tell anything."""
+        if self.request.survey is not None:
+            return self.request.survey
+        return self.default is None or self.edge is None or tells_apart(self.edge)
+
     def proposal(self) -> Proposal:
         """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
         setting, given = self._setting(), self.algorithm
@@ -132,7 +139,7 @@ class _Proposing:
     def _made(self, setting: Setting) -> Proposal:
         request, algorithm = self.request, self.algorithm
         alternatives: list[Choice] = []
-        exactly, surveyed = self.rounds is not None, self.channel.surveys_curvature(request)
+        exactly, curvature = self.rounds is not None, self.channel.surveys_curvature(request)
         if algorithm is None or isinstance(algorithm, str):
             choice, alternatives = choose(
                 setting,
@@ -141,10 +148,10 @@ class _Proposing:
                 method=algorithm,
                 sampling=request.sampling,
                 risk=request.risk,
-                survey=surveyed,
+                survey=self._surveys_features() if algorithm == "preconditioned" else curvature,
             )
             if self.default is not None:  # beside it, what loss bounds would have favoured
-                alternatives += choose(setting, limit=self.limit, exactly=exactly, survey=surveyed)[1]
+                alternatives += choose(setting, limit=self.limit, exactly=exactly, survey=curvature)[1]
         else:
             choice = self._as_asked(algorithm)
         spec = (

@@ -273,10 +273,10 @@ class Localized(_AcceleratedFamily):
 
 
 class Preconditioned(_Algorithm):
-    """Heavy-ball descent along axes that a survey of the features finds (`server.algorithms.preconditioned`).
+    """Heavy-ball descent along axes in which features vary alike (`server.algorithms.preconditioned`).
 
-    The first stage surveys how features vary together and how the target is spread; the server then chooses axes, clip
-    and step by rules that use only noisy answers. The model is the mean of the last points.
+    A first stage may survey how features vary together and how the target is spread. The server then chooses axes, clip
+    and step by rules that use only noisy answers, or the schema. The model is the mean of the last points.
     """
 
     finds_clip: ClassVar[bool] = True
@@ -313,8 +313,8 @@ class Preconditioned(_Algorithm):
 
     def words(self, plan: "Plan") -> str:
         """Say what decides the steps."""
-        del plan
-        return f"axes, clip and step by the survey, momentum {self.momentum:.3g}"
+        told = "the survey" if plan.training_numbers[0] else "the schema"
+        return f"axes, clip and step by {told}, momentum {self.momentum:.3g}"
 
 
 AlgorithmSpec: TypeAlias = Annotated[

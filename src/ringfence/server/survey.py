@@ -1,4 +1,4 @@
-"""What a survey of feature moments lets the server decide before training: axes, clip, step and start.
+"""What the server decides before training: axes, clip, step and start, by a survey of feature moments or without one.
 
 The choice minimises what is expected of the final scores' error, from public numbers and noisy answers alone: what
 descent leaves of the signal, what noise it gathers, and what cutting gradients shifts. Nobody knows how the signal
@@ -14,13 +14,20 @@ import numpy as np
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import LogLink, Loss
 from ringfence.protocol.plan import Plan
-from ringfence.server.metric import Directions, Whitened
+from ringfence.protocol.questions.feature_moments import MOVED
+from ringfence.server.metric import Directions, Whitened, edge_of, expected_directions
 
 EXPLAINED = 0.5
 """The share of a numeric target's variance that is thought to be explained."""
 
 SCORE_VARIANCE = 4.0
 """The variance that the scores of labels are thought to have: most probabilities then lie between .1 and .9."""
+
+CLASS_VARIANCE = 1.0
+"""The variance that the log odds of several classes are thought to have among each other."""
+
+DEVIATIONS = 3.0
+"""How many standard deviations a number's bounds are thought to lie from its mean, where nobody asked."""
 
 MEDIAN_GAP = 1.0 - math.log(2.0)
 """How far the median lies from the mean of an exponential distribution, in standard deviations: what a hard cut may
@@ -52,6 +59,24 @@ class Target:
     spread: float = 1.0
     imbalance: float = 0.0
     bend: float = 1.0
+
+
+def expected_target(plan: Plan) -> Target:
+    """Return what is thought of a target that nobody asked about: its centre is the middle, or even odds.
+
+    Bounds of a number are thought to lie three standard deviations to either side of its mean; mean and deviation
+    together make up the second moment of numbers that are spread evenly over the bounds. The log odds of labels are as
+    uncertain as scores are.
+    """
+    loss, bound = plan.loss, plan.data.target_bound
+    centre = np.zeros(loss.outputs)
+    if loss.target_kind == "number":
+        spread = bound / DEVIATIONS
+        return Target(centre, bound**2 / 3 - spread**2, spread)
+    if loss.outputs > 1:
+        return Target(centre, CLASS_VARIANCE)
+    p = _probabilities()
+    return Target(centre, SCORE_VARIANCE, 1.0, _on_average(np.abs(1 - 2 * p) * np.minimum(p, 1 - p)))
 
 
 def of_number(shares: FloatArray, edges: FloatArray, noise: float) -> Target:
@@ -86,7 +111,7 @@ def of_labels(shares: FloatArray, noise: float) -> Target:
     likely = likely / np.sum(likely)
     odds = np.log(likely)
     two = len(likely) == 2
-    prior = SCORE_VARIANCE if two else 1.0
+    prior = SCORE_VARIANCE if two else CLASS_VARIANCE
     error = (noise / float(np.prod(likely))) ** 2 if two else float(np.mean((noise / likely) ** 2))
     scores = np.array([odds[1] - odds[0]]) if two else odds - odds.mean()
     imbalance = float(abs(likely[1] - likely[0]) * likely.min()) if two else 0.0
@@ -109,6 +134,15 @@ class Decision:
     axes: FloatArray
     step: float
     start: FloatArray
+
+
+def expected(plan: Plan) -> tuple[Directions, Target]:
+    """Return what is thought of features and target where nobody asked, by the schema alone.
+
+    The edge is that of a look at the features which would have cost as much as a round of training.
+    """
+    noise = MOVED / 2 * training_noise(plan)
+    return expected_directions(plan.data, edge_of(noise, plan.data.width)), expected_target(plan)
 
 
 def decided(plan: Plan, found: Directions, target: Target, momentum: float) -> Decision:
@@ -208,6 +242,19 @@ def descent(
 
 def _bend() -> float:
     """Return the mean curvature of two labels' loss where a record is likelier right: E[p(1 − p)·max(p, 1 − p)]."""
-    points, weights = np.polynomial.hermite_e.hermegauss(60)
-    p = 1 / (1 + np.exp(-math.sqrt(SCORE_VARIANCE) * points))
-    return float(np.sum(weights * p * (1 - p) * np.maximum(p, 1 - p)) / np.sum(weights))
+    p = _probabilities()
+    return _on_average(p * (1 - p) * np.maximum(p, 1 - p))
+
+
+_POINTS, _WEIGHTS = np.polynomial.hermite_e.hermegauss(60)
+
+
+def _probabilities() -> FloatArray:
+    """Return the probabilities of the scores that averages are taken over."""
+    result: FloatArray = 1 / (1 + np.exp(-math.sqrt(SCORE_VARIANCE) * _POINTS))
+    return result
+
+
+def _on_average(values: FloatArray) -> float:
+    """Return the mean over normal scores of variance `SCORE_VARIANCE`."""
+    return float(np.sum(_WEIGHTS * values) / np.sum(_WEIGHTS))

@@ -8,8 +8,8 @@ from ringfence.protocol.plan import Plan
 
 if TYPE_CHECKING:
     from ringfence.planning.draft import PlanDraft
-    from ringfence.planning.planner import Setting
     from ringfence.planning.request import Member, PlanRequest
+    from ringfence.planning.setting import Setting
 
 
 class ChannelPlanner(Protocol):

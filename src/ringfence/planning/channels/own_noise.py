@@ -9,8 +9,8 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event
 from ringfence.errors import PlanError
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Setting
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.setting import Setting
 from ringfence.protocol.channels import OwnNoise
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.plan import Plan

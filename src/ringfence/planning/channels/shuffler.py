@@ -10,8 +10,8 @@ from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.shuffled_sums import CoinNoise, choose, shares_needed
 from ringfence.errors import PlanError
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Setting
 from ringfence.planning.request import Member, PlanRequest
+from ringfence.planning.setting import Setting
 from ringfence.protocol.channels import ShufflerChannel
 from ringfence.protocol.guarantee import Guarantee
 from ringfence.protocol.keys import PublicKeys

@@ -15,6 +15,9 @@ BINS = 16
 WEIGHT = 0.5
 """What the target's part counts beside the matrix: it raises the noise in the latter by an eighth."""
 
+MOVED = math.sqrt(2.0 + 2.0 * WEIGHT**2)
+"""How far replacing one of n records moves an answer, times n, but for rounding."""
+
 LARGEST_ARGUMENT = 2.0**100
 """Numbers of a request that can be computed with."""
 
@@ -70,7 +73,7 @@ class FeatureMoments(BaseQuestion):
 
     def sensitivity(self, facts: Facts, batch: int) -> float:
         """Return √2.5/n, with what rounding adds."""
-        return (math.sqrt(2.0 + 2.0 * WEIGHT**2) + math.sqrt(self.bins(facts)) * 2.0**-31) / batch
+        return (MOVED + math.sqrt(self.bins(facts)) * 2.0**-31) / batch
 
     def largest(self, facts: Facts) -> float:
         """Return 1."""

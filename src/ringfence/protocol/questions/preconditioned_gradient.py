@@ -101,6 +101,6 @@ class PreconditionedGradient(BaseQuestion):
         }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:
-        """Say that no loss bound speaks of axes that a survey found."""
+        """Say that no loss bound speaks of axes that the server chooses."""
         del facts
-        return "axes that a survey finds"
+        return "axes that the server chooses"

@@ -1,15 +1,14 @@
-"""Heavy-ball descent along axes that a survey found: clipped rounds where features vary alike in all directions.
+"""Heavy-ball descent along axes that a survey found or a schema suggests: clipped rounds where features vary alike.
 
 With axes A (a row each), momentum m, step η, and g the mean of the records' gradients along the axes,
 
     w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the mean of the last points
 
 which is a step in the metric AᵀA; the ridge, which holds no record, is taken implicitly, so that no strength of it is
-too much for the step. Before a survey is answered nothing is known: the axes are those of the features, and the step
-that of plain descent.
+too much for the step. Where no survey is made, or none was answered, axes, clip and step are those for features and a
+target as the schema lets one expect them.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms.step import Step
 from ringfence.server.metric import Directions
-from ringfence.server.survey import Target, decided, points_averaged
+from ringfence.server.survey import Target, decided, expected, points_averaged
 
 
 class Settings(NamedTuple):
@@ -54,15 +53,17 @@ def _settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
-    """Return the settings of a server that knows nothing yet: unit axes, cut at half the longest features' norm."""
+    """Return the settings of a server that knows nothing yet but the schema."""
     del smoothness
-    unit = plan.data.feature_norm / 2
-    whole = plan.loss.constants(plan.data.feature_norm, plan.data.target_bound, math.inf).smoothness
-    return _settled(plan, np.eye(plan.data.width) / unit, unit**2 / whole)
+    return _prepared(plan, *expected(plan))[0]
 
 
 def prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, State]:
     """Return the settings and the state that a survey of the features leads to."""
+    return _prepared(plan, found, target)
+
+
+def _prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, State]:
     decision = decided(plan, found, target, _momentum(plan))
     return _settled(plan, decision.axes, decision.step), init(decision.start)
 
