@@ -58,7 +58,7 @@ def test_a_survey_is_said_to_be_part_of_the_budget_and_its_hope_is_told_from_its
     lines = explain_proposal(proposal)
     assert proposal.choice is not None
     assert f"(about {proposal.choice.expected:.3g} if the survey turns out as expected)" in lines[1]
-    assert "part of the silos' epsilon" in lines[2]
+    assert "counts towards the silos' epsilon" in lines[2]
     silent = explained(schema, survey=False)
     assert "no record was used" in silent[2]
     assert "survey" not in " ".join(silent)
