@@ -139,7 +139,7 @@ def test_it_is_said_why_no_survey_is_made_where_it_could_not_tell_two_directions
     assert what.startswith("preconditioned descent, along axes that the schema suggests: 12 rounds")
     assert "axes, clip and step by the schema" in what
     assert f"its noise would reach {proposal.edge:.2g} of the largest second moment and hide all but one" in why
-    assert "nothing is spent on it" in basis
+    assert "nothing is spent on them" in basis
     assert "no survey is made" not in explained(schema, algorithm="accelerated")[1]
 
 
