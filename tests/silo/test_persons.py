@@ -352,7 +352,7 @@ def test_a_certificate_proves_what_holds_for_each_person_and_names_none(tmp_path
     with folder.ledger() as ledger:
         ask_all(Gate(folder.records(), ledger), plan)
     certificate = certify(folder).to_file()
-    assert "for each person, against replacing it" in verify(certificate).text()
+    assert "for each person (replace-one adjacency)" in verify(certificate).text()
     kept = [path.read_bytes() for path in (tmp_path / "clinic").rglob("*") if path.is_file()]
     assert not any(b"zebra" in content for content in [certificate, *kept])
 
