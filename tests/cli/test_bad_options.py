@@ -95,7 +95,8 @@ WISHES = [
     (["--target", "cost", "--loss", "pinball", "--quantile", "1"], "quantile: Input should be less than 1"),
     (["--target", "cost", "--loss", "epsilon-insensitive", "--margin", "-1"], "margin: Input should be greater than"),
     (["--target", "cost", "--loss", "huber", "--margin", "0"], "threshold: Input should be greater than 0"),
-    (["--target", "nope"], "'nope' is not among the columns"),
+    (["--target", "nope"], "'nope' is not among the columns, which are "),
+    (["--target", "costs"], "'costs' is not among the columns: did you mean 'cost'?"),
 ]
 
 

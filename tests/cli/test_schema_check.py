@@ -170,3 +170,33 @@ def test_a_table_without_records_is_told(tmp_path: Path, content: str) -> None:
     schema.write_text('[columns.age]\ntype = "numeric"\nlower = 0\nupper = 1\n')
     file.write_text(content)
     assert check_schema(schema, file) == ["the table has a header but no records."]
+
+
+def test_several_tables_are_checked_at_once_and_each_problem_names_its_file(
+    tmp_path: Path, ringfence: Ringfence
+) -> None:
+    schema = tmp_path / "schema.toml"
+    schema.write_text('[columns.age]\ntype = "numeric"\nlower = 0\nupper = 120\n')
+    for name, rows in {"north": "40\n50", "south": "60\nold", "west": "70\n80"}.items():
+        (tmp_path / f"{name}.csv").write_text(f"age\n{rows}\n")
+    files = [str(tmp_path / f"{name}.csv") for name in ("north", "south", "west")]
+    refused = ringfence("schema", "check", str(schema), *files)
+    assert refused.returncode == 1
+    (problem,) = refused.stdout.splitlines()
+    assert problem.startswith("south.csv: column 'age', row 3: ")
+    assert "old" not in refused.stdout + refused.stderr
+    assert f"schema.toml does not describe {files[1]}: 1 problem." in " ".join(refused.stderr.split())
+    fitting = ringfence("schema", "check", str(schema), files[0], files[2])
+    assert (fitting.returncode, len(fitting.stdout.splitlines())) == (0, 2)
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04\x14\x00\x06\x00", bytes.fromhex("d0cf11e0a1b11ae1")])
+def test_a_spreadsheet_is_refused_with_what_to_export_instead(
+    tmp_path: Path, ringfence: Ringfence, start: bytes
+) -> None:
+    book = tmp_path / "book.xlsx"
+    book.write_bytes(start + b"Quilliam" * 100)
+    refused = ringfence("schema", "draft", str(book))
+    assert refused.returncode == 1
+    assert "export the table as CSV or Parquet" in " ".join(refused.stderr.split())
+    assert "Quilliam" not in refused.stdout + refused.stderr

@@ -59,26 +59,33 @@ def draft(
 @app.command()
 def check(
     schema: Annotated[Path, typer.Argument(help="The public schema (TOML).")],
-    file: Annotated[Path, typer.Argument(help="The table to check.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="The tables to check.")],
     json: AsJson = False,
 ) -> None:
-    """List everything in a table that does not fit the schema.
+    """List everything in tables that does not fit the schema.
 
     Each problem is named by row and column, with what to do about it; no value is shown. The list depends on the
-    records and has no noise: it is for the table's owner only.
+    records and has no noise: it is for the tables' owners only.
 
     Examples:
       ringfence schema check schema.toml north.csv
+      ringfence schema check schema.toml north.csv south.csv west.csv
     """
     from ringfence.silo.schema_check import check_schema
 
-    problems = check_schema(schema, file)
+    found = {file: check_schema(schema, file) for file in files}
+    problems = [
+        problem if len(files) == 1 else f"{file.name}: {problem}" for file, own in found.items() for problem in own
+    ]
     if json:
         print_json({"fits": not problems, "problems": problems})
     for problem in problems if not json else ():
         say(problem)
     if problems:
+        misfits = ", ".join(str(file) for file, own in found.items() if own)
         count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
-        raise RecordsError(f"{file} does not fit {schema}: {count}. Correct the schema or the table and check again.")
-    if not json:
+        raise RecordsError(
+            f"{schema} does not describe {misfits}: {count}. Correct the schema or the table and check again."
+        )
+    for file in files if not json else ():
         say(f"{file} fits {schema}.")

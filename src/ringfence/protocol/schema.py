@@ -6,6 +6,7 @@ records: they decide how values are scaled and clipped, so bounds read from data
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
@@ -117,10 +118,16 @@ class Schema(roles.Roles, TableColumns):
         """A value that equal schemas share, and no others; computed once."""
         return self.canonical().decode()
 
+    def _meant(self, name: str) -> str:
+        """Suggest the column whose name is nearest, or list the first ones: a schema is public."""
+        near = get_close_matches(name, self.columns, n=1)
+        listed = ", ".join([*list(self.columns)[:10], *(["..."] if len(self.columns) > 10 else [])])
+        return f": did you mean '{near[0]}'?" if near else f", which are {listed}: name one of them"
+
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:
         if self.target is not None and self.target not in self.columns:
-            raise ValueError(f"the target column '{self.target}' is not among the columns")
+            raise ValueError(f"the target column '{self.target}' is not among the columns{self._meant(self.target)}")
         if self.target is not None and self.target not in self.used:
             raise ValueError(f"the target column '{self.target}' is ignored: give it a type and its values")
         if self.target is not None and not (self.used[self.target].is_number or self.used[self.target].classes):

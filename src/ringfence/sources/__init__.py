@@ -20,6 +20,9 @@ from ringfence.sources.description import Description, describe
 Source: TypeAlias = Any
 """A path, of a table's file or of its description; or a table of pandas, polars or pyarrow."""
 
+_OLD_SPREADSHEET = bytes.fromhex("d0cf11e0a1b11ae1")
+"""How an .xls file begins."""
+
 Chunk: TypeAlias = Mapping[str, Cells]
 """Columns by name. Some sources read a column when it is asked for: ask for each once, in their order,
 and before the next part."""
@@ -90,6 +93,11 @@ def _reader(described: Description) -> Callable[[Description, Collection[str]], 
         return _with_pyarrow(_of_ipc)
     if start[:6] == b"\x93NUMPY" or (start[:4] == b"PK\x03\x04" and described.file.suffix == ".npz"):
         return numpy_files.read
+    if start[:4] == b"PK\x03\x04" or start == _OLD_SPREADSHEET:
+        raise RecordsError(
+            f"{described.file.name} is a spreadsheet or an archive, which Ringfence cannot read: export the table as CSV or "
+            "Parquet."
+        )
     return csv_files.read
 
 
