@@ -126,7 +126,7 @@ def test_growing_data_keeps_its_ledger_and_all_that_was_charged(silo: SiloFolder
     with silo.ledger() as ledger:
         assert ledger.account().spent()[0].epsilon > before[0].epsilon
         assert [entry.body for entry in ledger.entries() if entry.kind == "data"] == [change.model_dump()]
-    with pytest.raises(ApprovalError, match="counts 40 records where there are 50"):
+    with pytest.raises(ApprovalError, match="names 40 records, but there are 50"):
         approve_plan(silo, sized(plan_of, 40))
     assert "“ten patients were admitted”" in verify(certify(silo).to_file()).text()
 

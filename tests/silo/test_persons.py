@@ -221,7 +221,7 @@ def test_a_gate_counts_persons_and_refuses_rows_that_do_not_say_whose_they_are(t
     plan = PLANS["mean"]
     with Ledger.create(tmp_path / "l", silo="clinic", budget=Budget(5.0, 1e-6)) as ledger:
         people = [[(0.1, 0.2, 0.3, 0.1)] * rows for rows in (3, 1, 1)]
-        with pytest.raises(ApprovalError, match="counts 4 persons where there are 3"):
+        with pytest.raises(ApprovalError, match="names 4 persons, but there are 3"):
             Gate(records_of(people), ledger).check(plan)
         rows = np.full((4, 4), 0.1)
         with pytest.raises(ApprovalError, match="do not identify them"):
@@ -276,7 +276,7 @@ def test_an_operator_reads_of_persons_and_of_what_their_rows_come_to(rule: str) 
     said = " ".join(reveals(plan, plan.silos[0]))
     assert "All 4 persons take part" in said
     assert "The number of persons and the schema are public" in said
-    counted = {"mean": "the mean over all rows", "rows": "the first 3 rows count, 1/3 each", "sum": "The sum of the"}
+    counted = {"mean": "the mean over all rows", "rows": "the first 3 rows, 1/3 each", "sum": "The sum of the"}
     assert counted[rule] in said
     assert "record" not in said
 
@@ -315,8 +315,8 @@ def test_a_silo_whose_schema_tells_persons_apart_counts_them_and_answers_no_plan
     data = load_data_set(path, TableColumns.model_validate({**content, "person": "patient"}))
     assert (len(data), data.rows, len(data.encoded(SCHEMA))) == (4, 5, 4)
     assert data.difference(SCHEMA) == ""
-    assert "another `person`" in data.difference(parse_schema(content, target="y"))
-    assert "another `person`" in load_data_set(path, TableColumns.model_validate(content)).difference(SCHEMA)
+    assert "a different `person`" in data.difference(parse_schema(content, target="y"))
+    assert "a different `person`" in load_data_set(path, TableColumns.model_validate(content)).difference(SCHEMA)
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson", "one-pass"])

@@ -102,7 +102,7 @@ def test_a_description_names_any_encoding_of_texts(tmp_path: Path, encoding: str
     ("content", "words"),
     [
         ("file = 3", "must be a text"),
-        ("colour = 1", "`colour` is not known"),
+        ("colour = 1", "`colour` is unknown"),
         ('file = "a"\ndatabase = "b"', "not both"),
         ('file = "a"\nquery = "b"', "`query` goes with a database"),
         ('file = "a"\ndelimiter = ";;"', "one character"),
@@ -263,7 +263,7 @@ def test_columns_that_a_schema_cannot_describe_are_refused_only_where_it_reads_t
     held = pa.table({"x": [{"a": SECRET}], "y": [True], "z": pa.array([2.5]).cast(pa.decimal128(5, 2))})
     pyarrow.parquet.write_table(held, tmp_path / "a.parquet")
     sentence = refusal(tmp_path / "a.parquet", schema(x=NUMBER))
-    assert "column 'x' holds parts of its own" in sentence
+    assert "column 'x' holds nested fields" in sentence
     assert "ignore" in sentence
     assert load_records(tmp_path / "a.parquet", schema(z=NUMBER)).features.tolist() == [[-0.5]]
 
