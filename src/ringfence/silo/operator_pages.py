@@ -191,7 +191,7 @@ def _budget_form(key: str, budget: Budget) -> Html:
                 "p",
                 "The budget caps everything ever released from this data. If you lower it, every running plan pauses "
                 "until you approve it again. “Epsilon without the shuffler” applies to plans that trust one; leave it "
-                f"empty otherwise. An epsilon above {LARGE_EPSILON:g}, or a delta above 1/n, protects next to nobody: "
+                f"empty otherwise. An epsilon above {LARGE_EPSILON:g}, or a delta above 1/n, protects almost nobody: "
                 "set it with ",
                 tag("code", "ringfence silo budget --unusual-budget"),
                 ".",

@@ -95,8 +95,8 @@ def _reader(described: Description) -> Callable[[Description, Collection[str]], 
         return numpy_files.read
     if start[:4] == b"PK\x03\x04" or start == _OLD_SPREADSHEET:
         raise RecordsError(
-            f"{described.file.name} is a spreadsheet or an archive, which Ringfence cannot read: export the table as CSV or "
-            "Parquet."
+            f"{described.file.name} is a spreadsheet or an archive, which Ringfence cannot read: export the table as "
+            "CSV or Parquet."
         )
     return csv_files.read
 

@@ -94,4 +94,4 @@ def test_an_operator_reads_what_leaves_and_what_for() -> None:
     plan = PLANS["logistic"]
     assert "vary together" in QUESTION.reveals(plan, 2)
     assert "budgeted survey" in QUESTION.purpose()
-    assert "cut to length 1" in QUESTION.limits(plan)
+    assert "clipped to norm 1" in QUESTION.limits(plan)

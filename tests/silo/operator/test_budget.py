@@ -95,8 +95,8 @@ def test_without_a_reason_the_browser_sends_nothing_and_the_page_changes_nothing
         ({"epsilon": "inf", "delta": "1e-6"}, "epsilon must be a finite number above 0"),
         ({"epsilon": "1", "delta": "1.5"}, "delta must"),
         ({"epsilon": "3", "delta": "1e-6", "anyone": "2"}, "cannot be less than"),
-        ({"epsilon": "100", "delta": "1e-6"}, "protects next to nobody"),
-        ({"epsilon": "1", "delta": "0.5"}, "protects next to nobody"),
+        ({"epsilon": "100", "delta": "1e-6"}, "protects almost nobody"),
+        ({"epsilon": "1", "delta": "0.5"}, "protects almost nobody"),
     ],
 )
 def test_a_budget_that_makes_no_sense_or_protects_nobody_is_refused_and_changes_nothing(

@@ -1,4 +1,4 @@
-"""The gradient: the mean of the records' gradients of the plan's loss, each cut to length `clip`."""
+"""The gradient: the mean of the records' gradients of the plan's loss, each clipped to norm `clip`."""
 
 from typing import ClassVar, Literal
 
