@@ -137,7 +137,7 @@ def test_a_cap_is_kept_over_runs(wanted: TrainRequest) -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"target": "weight"}, SchemaError, "'weight' is missing from the columns"),
+        ({"target": "weight"}, SchemaError, "'weight' is not among the columns"),
         ({"schema": Path("/nowhere.toml")}, SchemaError, "could not be read"),
         ({"files": []}, PlanError, "at least one silo"),
         ({"files": [Path("/nowhere.csv")]}, RecordsError, "could not be read"),

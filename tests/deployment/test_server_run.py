@@ -144,7 +144,7 @@ def test_a_plan_that_trains_nothing_leaves_its_answers_and_no_model(federation: 
     assert len(report["findings"]["statistics"]["statistic"]) == plan.stages[0].question.length(plan)
     assert report["model"] is None
     assert not (run / "model.json").exists()
-    assert "asked for statistics, and nothing was trained" in (run / "report.html").read_text()
+    assert "answered; nothing was trained" in (run / "report.html").read_text()
 
 
 def test_a_server_killed_at_random_moments_gives_the_one_model(

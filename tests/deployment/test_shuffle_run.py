@@ -278,5 +278,5 @@ def test_a_plan_with_a_shuffler_is_not_run_without_one_nor_with_another_key(
     process = other.run(plan, tmp_path / "run", wire)
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 1
-    assert b"is not the one that the silos of this plan seal to" in errors
+    assert b"is not the key that this plan's silos seal to" in errors
     assert not wire.log, "and nobody was asked"

@@ -25,7 +25,7 @@ from tests.hostile_server import forged_request, hostile_bodies, hostile_weights
 from tests.silo.agents import Served, approved, make_silo_folder, request, serving
 from tests.support import MakePlan, refusal
 
-NOT_A_REQUEST = b'{"error":"This is not a round\'s request."}'
+NOT_A_REQUEST = b'{"error":"This is not a request for a round."}'
 
 
 class Caller:

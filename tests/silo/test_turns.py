@@ -75,7 +75,7 @@ def test_a_refusal_for_want_of_turns_is_not_final() -> None:
 def test_an_operator_is_told_how_often_the_silo_answers(plan: Plan) -> None:
     told = reveals(plan, plan.silos[0])
     assert told[0].startswith("In each of 3 rounds, 4 numbers")
-    assert any("of 6 rounds this one answers 3 at most" in line for line in told)
+    assert any("of 6 rounds, this one answers at most 3" in line for line in told)
     assert not any(
         "take turns" in line for line in reveals(restaged(plan, participation=Participation()), plan.silos[0])
     )

@@ -136,4 +136,4 @@ def test_operators_are_told_how_many_models_and_that_differences_are_cut() -> No
     plan = plan_with("logistic")
     told = Comparison(models=3, part="losses").reveals(plan, 1)
     assert told.startswith("Once, 4 numbers: of 3 models that the server names")
-    assert "cut" in told
+    assert "clipped" in told

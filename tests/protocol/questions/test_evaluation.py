@@ -143,4 +143,4 @@ def test_operators_are_told_what_is_counted_and_that_losses_are_cut() -> None:
     assert "In each of 2 rounds" in told
     assert "'cost'" in told
     assert "two models" in Evaluation(against=pack(np.zeros(1))).reveals(plan, 1)
-    assert "cut" in Evaluation().limits(plan)
+    assert "clipped" in Evaluation().limits(plan)

@@ -94,7 +94,7 @@ def test_without_a_reason_the_browser_sends_nothing_and_the_page_changes_nothing
         ({"epsilon": "nan", "delta": "1e-6"}, "epsilon must be a finite number above 0"),
         ({"epsilon": "inf", "delta": "1e-6"}, "epsilon must be a finite number above 0"),
         ({"epsilon": "1", "delta": "1.5"}, "delta must"),
-        ({"epsilon": "3", "delta": "1e-6", "anyone": "2"}, "cannot be less than"),
+        ({"epsilon": "3", "delta": "1e-6", "anyone": "2"}, "cannot be lower than"),
         ({"epsilon": "100", "delta": "1e-6"}, "protects almost nobody"),
         ({"epsilon": "1", "delta": "0.5"}, "protects almost nobody"),
     ],
