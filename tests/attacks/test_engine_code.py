@@ -174,7 +174,7 @@ def test_a_site_keeps_its_settings_when_a_server_names_a_job_after_their_folder(
         kit,
         packed,
     )
-    assert done.count("refused by the silo: its number") == 4, done
+    assert done.count("refused by the silo: its id") == 4, done
     assert "9a11 -> \n" in done, done  # and one as NVFlare names them is unpacked
     assert Path(Workspace(str(kit), "north").get_app_config_dir("1b0e5c0e-8c0f-4a53-9d6c-0f2f5b1f9a11")).is_dir()
     policy.check(kit, tmp_path / "silo")

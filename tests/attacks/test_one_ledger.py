@@ -162,7 +162,7 @@ def test_training_elsewhere_or_after_the_ledger_was_deleted_is_refused(run: Run,
     assert "all runs on this data, whenever you stop" in again.stdout
     check_refused(init(run, "silo", data), ledger)
     ledger.rename(tmp_path / "hidden")
-    check_refused(train(run, data), ledger, "which is not there any more")
+    check_refused(train(run, data), ledger, "which no longer exists")
     anew = train(run, data, "--new-beginning", "these records are invented")
     assert anew.returncode == 0, anew.stderr
     assert "“these records are invented”" in " ".join(anew.stdout.split())
@@ -313,8 +313,8 @@ def garbage(state: Path) -> None:
 @pytest.mark.parametrize(
     ("accident", "says"),
     [
-        (lost, "registry.sqlite is gone"),
-        (without_key, "fingerprint.key is gone"),
+        (lost, "registry.sqlite is missing"),
+        (without_key, "fingerprint.key is missing"),
         (other_key, "cannot be trusted"),
         (edited_registry, "cannot be trusted"),
         (shortened_registry, "cannot be trusted"),

@@ -106,7 +106,7 @@ def test_a_server_killed_half_way_tells_the_figures_of_the_answers_that_it_has_a
     assert content["model"] is None
     assert not (run / "model.json").exists(), "nothing was trained"
     page = (run / "report.html").read_text()
-    assert "How well a model predicts “ill”, by 3 silos" in page
+    assert "How well a model predicts “ill”, measured by 3 silos" in page
     assert "NOT PRIVATE" not in page
 
 
