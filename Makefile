@@ -6,8 +6,8 @@
 #   make thorough   run the rest of the tests, as CI does: every code block of the documentation, research and rehearsals
 #                   of its experiments, an attack on every mechanism and its power, both engines and the tour,
 #                   scikit-learn's checks, every algorithm on the command line, every loss with every way to train,
-#                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, fuzzing, and,
-#                   as root, services, machines and core dumps
+#                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, pages on narrow
+#                   screens and for screen readers, fuzzing, and, as root, services, machines and core dumps
 #   make audit      attack every mechanism at full size, and break each to check that the audit notices
 # For releases (CONTRIBUTING.md, "Release"):
 #   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
@@ -29,7 +29,8 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/deployment/test_kits.py tests/deployment/test_shuffled_nvflare.py tests/golden/test_upgrade.py \
   tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \
   tests/silo/test_chunks.py tests/silo/test_divided.py \
-  tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py
+  tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py \
+  tests/report/test_in_a_browser.py tests/silo/operator/test_for_everybody.py
 
 # Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
