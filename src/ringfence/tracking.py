@@ -52,10 +52,10 @@ class Tracker(Protocol):
     """Whoever wants to follow a run."""
 
     def begin(self, plan: Plan) -> None:
-        """Take note of a run that begins, or is gone on with."""
+        """Take note of a run that begins or resumes."""
 
     def round(self, progress: Progress) -> None:
-        """Take note of a round that is over. A run that is gone on with tells its earlier rounds again."""
+        """Take note of a round that is over. A run that resumes reports its earlier rounds again."""
 
     def end(self, statement: str) -> None:
         """Take note of the end, and of what the run's guarantees are."""

@@ -66,7 +66,7 @@ class TrainRequest:
 class WorkflowResult:
     """The plan and why it is as it is, the result of the run, and its evaluation, if there was one.
 
-    `losses` has the mean loss on the held-out records, by round, at the public weights that some rounds asked at: not
+    `losses` has the mean loss on the held-out records, by round, at the public weights of some rounds: not
     private, like `test`. Where the model was chosen from candidates, `proposal` is the best one's, and `division` has
     them all.
     """
@@ -271,7 +271,7 @@ class _Loaded:
     def require_suited(self, plan: Plan) -> None:
         """Raise RecordsError if targets are none that the plan's loss is of: who trains on all files may see them all.
 
-        A gate does not look: what it answered would hang on a record.
+        A gate does not look: what it answered would depend on a record.
         """
         loss = plan.loss
         for name, silo in self.silos.items():
