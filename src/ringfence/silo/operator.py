@@ -145,9 +145,7 @@ class OperatorPage:
             self._keys.forget(form.get("key", ""))
             return 200, self._entrance("You are signed out.")
         elif not self._keys.opens(form.get("key", "")):
-            return 403, self._entrance(
-                "Nothing was done: sign in first. A session ends after 15 minutes without a click."
-            )
+            return 403, self._entrance(f"Nothing was done: sign in first. {_SESSION_ENDS}")
         if not let_in(request.scope):
             return 503, operator_pages.problem("The page is busy, so nothing was done. Try again.")
         return await run_in_threadpool(self._act, path, form)
