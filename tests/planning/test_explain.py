@@ -8,7 +8,7 @@ from ringfence.planning.explain import PAPER_NAMES, alternatives_table, as_data,
 from ringfence.planning.planner import BOUNDED
 from ringfence.planning.propose import propose
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.protocol.algorithms import MinibatchSGD
+from ringfence.protocol.algorithms import MinibatchSGD, Preconditioned
 from ringfence.protocol.losses import Hinge
 from ringfence.protocol.schema import Schema, parse_schema
 
@@ -150,6 +150,17 @@ def test_of_counts_a_schema_tells_too_little_so_that_bounds_choose_where_a_surve
     assert proposal.plan.algorithm.name in BOUNDED
     assert proposal.edge is not None
     assert f"the noise of its survey reaches {proposal.edge:.2g}" in explain_proposal(proposal)[1]
+
+
+def test_of_many_features_means_are_surveyed_unless_noise_would_hide_them() -> None:
+    number = {"type": "numeric", "lower": 0.0, "upper": 1.0}
+    schema = parse_schema({"columns": {**{f"x{i}": number for i in range(1100)}, "y": number}}, target="y")
+    for records, surveyed in ((20_000, True), (200, False)):
+        proposal = propose(schema, [Member("north", records, 1.0, 1e-6)])
+        assert proposal.edge is not None
+        assert (proposal.edge < 1 / 2) == surveyed
+        assert proposal.plan.algorithm == Preconditioned(axes="rank-one")
+        assert (proposal.plan.stages[0].question.name == "feature-means") == surveyed
 
 
 def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made(schema: Schema) -> None:

@@ -8,15 +8,19 @@ import pytest
 
 from ringfence import Member, PlanRequest, Silo, make_plan, train
 from ringfence.errors import PlanError
+from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import NoisyUpdate, pack, unpack
 from ringfence.protocol.plan import Plan, StageTerms
 from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.server.learned import Learned
 from ringfence.server.rounds import Session
 from ringfence.silo.questions import compute
 from ringfence.silo.records import Records
+from ringfence.simulation.preliminary import learned_after
 
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
+TIME, EVENT = {**NUMBER, "lower": 0.0}, {"type": "boolean"}
 
 
 def schema(width: int = 4, target: dict[str, object] | None = None) -> Schema:
@@ -105,5 +109,52 @@ def test_what_it_cannot_do_is_refused_with_the_remedy() -> None:
     for asked in ({"clip": 0.5}, {"sampling": "fixed", "batch": 10}):
         with pytest.raises(PlanError, match="ask for accelerated"):
             make_plan(schema(), members, PlanRequest(algorithm="preconditioned", **asked))
-    with pytest.raises(PlanError, match="at most 1000 features"):
-        make_plan(schema(1001), members, PlanRequest(algorithm="preconditioned"))
+    with pytest.raises(PlanError, match="not for the survival loss"):
+        make_plan(
+            parse_schema({"columns": {"x": NUMBER, "t": TIME, "e": EVENT}, "event": "e"}, target="t"),
+            members,
+            PlanRequest(algorithm="preconditioned"),
+        )
+
+
+def off_centre(random: np.random.Generator, data: Schema, records: int) -> Records:
+    """Return records whose features all lie near one end of their bounds, and a target that one of them explains."""
+    width = data.width - 1
+    features = np.column_stack([random.uniform(0.4, 1.0, (records, width)), np.ones(records)])
+    targets = np.clip(0.5 + 1.5 * (features[:, 0] - 0.7), -1, 1)
+    return Records(data, features, targets)
+
+
+def test_the_means_of_many_features_are_the_direction_that_it_cuts_less() -> None:
+    data = schema(1100)
+    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
+    assert plan.algorithm == Preconditioned(axes="rank-one")
+    assert [stage.question.name for stage in plan.stages] == ["feature-means", "preconditioned-gradient"]
+    records = off_centre(np.random.default_rng(4), data, 3000)
+    (learned,) = learned_after(plan, [records], [1], 1)
+    axes = learned.settings.axes
+    mean = records.features.mean(axis=0) / np.linalg.norm(records.features.mean(axis=0))
+    along, across = (
+        np.linalg.norm(axes.turned(own[:, None])) for own in (mean, np.eye(data.width)[0] - mean[0] * mean)
+    )
+    assert along < 0.5 * across
+
+
+def test_many_features_are_trained_through_real_gates(tmp_path: Path) -> None:
+    data, random = schema(1100), np.random.default_rng(5)
+    silos = {name: off_centre(random, data, 3000) for name in ("north", "south")}
+    plan = make_plan(data, [Member(name, 3000, 30.0, 1e-6) for name in silos], PlanRequest(held_out=0.0))
+    weights = train(plan, {name: Silo(own, tmp_path / f"{name}.ledger") for name, own in silos.items()}).weights
+    fresh = off_centre(random, data, 2000)
+    error = np.sqrt(np.mean((fresh.features @ weights - fresh.targets) ** 2))
+    # Over ten simulated runs it is .2359, with a standard deviation of .0004; what loss bounds favour comes to .2597.
+    assert error < 0.245 < 0.26 < np.std(fresh.targets)
+
+
+def test_a_run_whose_survey_nobody_answers_trains_by_what_the_schema_says_of_many_features() -> None:
+    data = schema(1100)
+    plan = make_plan(data, [Member("a", 3000, 50.0, 1e-6)], PlanRequest(held_out=0.0))
+    settings = Learned.nothing(plan).settings
+    # Numbers that are spread evenly have no mean, so the constant is the one direction that stands out.
+    others = settings.axes.turned(np.eye(data.width)[:, :1])
+    assert np.linalg.norm(settings.axes.turned(np.eye(data.width)[:, -1:])) <= np.linalg.norm(others)

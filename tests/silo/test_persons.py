@@ -23,6 +23,7 @@ from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan, protected_by
 from ringfence.protocol.questions import (
     Curvature,
+    FeatureMeans,
     FeatureMoments,
     Gradient,
     Moments,
@@ -30,6 +31,7 @@ from ringfence.protocol.questions import (
     Question,
     SecondMoments,
 )
+from ringfence.protocol.questions.feature_means import Window
 from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
@@ -73,6 +75,7 @@ QUESTIONS: list[Question] = [
     Moments(bound="joint"),
     Curvature(),
     SECOND_MOMENTS,
+    FeatureMeans(),
     FeatureMoments(),
     PreconditionedGradient(),
 ]
@@ -94,6 +97,7 @@ def records_of(people: list[list[Any]], schema: Schema = SCHEMA) -> Records:
 def argument(question: Question, weights: FloatArray) -> FloatArray:
     of_question = {
         "second-moments": Asked(weights, 0.5, 1.0, np.eye(3)).packed(),
+        "feature-means": Window(-0.4, 0.9).packed(),
         "feature-moments": Viewed(AXES, -0.4, 0.9).packed(),
         "preconditioned-gradient": np.concatenate([weights, AXES.reshape(-1)]),
     }

@@ -42,6 +42,7 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.questions import (
     Curvature,
     Evaluation,
+    FeatureMeans,
     FeatureMoments,
     Moments,
     PreconditionedGradient,
@@ -230,10 +231,11 @@ MECHANISMS: dict[str, Mechanism] = {
     "second-moments": _one_canary(
         one_canary.SECOND_MOMENTS, one_canary.second_moments_records, one_canary.second_moments_argument
     ),
-    # How features vary together, along axes of the server's choice, and gradients along such axes.
+    # How features vary together, along axes of the server's choice, the means of many, and gradients along axes.
     "feature-moments": _one_canary(
         FeatureMoments(), one_canary.feature_moments_records, one_canary.feature_moments_argument
     ),
+    "feature-means": _one_canary(FeatureMeans(), one_canary.feature_means_records, one_canary.feature_means_argument),
     "preconditioned": _one_canary(
         PreconditionedGradient(), one_canary.preconditioned_records, one_canary.preconditioned_argument
     ),

@@ -14,6 +14,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.messages import pack
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Evaluation, SecondMoments
+from ringfence.protocol.questions.feature_means import Window
 from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.protocol.questions.second_moments import Asked
 from ringfence.protocol.schedule import task
@@ -86,6 +87,19 @@ def feature_moments_records(plan: Plan, coins: FloatArray) -> Records:
     """One record along the one axis, with the least target, or along the other, with the largest, among zeros."""
     rows = np.zeros((plan.silos[0].records, 3))
     rows[0] = (1.0, 0.0, -1.0) if coins[0] > 0 else (0.0, 1.0, 1.0)
+    return Records(plan.data, rows[:, :2], rows[:, 2])
+
+
+def feature_means_argument(plan: Plan, stage: int) -> FloatArray:
+    """Look at all of the target's range."""
+    del plan, stage
+    return Window(-1.0, 1.0).packed()
+
+
+def feature_means_records(plan: Plan, coins: FloatArray) -> Records:
+    """One record of the largest norm along an axis, with the largest target, or its negative, among zeros."""
+    rows = np.zeros((plan.silos[0].records, 3))
+    rows[0] = coins[0], 0.0, coins[0]
     return Records(plan.data, rows[:, :2], rows[:, 2])
 
 

@@ -30,8 +30,8 @@ def audit(
         typer.Option(
             help="full, fixed, poisson, turns, one-pass, correlated, multi-stage, localized, several-plans, survey, "
             "curvature, evaluation, choice, comparison, statistics, survival-curve, second-moments, feature-moments, "
-            "preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, person-sum or "
-            "local-sgd.",
+            "feature-means, preconditioned, shuffled, shuffled-peer, shuffled-alone, person-mean, person-rows, "
+            "person-sum or local-sgd.",
             rich_help_panel="Algorithm",
         ),
     ] = "full",

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.preconditioned import ROUNDS, SURVEY
+from ringfence.planning.preconditioned import ROUNDS, method_for
 from ringfence.planning.request import Risk
 from ringfence.planning.setting import Setting
 from ringfence.protocol.algorithms import (
@@ -23,7 +23,6 @@ from ringfence.protocol.algorithms import (
     MinibatchSGD,
     MultiStage,
     Phase,
-    Preconditioned,
 )
 from ringfence.protocol.sampling import SamplingName, sampling_named
 
@@ -300,7 +299,8 @@ def _preconditioned(
     """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
     enough = round(ROUNDS * len(setting.records) / setting.available)  # every silo answers as often as where all do
     wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
-    yield Choice("preconditioned", Preconditioned(), sampling, wanted, math.inf, 0.0 if survey is False else SURVEY)
+    method, share = method_for(setting.width)
+    yield Choice("preconditioned", method, sampling, wanted, math.inf, 0.0 if survey is False else share)
 
 
 def _require_smooth(setting: Setting) -> None:

@@ -91,7 +91,7 @@ class _Proposing:
         self.default = default_method(self.edge, self.loss) if self.algorithm is None else None
         self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
         alone = _is_left_open(replace(request, survey=None))
-        require_method(self.algorithm, data, self.loss, alone=alone)
+        require_method(self.algorithm, self.loss, alone=alone)
         self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
         self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
         # What is chosen is checked like what is asked for.

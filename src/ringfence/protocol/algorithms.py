@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field
 
+from ringfence.protocol.axes import AxesForm
 from ringfence.protocol.public import Public
-from ringfence.protocol.questions import Curvature, FeatureMoments, Gradient, PreconditionedGradient, Question
+from ringfence.protocol.questions import (
+    Curvature,
+    FeatureMeans,
+    FeatureMoments,
+    Gradient,
+    PreconditionedGradient,
+    Question,
+)
 from ringfence.protocol.sampling import Phased, Sampling, SamplingName, sampling_named
 
 if TYPE_CHECKING:
@@ -276,21 +284,24 @@ class Preconditioned(_Algorithm):
     """Heavy-ball descent along axes in which features vary alike (`server.algorithms.preconditioned`).
 
     A first stage may survey how features vary together and how the target is spread. The server then chooses axes, clip
-    and step by rules that use only noisy answers, or the schema. The model is the mean of the last points.
+    and step by rules that use only noisy answers, or the schema. The model is the mean of the last points. With `axes`
+    of a form that few numbers describe, it does so for any number of features.
     """
 
     finds_clip: ClassVar[bool] = True
+    later_fields: ClassVar[frozenset[str]] = frozenset({"axes"})
     name: Literal["preconditioned"] = "preconditioned"
     momentum: float = Field(default=0.5, ge=0, lt=1)
+    axes: AxesForm | None = None
 
     def question(self, clip: float) -> Question:
         """Ask along axes, whose scale decides what is cut."""
         del clip
-        return PreconditionedGradient()
+        return PreconditionedGradient(axes=self.axes)
 
     def survey(self) -> tuple[Question, int]:
-        """Survey the features once as they are, and once along the axes found."""
-        return FeatureMoments(), 2
+        """Survey the features once as they are and once along the axes found; or twice their means, of many."""
+        return (FeatureMoments() if self.axes is None else FeatureMeans()), 2
 
     def check(self, plan: "Plan") -> None:
         """Require gradients along axes, and no lasso: in another metric, its proximal step is not a threshold."""

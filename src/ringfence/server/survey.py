@@ -8,14 +8,17 @@ the second moments. That, and the sizes named below, are the only assumptions.
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import Axes
 from ringfence.protocol.losses import LogLink, Loss
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions.feature_moments import MOVED
-from ringfence.server.metric import Directions, Whitened, edge_of, expected_directions
+from ringfence.server.metric import Found, Whitened, edge_of, expected_directions, expected_main_direction
 
 EXPLAINED = 0.5
 """The share of a numeric target's variance that is thought to be explained."""
@@ -127,25 +130,26 @@ def on_simplex(shares: FloatArray) -> FloatArray:
     return result
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """Axes, scaled so that gradients along them are cut to norm 1; the step along them; and where to start."""
 
-    axes: FloatArray
+    axes: Axes
     step: float
     start: FloatArray
 
 
-def expected(plan: Plan) -> tuple[Directions, Target]:
-    """Return what is thought of features and target where nobody asked, by the schema alone.
-
-    The edge is that of a look at the features which would have cost as much as a round of training.
-    """
-    noise = MOVED / 2 * training_noise(plan)
-    return expected_directions(plan.data, edge_of(noise, plan.data.width)), expected_target(plan)
+def expected(plan: Plan, algorithm: Preconditioned) -> tuple[Found, Target]:
+    """Return what is thought of features and target where nobody asked, by the schema alone."""
+    find = expected_directions if algorithm.axes is None else expected_main_direction
+    return find(plan.data, look_edge(plan)), expected_target(plan)
 
 
-def decided(plan: Plan, found: Directions, target: Target, momentum: float) -> Decision:
+def look_edge(plan: Plan) -> float:
+    """Return the edge of a look at the features' second moments that would have cost as much as a training round."""
+    return edge_of(MOVED / 2 * training_noise(plan), plan.data.width)
+
+
+def decided(plan: Plan, found: Found, target: Target, momentum: float) -> Decision:
     """Return what is expected to serve heavy-ball descent best."""
     metric = found.whitened(found.edge / 2)  # the root mean square of the noise's eigenvalues
     target = of_scores(plan, target)
@@ -154,7 +158,7 @@ def decided(plan: Plan, found: Directions, target: Target, momentum: float) -> D
     start = np.zeros((plan.data.width, plan.loss.outputs))
     if plan.data.intercept:
         start[-1] = target.centre / plan.data.intercept
-    return Decision(metric.axes / unit, step / target.bend * unit**2, plan.domain.project(start.reshape(-1)))
+    return Decision(metric.axes.scaled(1 / unit), step / target.bend * unit**2, plan.domain.project(start.reshape(-1)))
 
 
 def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tuple[float, float]:

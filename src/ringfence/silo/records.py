@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import TINY, FloatArray, pieces
+from ringfence.protocol.axes import Axes
 from ringfence.protocol.blocks import Readings
 from ringfence.protocol.effort import LEAST_AT_ONCE, PART, at_once
 from ringfence.protocol.encoding import features_of, require_within, target_of
@@ -199,14 +200,10 @@ class Records(Unpicklable):
         cut /= 2.0**exact_sums.ROW_BITS
         return cut
 
-    def along(self, axes: FloatArray) -> "Records":
-        """Return the records with their features along axes, one per row: each depends on its own features alone.
-
-        The product is exact except for the axes' last digits and one rounding (`exact_sums.limbs`).
-        """
+    def along(self, axes: Axes) -> "Records":
+        """Return the records with their features along axes: each depends on its own features alone."""
         with np.errstate(invalid="ignore", over="ignore"):  # what is no number is cut, or counts as 0
-            high, low = np.split(self.block() @ exact_sums.limbs(axes.T), 2, axis=1)
-            features = np.nan_to_num(high + low, copy=False, nan=0.0)
+            features = np.nan_to_num(axes.along(self.block(), _times), copy=False, nan=0.0)
         of_row = None if self.persons is None else self.persons.of_row
         return Records(self.schema, features, self.targets, self.marks, of_row)
 
@@ -251,6 +248,13 @@ def load_records(source: Source, schema: Schema) -> Records:
     except RecordsError as refused:
         raise RecordsError(f"{name_of(source)}: {refused}") from None
     return Records.of_cells(schema, rows.readings, rows.marks, rows.of_row)
+
+
+def _times(rows: FloatArray, columns: FloatArray) -> FloatArray:
+    """Multiply rounded rows by columns: exactly but for the columns' last digits and one rounding."""
+    high, low = np.split(rows @ exact_sums.limbs(columns), 2, axis=1)
+    product: FloatArray = high + low
+    return product
 
 
 def _rows_of(cells: Readings | None, rows: NDArray[Any] | slice) -> Readings | None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import RankOneAxes
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Gradient, PreconditionedGradient
 from ringfence.silo.questions import compute
@@ -21,6 +22,7 @@ from tests.protocol.questions.neighbours import (
 from tests.protocol.questions.test_gradient import LOSSES
 
 QUESTION = PreconditionedGradient()
+RANK_ONE = PreconditionedGradient(axes="rank-one")
 
 every_loss = pytest.mark.parametrize("loss", [name for name in LOSSES if name not in ("survival", "ordinal")])
 
@@ -33,14 +35,21 @@ def asked(plan: Plan, random: np.random.Generator) -> FloatArray:
     return np.concatenate([weights, axes.reshape(-1)])
 
 
+def asked_of_rank_one(plan: Plan, random: np.random.Generator) -> FloatArray:
+    """Ask along axes of any scale, with a direction of any length."""
+    weights = plan.domain.project(random.normal(size=plan.dimension) * random.choice([0.0, 0.1, 3.0]))
+    direction = random.normal(size=plan.data.width) * np.exp(random.normal(scale=3.0))
+    return np.concatenate([weights, RankOneAxes(np.exp(random.normal(scale=4.0)), direction).packed()])
+
+
 @every_loss
 @pytest.mark.parametrize(("records", "batch"), [(1, 1), (7, 7), (40, 5)], ids=["one", "all", "more than the batch"])
 def test_replacing_a_record_moves_the_mean_by_no_more_than_claimed(loss: str, records: int, batch: int) -> None:
     plan, random = plan_of(LOSSES[loss]), np.random.default_rng(3)
-    for _ in range(4):
-        setting = draw_setting(plan, QUESTION, random, records=records, batch=batch)
-        setting = setting._replace(argument=asked(plan, random))
-        assert QUESTION.accepts(plan, setting.argument)
+    for question, drawn in ((QUESTION, asked), (RANK_ONE, asked_of_rank_one)) * 2:
+        setting = draw_setting(plan, question, random, records=records, batch=batch)
+        setting = setting._replace(argument=drawn(plan, random))
+        assert question.accepts(plan, setting.argument)
         assert setting.limit() == 2 / batch
         moved, *_ = worst(setting, candidates(setting, random))
         assert moved <= setting.limit() * ROUNDING
@@ -77,6 +86,31 @@ def test_along_the_features_own_axes_it_is_the_gradient_in_units_of_the_clip(los
     argument = np.concatenate([weights, axes.reshape(-1)])
     along = compute(QUESTION, plan, argument, records, *everybody)
     assert np.allclose(clip * along, plain, atol=1e-8)
+
+
+@every_loss
+def test_along_axes_of_rank_one_it_is_what_their_matrix_would_give(loss: str) -> None:
+    plan, random = plan_of(LOSSES[loss]), np.random.default_rng(8)
+    targets = np.array([targets_of(plan, random) for _ in range(30)])
+    records = Records(plan.data, random.normal(size=(30, plan.data.width)), targets)
+    weights = plan.domain.project(0.1 * random.normal(size=plan.dimension))
+    axes = RankOneAxes(1.5, random.normal(size=plan.data.width) / 2)
+    matrix = axes.turned(np.eye(plan.data.width))
+    answers = [
+        compute(question, plan, np.concatenate([weights, numbers]), records, np.ones(30), 30)
+        for question, numbers in ((RANK_ONE, axes.packed()), (QUESTION, matrix.reshape(-1)))
+    ]
+    assert np.allclose(*answers, atol=1e-8)
+
+
+def test_a_records_row_along_axes_of_rank_one_depends_on_nothing_beside_it() -> None:
+    plan, random = plan_of({}), np.random.default_rng(9)
+    features = random.normal(size=(64, plan.data.width))
+    axes = RankOneAxes(1.5, random.normal(size=plan.data.width) / 2)
+    together = Records(plan.data, features, np.zeros(64)).along(axes)
+    for row in range(64):
+        alone = Records(plan.data, features[row : row + 1], np.zeros(1)).along(axes)
+        assert np.array_equal(alone.features[0], together.features[row])
 
 
 def test_a_request_is_refused_with_weights_outside_of_the_domain_or_axes_nobody_can_compute_with() -> None:

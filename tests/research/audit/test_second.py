@@ -21,6 +21,7 @@ from ringfence.protocol.questions import (
     Comparison,
     Curvature,
     Evaluation,
+    FeatureMeans,
     FeatureMoments,
     Gradient,
     Moments,
@@ -52,6 +53,7 @@ PERSONS: dict[str, dict[str, Any]] = {
 }
 ASKED: list[Question] = [
     Curvature(),
+    FeatureMeans(),
     FeatureMoments(),
     Moments(),
     Moments(bound="joint"),

@@ -13,6 +13,7 @@ from ringfence.protocol.questions.base import BaseQuestion, PersonRule, Unit
 from ringfence.protocol.questions.comparison import Comparison
 from ringfence.protocol.questions.curvature import Curvature
 from ringfence.protocol.questions.evaluation import Evaluation
+from ringfence.protocol.questions.feature_means import FeatureMeans
 from ringfence.protocol.questions.feature_moments import FeatureMoments
 from ringfence.protocol.questions.gradient import Gradient
 from ringfence.protocol.questions.moments import Moments
@@ -26,6 +27,7 @@ __all__ = [
     "Comparison",
     "Curvature",
     "Evaluation",
+    "FeatureMeans",
     "FeatureMoments",
     "Gradient",
     "Moments",
@@ -43,6 +45,7 @@ Question: TypeAlias = Annotated[
     | PreconditionedGradient
     | Curvature
     | FeatureMoments
+    | FeatureMeans
     | Moments
     | Evaluation
     | Comparison

@@ -22,6 +22,11 @@ LARGEST_ARGUMENT = 2.0**100
 """Numbers of a request that can be computed with."""
 
 
+def target_parts(facts: Facts) -> int:
+    """Return into how many parts targets fall: classes, or parts of a window."""
+    return {"label": 2, "class": facts.loss.categories, "number": BINS}[facts.loss.target_kind]
+
+
 class Viewed(NamedTuple):
     """How a round looks at records: along which axes, a row each, and at which window of the target."""
 
@@ -65,7 +70,7 @@ class FeatureMoments(BaseQuestion):
 
     def bins(self, facts: Facts) -> int:
         """Return into how many parts targets fall: classes, or parts of the window."""
-        return {"label": 2, "class": facts.loss.categories, "number": BINS}[facts.loss.target_kind]
+        return target_parts(facts)
 
     def length(self, facts: Facts) -> int:
         """Return a triangle, and a number for each part of the target."""

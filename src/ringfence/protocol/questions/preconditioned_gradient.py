@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import Axes, AxesForm, axes_length, unpacked
 from ringfence.protocol.effort import NUMBER, PASS, PRODUCT, Effort, at_once
 from ringfence.protocol.questions.base import BaseQuestion, Facts
 from ringfence.protocol.questions.feature_moments import LARGEST_ARGUMENT
@@ -16,13 +17,16 @@ class PreconditionedGradient(BaseQuestion):
 
     A record's gradient is outer(Ax, residual), x its features and A the axes, a row each, cut to norm 1. The axes'
     scale decides how much is cut, and their shape where the noise goes: along them it is alike in all directions.
+    `axes` says how a request describes them: as a matrix, unless the plan names another form.
 
     Replacing a record moves it by at most 2/batch, whatever weights and axes are (`docs/proofs.md`, Lemma Q11); so does
     replacing a person, by each rule for their rows.
     """
 
     trains: ClassVar[bool] = True
+    later_fields: ClassVar[frozenset[str]] = frozenset({"axes"})
     name: Literal["preconditioned-gradient"] = "preconditioned-gradient"
+    axes: AxesForm | None = None
 
     def check(self, facts: Facts) -> None:
         """Refuse outputs that share slopes: axes are of features, and their constants are no features."""
@@ -32,17 +36,18 @@ class PreconditionedGradient(BaseQuestion):
             )
 
     def argument_length(self, facts: Facts) -> int:
-        """Return the weights, then as many axes as there are features."""
-        return facts.dimension + facts.data.width**2
+        """Return the weights, then the axes."""
+        return facts.dimension + axes_length(self.axes, facts.data.width)
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
         """Tell whether the weights are in the domain, and the axes numbers to compute with."""
-        weights, axes = self.asked(facts, argument)
+        weights, axes = np.split(argument, [facts.dimension])
         return facts.domain.contains(weights) and bool(np.all(np.abs(axes) <= LARGEST_ARGUMENT))
 
-    def asked(self, facts: Facts, argument: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def asked(self, facts: Facts, argument: FloatArray) -> tuple[FloatArray, Axes]:
         """Read the weights and the axes that a request carries."""
-        return argument[: facts.dimension], argument[facts.dimension :].reshape(facts.data.width, -1)
+        weights, axes = np.split(argument, [facts.dimension])
+        return weights, unpacked(self.axes, axes)
 
     def length(self, facts: Facts) -> int:
         """Return one number per axis and output."""
@@ -74,7 +79,7 @@ class PreconditionedGradient(BaseQuestion):
     def effort(self, facts: Facts, records: int) -> Effort:
         """Return the product of features and axes, and what a gradient takes."""
         breadth = self.breadth(facts)
-        product = 2 * PRODUCT * records * (facts.data.width**2 + facts.dimension)
+        product = 2 * PRODUCT * records * (axes_length(self.axes, facts.data.width) + facts.dimension)
         sums = PASS / 2 * records * facts.dimension if facts.person_rule == "sum" else 0.0
         held = 6 * breadth * at_once(records, breadth) + sums_held(facts, records)
         return Effort(product + 4 * PASS * records * breadth + sums, NUMBER * held)

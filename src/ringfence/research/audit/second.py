@@ -63,6 +63,7 @@ _MOVES: dict[str, Callable[[Any, Plan, int], float]] = {
     "comparison": lambda question, plan, batch: 1.0 / batch,
     "curvature": lambda question, plan, batch: plan.data.feature_norm**2 / batch,
     "evaluation": lambda question, plan, batch: 1.0 / batch,
+    "feature-means": lambda question, plan, batch: math.sqrt(4.0 + 0.5) / batch,
     "feature-moments": lambda question, plan, batch: math.sqrt(2.0 + 0.5) / batch,
     "moments": lambda question, plan, batch: math.sqrt(_MOMENTS[question.bound][_has_classes(plan)]) / batch,
     "preconditioned-gradient": lambda question, plan, batch: 2 * _longest_term(plan) / batch,

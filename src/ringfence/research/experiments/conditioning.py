@@ -25,6 +25,7 @@ from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
 from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import MatrixAxes
 from ringfence.protocol.losses import Squared
 from ringfence.server.algorithms import accelerated, minibatch, preconditioned
 from ringfence.server.survey import STEPS, descent, points_averaged
@@ -177,10 +178,10 @@ def settings(quadratic: Quadratic, algorithm: str, rounds: int) -> minibatch.Set
 
 def preconditioned_settings(quadratic: Quadratic, rounds: int) -> preconditioned.Settings:
     """Return the axes, and the step with the least expected excess among those that a survey compares."""
-    axes = np.diag((quadratic.whitened() / quadratic.eigenvalues) ** 0.5)
+    axes = MatrixAxes(np.diag((quadratic.whitened() / quadratic.eigenvalues) ** 0.5))
     step, _, _ = _preconditioned(quadratic, rounds)
     skip = rounds - points_averaged(Squared(), rounds)
-    return preconditioned.Settings(axes, step, Preconditioned().momentum, np.eye(len(axes)), skip)
+    return preconditioned.Settings(axes, step, Preconditioned().momentum, 0.0, skip)
 
 
 def _preconditioned(quadratic: Quadratic, rounds: int) -> tuple[float, float, float]:

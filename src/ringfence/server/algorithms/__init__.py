@@ -10,7 +10,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms import accelerated, minibatch, preconditioned
 from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Directions
+from ringfence.server.metric import Found
 from ringfence.server.survey import Target
 
 
@@ -20,7 +20,7 @@ class Algorithm(Protocol):
     def settings(self, plan: Plan, smoothness: float | None = None) -> Any:
         """Read the settings from a plan; `smoothness` is a smaller bound on β than the plan's, if one is known."""
 
-    def prepared(self, plan: Plan, found: Directions, target: Target) -> tuple[Any, Any] | None:
+    def prepared(self, plan: Plan, found: Found, target: Target) -> tuple[Any, Any] | None:
         """Return the settings and the state that a survey of features and target leads to, if they better the steps."""
 
     def init(self, start: FloatArray) -> Any:

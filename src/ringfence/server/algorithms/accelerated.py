@@ -21,7 +21,7 @@ from ringfence.protocol.algorithms import Accelerated, Localized, MultiStage, ta
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Directions
+from ringfence.server.metric import Found
 from ringfence.server.survey import Target
 
 _AVERAGES = {"weighted": 0.0, "last": 1.0, "tail": 2.0}
@@ -72,7 +72,7 @@ def settings(plan: Plan, smoothness: float | None = None) -> Settings:
     )
 
 
-def prepared(plan: Plan, found: Directions, target: Target) -> None:
+def prepared(plan: Plan, found: Found, target: Target) -> None:
     """Say nothing: a survey of features and target betters no step of it."""
     del plan, found, target
 

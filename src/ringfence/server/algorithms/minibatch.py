@@ -6,7 +6,7 @@ from ringfence.protocol.algorithms import MinibatchSGD
 from ringfence.protocol.arrays import FloatArray, namespace
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Directions
+from ringfence.server.metric import Found
 from ringfence.server.survey import Target
 
 Number: TypeAlias = FloatArray | float
@@ -42,7 +42,7 @@ def settings(plan: Plan, smoothness: float | None = None) -> Settings:
     return Settings(spec.step, spec.momentum, spec.skip, spec.growth, plan.ridge)
 
 
-def prepared(plan: Plan, found: Directions, target: Target) -> None:
+def prepared(plan: Plan, found: Found, target: Target) -> None:
     """Say nothing: a survey of features and target betters no step of it."""
     del plan, found, target
 

@@ -11,23 +11,22 @@ target as the schema lets one expect them.
 
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ringfence.protocol.algorithms import Preconditioned
 from ringfence.protocol.arrays import FloatArray, namespace
+from ringfence.protocol.axes import Axes
 from ringfence.protocol.plan import Plan
 from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Directions
+from ringfence.server.metric import Found
 from ringfence.server.survey import Target, decided, expected, points_averaged
 
 
 class Settings(NamedTuple):
     """What the steps depend on."""
 
-    axes: FloatArray
+    axes: Axes
     step: float
     momentum: float
-    shrinking: FloatArray
+    pull: float
     skip: Any
 
 
@@ -40,32 +39,24 @@ class State(NamedTuple):
     count: Any
 
 
-def _momentum(plan: Plan) -> float:
+def _spec(plan: Plan) -> Preconditioned:
     if not isinstance(plan.algorithm, Preconditioned):
         raise TypeError(f"{plan.algorithm.name} is not preconditioned")
-    return plan.algorithm.momentum
-
-
-def _settled(plan: Plan, axes: FloatArray, step: float) -> Settings:
-    pull = np.eye(len(axes)) + step * plan.ridge * axes.T @ axes
-    skip = plan.steps - points_averaged(plan.loss, plan.steps)
-    return Settings(axes, step, _momentum(plan), np.linalg.inv(pull).astype(np.float64), skip)
+    return plan.algorithm
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
     """Return the settings of a server that knows nothing yet but the schema."""
     del smoothness
-    return _prepared(plan, *expected(plan))[0]
+    return prepared(plan, *expected(plan, _spec(plan)))[0]
 
 
-def prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, State]:
+def prepared(plan: Plan, found: Found, target: Target) -> tuple[Settings, State]:
     """Return the settings and the state that a survey of the features leads to."""
-    return _prepared(plan, found, target)
-
-
-def _prepared(plan: Plan, found: Directions, target: Target) -> tuple[Settings, State]:
-    decision = decided(plan, found, target, _momentum(plan))
-    return _settled(plan, decision.axes, decision.step), init(decision.start)
+    momentum = _spec(plan).momentum
+    axes, step, start = decided(plan, found, target, momentum)
+    skip = plan.steps - points_averaged(plan.loss, plan.steps)
+    return Settings(axes, step, momentum, step * plan.ridge, skip), init(start)
 
 
 def init(start: FloatArray) -> State:
@@ -87,10 +78,10 @@ def step(
     round: Any,
 ) -> State:
     """Take a projected step of the module's text; `gradient` is along the axes."""
-    width = len(settings.axes)
-    moved = settings.momentum * (state.weights - state.before).reshape(width, -1)
-    pulled = settings.step * settings.axes.T @ gradient.reshape(width, -1)
-    weights = settings.shrinking @ (state.weights.reshape(width, -1) + moved - pulled)
+    shape = (settings.axes.width, -1)
+    moved = settings.momentum * (state.weights - state.before).reshape(shape)
+    pulled = settings.step * settings.axes.back(gradient.reshape(shape))
+    weights = settings.axes.shrunk(state.weights.reshape(shape) + moved - pulled, settings.pull)
     moved_to, counts = proximal(weights.reshape(-1), settings.step), 1.0 * (round >= settings.skip)
     return State(moved_to, state.weights, state.total + counts * moved_to, state.count + counts)
 

@@ -6,33 +6,29 @@ from typing import ClassVar
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMoments
-from ringfence.protocol.questions.feature_moments import WEIGHT, Viewed
-from ringfence.server import survey
+from ringfence.protocol.questions.feature_moments import Viewed
 from ringfence.server.algorithms import algorithm_of
 from ringfence.server.learned import Answers, Findings, Learned
 from ringfence.server.metric import directions
 from ringfence.server.questions import findings
-
-REACH = 2.5
-"""A window reaches this many standard deviations to either side of the centre, and as far as noise may move that."""
+from ringfence.server.target_looks import TargetLooks
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surveyed(Findings):
-    """The last round's statistic, and how the next one looks; `shares` are the classes', summed over `rounds`."""
+    """The last round's statistic, and how the next one looks: along which axes, and at which part of the target."""
 
     is_plain: ClassVar[bool] = False
-    view: Viewed
-    rounds: int = 0
-    shares: FloatArray
+    axes: FloatArray
+    target: TargetLooks
 
 
 def argument(question: FeatureMoments, learned: Learned, step: int) -> FloatArray:
     """Return how the round looks."""
     del step
-    return _before(question, learned).view.packed()
+    before = _before(question, learned)
+    return Viewed(before.axes, before.target.lower, before.target.upper).packed()
 
 
 def receive(question: FeatureMoments, learned: Learned, answers: Answers) -> Learned:
@@ -40,17 +36,11 @@ def receive(question: FeatureMoments, learned: Learned, answers: Answers) -> Lea
     before, plan = _before(question, learned), learned.plan
     found = findings.least_noise(plan, answers) or findings.receive(question, learned, answers).findings[question.name]
     triangle, rest = np.split(found.statistic, [found.statistic.size - question.bins(plan)])
-    seen = directions(before.view.axes, matrix(triangle), found.noise)
-    shares, noise, rounds = rest / WEIGHT, found.noise / WEIGHT, before.rounds + 1
-    if plan.loss.target_kind == "number":
-        edges = np.linspace(before.view.lower, before.view.upper, len(shares) + 1)
-        target = survey.of_number(shares, edges, noise)
-    else:
-        shares = before.shares + shares
-        target = survey.of_labels(shares / rounds, noise / rounds**0.5)
+    seen = directions(before.axes, matrix(triangle), found.noise)
+    target, looks = before.target.seen(plan, rest, found.noise)
     closer = seen.whitened(seen.edge)
-    view = Viewed(closer.axes / closer.norm, *_window(plan, target))
-    surveyed = Surveyed(found.statistic, found.noise, found.weight, found.each, view=view, rounds=rounds, shares=shares)
+    axes = closer.axes.scaled(1 / closer.norm).packed().reshape(plan.data.width, -1)
+    surveyed = Surveyed(found.statistic, found.noise, found.weight, found.each, axes=axes, target=looks)
     learned = replace(learned, findings={**learned.findings, question.name: surveyed})
     prepared = algorithm_of(plan).prepared(plan, seen, target)
     return learned if prepared is None else replace(learned, settings=prepared[0], state=prepared[1])
@@ -66,19 +56,10 @@ def matrix(triangle: FloatArray) -> FloatArray:
     return result
 
 
-def _window(plan: Plan, target: survey.Target) -> tuple[float, float]:
-    """Return where to look at the target next, within its public bounds."""
-    if plan.loss.target_kind != "number":
-        return -1.0, 1.0
-    bound, centre = plan.data.target_bound, float(target.centre[0])
-    reach = REACH * target.spread + target.uncertainty**0.5
-    return max(-bound, centre - reach), min(bound, centre + reach)
-
-
 def _before(question: FeatureMoments, learned: Learned) -> Surveyed:
     found = learned.findings.get(question.name)
     if isinstance(found, Surveyed):
         return found
     data = learned.plan.data
-    view = Viewed(np.eye(data.width) / data.feature_norm, -data.target_bound, data.target_bound)
-    return Surveyed(np.zeros(0), 0.0, view=view, shares=np.zeros(question.bins(learned.plan)))
+    axes = np.eye(data.width) / data.feature_norm
+    return Surveyed(np.zeros(0), 0.0, axes=axes, target=TargetLooks.none(learned.plan))

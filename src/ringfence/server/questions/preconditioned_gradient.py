@@ -13,4 +13,4 @@ __all__ = ["argument", "receive"]
 
 def argument(question: PreconditionedGradient, learned: Learned, step: int) -> FloatArray:
     """Return the weights to ask about, and the axes."""
-    return np.concatenate([weights_asked(question, learned, step), learned.settings.axes.reshape(-1)])
+    return np.concatenate([weights_asked(question, learned, step), learned.settings.axes.packed()])

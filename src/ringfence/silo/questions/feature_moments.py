@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.protocol.arrays import FloatArray, without_negligible
+from ringfence.protocol.axes import MatrixAxes
 from ringfence.protocol.losses.told import told
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMoments
-from ringfence.protocol.questions.feature_moments import WEIGHT, Viewed
+from ringfence.protocol.questions.feature_moments import WEIGHT
 from ringfence.silo import exact_sums
 from ringfence.silo.questions.curvature import mean_moments, second_moments
 from ringfence.silo.records import Records
@@ -23,8 +24,8 @@ def total(
 ) -> exact_sums.Counts:
     """Add up the triangle of vvᵀ, and which of the target's parts records fall into, times `WEIGHT`."""
     viewed, bins = question.viewed(plan, without_negligible(argument)), question.bins(plan)
-    matrix = second_moments(records.along(viewed.axes).spread_features(1.0, chosen))
-    rows = WEIGHT * np.eye(bins)[parts(plan, viewed, bins, told(records.targets).numbers)]
+    matrix = second_moments(records.along(MatrixAxes(viewed.axes)).spread_features(1.0, chosen))
+    rows = WEIGHT * np.eye(bins)[parts(plan, viewed.lower, viewed.upper, bins, told(records.targets).numbers)]
     triangle = matrix[np.triu_indices(len(matrix))]
     return np.concatenate([triangle, exact_sums.column_sums(records.means(rows), chosen)])
 
@@ -39,10 +40,10 @@ def answer(
     return np.concatenate([triangle, exact_sums.quotient(total[len(one) :], batch)])
 
 
-def parts(plan: Plan, viewed: Viewed, bins: int, targets: FloatArray) -> NDArray[np.int64]:
+def parts(plan: Plan, lower: float, upper: float, bins: int, targets: FloatArray) -> NDArray[np.int64]:
     """Return which part of the window, or which class, each row's target falls into."""
     kind = plan.loss.target_kind
     if kind == "number":
-        share = (np.clip(targets, viewed.lower, viewed.upper) - viewed.lower) / (viewed.upper - viewed.lower)
+        share = (np.clip(targets, lower, upper) - lower) / (upper - lower)
         return np.clip((share * bins).astype(np.int64), 0, bins - 1)
     return ((targets + 1) / 2 if kind == "label" else targets).astype(np.int64)

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.axes import Axes
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import Question
 from ringfence.silo.questions import compute
@@ -24,13 +25,14 @@ class Rows:
         self.features, self.targets, self.shares = features, targets, shares
         self._lengths: dict[bytes, FloatArray] = {}
 
-    def lengths(self, axes: Sequence[FloatArray]) -> FloatArray:
+    def lengths(self, axes: Sequence[Axes]) -> FloatArray:
         """Return how long every row's features are along each set of axes; what was asked last is remembered."""
-        known = self._lengths
-        self._lengths = {own.tobytes(): own for own in axes}
-        for key, own in self._lengths.items():
-            self._lengths[key] = known[key] if key in known else np.linalg.norm(self.features @ own.T, axis=1)
-        return np.stack([self._lengths[own.tobytes()] for own in axes], axis=1)
+        known, keys = self._lengths, [own.packed().tobytes() for own in axes]
+        self._lengths = {
+            key: known[key] if key in known else np.linalg.norm(own.along(self.features, np.matmul), axis=1)
+            for key, own in dict(zip(keys, axes, strict=True)).items()
+        }
+        return np.stack([self._lengths[key] for key in keys], axis=1)
 
 
 class SimulatedQuestion(Protocol):

@@ -27,5 +27,5 @@ def _mean(question: FeatureMoments, plan: Plan, argument: FloatArray, rows: Rows
     matrix = along.T @ along
     one, other = np.triu_indices(len(matrix))
     triangle = matrix[one, other] * np.where(one == other, 1.0, math.sqrt(2.0))
-    spread = np.bincount(parts(plan, viewed, bins, told(rows.targets).numbers), rows.shares, bins)
+    spread = np.bincount(parts(plan, viewed.lower, viewed.upper, bins, told(rows.targets).numbers), rows.shares, bins)
     return np.concatenate([triangle, WEIGHT * spread])

@@ -30,4 +30,4 @@ def means(
         targets=rows.targets,
         shares=rows.shares,
     )
-    return [(axes @ total[:, place]).reshape(-1) for place, (_, axes) in enumerate(asked)]
+    return [axes.turned(total[:, place]).reshape(-1) for place, (_, axes) in enumerate(asked)]

@@ -1,0 +1,136 @@
+"""Axes along which a request asks for gradients: any matrix, or, of many features, what a few numbers describe.
+
+A record's features x become z = Ax before its gradient is clipped, so that axes decide where noise goes; a gradient g
+along the axes comes back as Aᵀg.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+
+from ringfence.protocol.arrays import FloatArray
+
+AxesForm: TypeAlias = Literal["rank-one"]
+"""Axes that are no matrix of their own: the features' own ones but for one direction."""
+
+Product: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
+"""How rows are multiplied by the columns of a matrix: exactly at a silo, in floating point in a simulation."""
+
+
+class Axes(Protocol):
+    """What silo, server and simulator need of axes."""
+
+    @property
+    def width(self) -> int:
+        """The number of features, and of axes."""
+
+    def packed(self) -> FloatArray:
+        """Return what a request carries."""
+
+    def scaled(self, factor: float) -> "Axes":
+        """Return the same axes, each that much longer."""
+
+    def along(self, rows: FloatArray, times: Product) -> FloatArray:
+        """Return rows of features along the axes: of each a function of its own numbers, if products are."""
+
+    def turned(self, columns: FloatArray) -> FloatArray:
+        """Return A times the columns, which have a number for each feature."""
+
+    def back(self, columns: FloatArray) -> FloatArray:
+        """Return Aᵀ times the columns, which have a number for each axis."""
+
+    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
+        """Return (I + pull·AᵀA)⁻¹ times the columns: an implicit step of a ridge."""
+
+
+class MatrixAxes(NamedTuple):
+    """As many axes as there are features, a row each."""
+
+    matrix: FloatArray
+
+    @property
+    def width(self) -> int:
+        """The matrix's."""
+        return len(self.matrix)
+
+    def packed(self) -> FloatArray:
+        """Return all entries."""
+        return self.matrix.reshape(-1)
+
+    def scaled(self, factor: float) -> "MatrixAxes":
+        """Scale all entries."""
+        return MatrixAxes(self.matrix * factor)
+
+    def along(self, rows: FloatArray, times: Product) -> FloatArray:
+        """Multiply by the transpose."""
+        return times(rows, self.matrix.T)
+
+    def turned(self, columns: FloatArray) -> FloatArray:
+        """Multiply by the matrix."""
+        return self.matrix @ columns
+
+    def back(self, columns: FloatArray) -> FloatArray:
+        """Multiply by the transpose."""
+        return self.matrix.T @ columns
+
+    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
+        """Solve; without a pull there is nothing to do."""
+        if not pull:
+            return columns
+        pulled = np.eye(self.width) + pull * self.matrix.T @ self.matrix
+        return np.linalg.solve(pulled, columns).astype(np.float64)
+
+
+class RankOneAxes(NamedTuple):
+    """The features' own axes, all of length `scale`, shortened along one `direction` u: scale·(I − uuᵀ).
+
+    A direction of norm 1 would be left out; one of norm √(1 − c) is shortened to c.
+    """
+
+    scale: float
+    direction: FloatArray
+
+    @property
+    def width(self) -> int:
+        """The direction's."""
+        return len(self.direction)
+
+    def packed(self) -> FloatArray:
+        """Return the scale, then the direction."""
+        return np.concatenate([[self.scale], self.direction])
+
+    def scaled(self, factor: float) -> "RankOneAxes":
+        """Change the scale alone."""
+        return RankOneAxes(self.scale * factor, self.direction)
+
+    def along(self, rows: FloatArray, times: Product) -> FloatArray:
+        """Take from each row what it has along the direction."""
+        return self.scale * (rows - times(rows, self.direction[:, None]) * self.direction)
+
+    def turned(self, columns: FloatArray) -> FloatArray:
+        """Take from each column what it has along the direction."""
+        return self.scale * (columns - np.outer(self.direction, self.direction @ columns))
+
+    def back(self, columns: FloatArray) -> FloatArray:
+        """Do the same: the matrix is symmetric."""
+        return self.turned(columns)
+
+    def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
+        """Divide by 1 + pull·scale², and by 1 + pull·(scale·(1 − |u|²))² along the direction."""
+        square = float(self.direction @ self.direction)
+        others, own = 1 + pull * self.scale**2, 1 + pull * (self.scale * (1 - square)) ** 2
+        along = np.outer(self.direction, self.direction @ columns) / (square or 1.0)
+        return (columns - along) / others + along / own
+
+
+def axes_length(form: AxesForm | None, width: int) -> int:
+    """Return how many numbers of a request axes of that form take."""
+    return width**2 if form is None else 1 + width
+
+
+def unpacked(form: AxesForm | None, numbers: FloatArray) -> Axes:
+    """Read axes of that form from what a request carries."""
+    if form is None:
+        return MatrixAxes(numbers.reshape(round(len(numbers) ** 0.5), -1))
+    return RankOneAxes(float(numbers[0]), numbers[1:])

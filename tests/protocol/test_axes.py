@@ -1,0 +1,45 @@
+"""Axes of any form do what the matrix that they stand for does."""
+
+import numpy as np
+import pytest
+
+from ringfence.protocol.axes import Axes, MatrixAxes, RankOneAxes, axes_length, unpacked
+
+WIDTH = 7
+
+
+def drawn(seed: int) -> list[tuple[Axes, np.ndarray]]:
+    random = np.random.default_rng(seed)
+    matrix, direction, scale = random.normal(size=(WIDTH, WIDTH)), random.normal(size=WIDTH) / 4, random.uniform(1, 3)
+    rank_one = scale * (np.eye(WIDTH) - np.outer(direction, direction))
+    return [
+        (MatrixAxes(matrix), matrix),
+        (RankOneAxes(scale, direction), rank_one),
+        (RankOneAxes(scale, np.zeros(WIDTH)), scale * np.eye(WIDTH)),
+        (
+            RankOneAxes(1.0, direction / np.linalg.norm(direction)),
+            np.eye(WIDTH) - np.outer(direction, direction) / np.linalg.norm(direction) ** 2,
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("axes", "matrix"), drawn(1), ids=["matrix", "rank one", "no direction", "left out"])
+def test_they_turn_rows_and_columns_as_their_matrix_does(axes: Axes, matrix: np.ndarray) -> None:
+    random = np.random.default_rng(2)
+    rows, columns = random.normal(size=(5, WIDTH)), random.normal(size=(WIDTH, 3))
+    assert np.allclose(axes.along(rows, np.matmul), rows @ matrix.T)
+    assert np.allclose(axes.turned(columns), matrix @ columns)
+    assert np.allclose(axes.back(columns), matrix.T @ columns)
+    assert np.allclose(axes.scaled(3.0).turned(columns), 3 * matrix @ columns)
+    for pull in (0.0, 0.1, 50.0):
+        solved = np.linalg.solve(np.eye(WIDTH) + pull * matrix.T @ matrix, columns)
+        assert np.allclose(axes.shrunk(columns, pull), solved)
+
+
+@pytest.mark.parametrize(("axes", "matrix"), drawn(3), ids=["matrix", "rank one", "no direction", "left out"])
+def test_a_request_carries_them(axes: Axes, matrix: np.ndarray) -> None:
+    form = None if isinstance(axes, MatrixAxes) else "rank-one"
+    packed = axes.packed()
+    assert len(packed) == axes_length(form, WIDTH)
+    assert axes.width == WIDTH
+    assert np.allclose(unpacked(form, packed).turned(np.eye(WIDTH)), matrix)
