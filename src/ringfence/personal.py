@@ -154,7 +154,7 @@ def load_any(path: Path) -> Model | PersonalModel:
     """Read a federation's model or a silo's own."""
     content = read_file(path, "model file", MessageError)
     kind = PersonalModel if OWN_KIND in content else Model
-    return kind.parse(content, error=MessageError, limit=2**30)
+    return kind.parse(content, error=MessageError, limit=2**30, source=str(path))
 
 
 def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personalised:
