@@ -64,8 +64,9 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     )
     if guarantee["epsilon"] > first["budget"]:
         say(
-            "This exceeds the budget: either the budget was raised after the first answer, or an earlier version "
-            "admitted plans that could be chosen by earlier answers."
+            "This exceeds the budget: either the budget was raised after the first answer, as every run does that has "
+            "no cap and needs more than is left, or an earlier version admitted plans that could be chosen by earlier "
+            "answers."
         )
     for cost in others:
         say(
