@@ -33,9 +33,7 @@ def test_the_page_of_a_model_that_was_chosen_from_candidates_has_no_fault(
     window: Window, federation: Federation, ringfence: Ringfence
 ) -> None:
     page = federation.folder / "chosen.html"
-    done = ringfence(
-        *federation.train("--try", "ridge=0,0.1", "--max-rounds", "4", "--report", str(page), exact=False)
-    )
+    done = ringfence(*federation.train("--try", "ridge=0,0.1", "--max-rounds", "4", "--report", str(page), exact=False))
     assert done.returncode == 0, done.stderr
     assert "Which candidate was chosen" in page.read_text()
     check(window, page, "ill")

@@ -172,9 +172,9 @@ class AuditReport:
             )
         if self.noise_refutes:
             yield (
-                f"The transcripts' squares are {self.noise:.3f} and those of their sums over rounds "
-                f"{self.noise_of_sums:.3f} of what the plan's noise and sampling give, which happens with probability "
-                f"{self.improbability:.1g} at most."
+                f"The squared norms of the transcripts are {self.noise:.3f} times, and those of their sums over rounds "
+                f"{self.noise_of_sums:.3f} times, what the plan's noise and sampling give. By chance this happens with "
+                f"probability at most {self.improbability:.1g}."
             )
 
 

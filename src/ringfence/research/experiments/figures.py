@@ -225,7 +225,7 @@ def _figure(points: Sequence[Summary], measure: Measure, title: str, label: str,
         loc="outside lower center",
         ncols=2,
         frameon=False,
-        title="Points are means over the trials; bars reach from their 5 % to their 95 % percentile.",
+        title="Points are means over the trials; bars span the 5th to the 95th percentile.",
         title_fontsize=9,
     )
     return figure
