@@ -219,3 +219,15 @@ def test_people_read_dates_as_dates_and_counts_as_whole_numbers(ringfence: Ringf
     assert re.search(r"^a +\d\d,\d{3} \[\d\d,\d{3}, \d\d,\d{3}\] ", done.stdout, re.MULTILINE)
     assert "e+0" not in done.stdout
     assert "seen, in days since 1970-01-01" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "beside", [["--page", "page.html"], ["--columns", "age"], ["--cross", "ward,ill"], ["--for-schema"]]
+)
+def test_what_a_survival_curve_would_leave_out_is_refused_before_anything_is_spent(
+    federation: Federation, ringfence: Ringfence, beside: list[str]
+) -> None:
+    check_one_sentence(
+        ringfence(*federation.statistics("--survival", "age,ill", "--cuts", "10,20", *beside)), "a curve alone"
+    )
+    assert federation.ledgers() == {}

@@ -70,7 +70,10 @@ def test_what_cannot_be_tried_is_refused_with_the_reason(options: list[str], say
         ({}, "one candidate, so there is nothing to choose from"),
         ({"clip": [1.0, 2.0, 1.0]}, "A value of 'clip' is listed twice"),
         ({"clip": [1, 1.0]}, "A value of 'clip' is listed twice"),
-        ({"clip": [float(n) for n in range(1, 14)], "ridge": [0.0, 0.1, 0.2, 0.3, 0.4]}, "65 candidates, more than the 64 allowed"),
+        (
+            {"clip": [float(n) for n in range(1, 14)], "ridge": [0.0, 0.1, 0.2, 0.3, 0.4]},
+            "65 candidates, more than the 64 allowed",
+        ),
     ],
 )
 def test_a_grid_of_one_of_too_many_or_of_equals_is_refused(tried: dict[str, list[float]], says: str) -> None:
