@@ -43,8 +43,8 @@ class Summary:
         if all(found.is_told for found in self.coefficients.values()):
             return ""
         return (
-            "Unknown: the noise hides how features vary together, so these coefficients could be anything. Use a larger "
-            "epsilon, more records, or a model with fewer columns: one that hardly varies can hide the others."
+            "Unknown: the noise hides how features vary together, so these coefficients could be anything. Use a "
+            "larger epsilon, more records, or a model with fewer columns: one that hardly varies can hide the others."
         )
 
     def report(self) -> dict[str, Any]:
