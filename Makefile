@@ -30,7 +30,7 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \
   tests/silo/test_chunks.py tests/silo/test_divided.py \
   tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py \
-  tests/report/test_in_a_browser.py tests/silo/operator/test_for_everybody.py
+  tests/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py
 
 # Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)

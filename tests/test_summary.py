@@ -64,6 +64,8 @@ def test_what_cannot_be_told_is_said_so_and_no_number_stands_for_it() -> None:
     )
     assert summary.rows()[1] == ["town=q", "unknown", "", "", "", ""]
     assert "unknown" in str(summary)
+    assert "larger epsilon" in summary.remark
+    assert str(summary).endswith(summary.remark)
     assert summary.report()["coefficients"]["age"]["interval"] == [1.0, 3.0]
 
 

@@ -172,7 +172,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_released(
 
 def test_two_files_cannot_name_one_silo(wanted: TrainRequest, tmp_path: Path) -> None:
     twin = tmp_path / "elsewhere" / "north.csv"
-    with pytest.raises(RecordsError, match="Two files are named after silo 'north'"):
+    with pytest.raises(RecordsError, match="Two files are named 'north', and a silo is named after its file"):
         silo_paths([*wanted.files, twin])
     assert list(silo_paths(wanted.files)) == ["north", "south"]
 

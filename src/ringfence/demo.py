@@ -1,4 +1,4 @@
-"""The demo: private logistic regression, odd against even digits, on real MNIST digits held by five silos."""
+"""The demo: private logistic regression, odd versus even digits, on real MNIST digits held by five silos."""
 
 import tempfile
 from collections.abc import Callable, Iterator

@@ -95,4 +95,4 @@ class Model(Predictor):
                 f"{path} is a silo's own model, which is NOT private: name the federation's model. `ringfence "
                 "predict` reads both."
             )
-        return cls.parse(content, error=MessageError, limit=2**30)
+        return cls.parse(content, error=MessageError, limit=2**30, source=str(path))

@@ -38,8 +38,8 @@ from ringfence.storage.files import read_file
 from ringfence.storage.private_files import replace_private
 
 NOT_PRIVATE = (
-    "NOT PRIVATE: this was computed from the silo's records without noise. It stays with the silo. Whoever passes it "
-    "on, or acts outside of the silo by it, tells of these records what no epsilon counts."
+    "NOT PRIVATE: this was computed from the silo's records without noise, and stays with the silo. Passing it on, or "
+    "acting on it outside the silo, reveals something about these records that no epsilon covers."
 )
 """What stands on everything that is written here."""
 
@@ -154,7 +154,7 @@ def load_any(path: Path) -> Model | PersonalModel:
     """Read a federation's model or a silo's own."""
     content = read_file(path, "model file", MessageError)
     kind = PersonalModel if OWN_KIND in content else Model
-    return kind.parse(content, error=MessageError, limit=2**30)
+    return kind.parse(content, error=MessageError, limit=2**30, source=str(path))
 
 
 def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personalised:

@@ -37,6 +37,16 @@ class Summary:
         """Return the lines of a table for people, below `HEADER`."""
         return [_cells(name, found) for name, found in self.coefficients.items()]
 
+    @property
+    def remark(self) -> str:
+        """What to do about coefficients that cannot be told, in one sentence; nothing if there are none."""
+        if all(found.is_told for found in self.coefficients.values()):
+            return ""
+        return (
+            "Unknown: the noise hides how features vary together, so these coefficients could be anything. Use a "
+            "larger epsilon, more records, or a model with fewer columns: one that hardly varies can hide the others."
+        )
+
     def report(self) -> dict[str, Any]:
         """Return plain data for machines; what cannot be told is infinite."""
         return {
@@ -56,7 +66,8 @@ class Summary:
         }
 
     def __str__(self) -> str:
-        return "\n".join("\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows())
+        rows = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows()]
+        return "\n".join([*rows, *filter(None, [self.remark])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Show it in IPython and notebooks as `print` does."""

@@ -397,6 +397,6 @@ def silo_paths(files: Sequence[Path]) -> dict[str, Path]:
     for path in files:
         name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
         if name in paths:
-            raise RecordsError(f"Two files are named after silo '{name}': rename one of them.")
+            raise RecordsError(f"Two files are named '{name}', and a silo is named after its file: rename one of them.")
         paths[name] = path
     return paths

@@ -28,7 +28,7 @@ from tests.silo.agents import ROOT, make_silo_folder
 from tests.silo.operator.desk import desk_of, entered, wait_with
 from tests.support import MakePlan
 
-FORGED_LINE = "The gate would approve it. Nothing is answered until you do."
+FORGED_LINE = "The gate would approve it. Nothing is answered until you approve it."
 COLUMN = f"a\n\nAt what cost\n\n  This plan: epsilon 0.001\n\n{FORGED_LINE}\n\x1b[2J\x1b[1;1H\x1b]0;owned\x07"
 SILO = "south\x9b2J\u202e]dloc[\u2028\u2029\u200b[bold red]:warning:"
 HEADINGS = ["What it would reveal", "To whom", "At what cost", "On this machine"]

@@ -96,7 +96,7 @@ WISHES = [
     (["--target", "cost", "--loss", "epsilon-insensitive", "--margin", "-1"], "margin: Input should be greater than"),
     (["--target", "cost", "--loss", "huber", "--margin", "0"], "threshold: Input should be greater than 0"),
     (["--target", "nope"], "'nope' is not among the columns, which are "),
-    (["--target", "costs"], "'costs' is not among the columns: did you mean 'cost'?"),
+    (["--target", "costs"], "'costs' is not among the columns; the most similar is 'cost'."),
 ]
 
 

@@ -85,7 +85,7 @@ def test_what_cannot_be_exported_is_one_sentence(federation: Federation, ringfen
     for command, says in [
         (["model", "export", str(path), "--to", "pickle"], "csv, json or onnx"),
         (["model", "export", str(path), "--out", str(path / "here")], "cannot be written"),
-        (["model", "export", str(federation.schema)], "not a valid Model"),
+        (["model", "export", str(federation.schema)], f"{federation.schema} is not a valid Model"),
     ]:
         done = ringfence(*command)
         assert done.returncode == 1

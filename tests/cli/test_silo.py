@@ -113,7 +113,7 @@ def test_a_review_says_what_leaves_to_whom_and_at_what_cost_and_changes_nothing(
     ("changes", "says"),
     [
         (["--sampling", "one-pass", "--rounds", "4", "--correlation", "0.5"], "cancels part of the earlier rounds'"),
-        (["--sampling", "one-pass", "--rounds", "4"], "one round at most"),
+        (["--sampling", "one-pass", "--rounds", "4"], "at most one round"),
         (["--sampling", "fixed", "--rounds", "4"], "drawn afresh and in secret"),
         (["--algorithm", "localized", "--rounds", "12"], "which take part in no other phase"),
         (["--algorithm", "accelerated", "--survey", "--rounds", "4"], "Once, one number"),

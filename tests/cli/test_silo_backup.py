@@ -69,6 +69,6 @@ def test_several_certificates_are_compared_and_a_fork_ends_with_status_1(
     grant(ringfence, folder, 5.0)
     ringfence_json("silo", "certificate", str(folder), "--out", other)
     assert ringfence_json("verify", second, first)["entries"] == 3
-    assert "The 2 certificates are of one ledger" in ringfence("verify", first, second).stdout
+    assert "The 2 certificates are from one ledger" in ringfence("verify", first, second).stdout
     check_one_sentence(ringfence("verify", first, second, other), "differ from entry 3 on (budget")
     check_one_sentence(ringfence("verify", first, "--transcript", str(tmp_path)), "holds no run")

@@ -198,3 +198,36 @@ def test_a_table_of_one_column_can_be_asked_about_and_its_plan_names_no_target(
     made = ringfence_json("statistics", "--silo", "lone=400", *options, "--out", str(out))["plan"]
     assert {"target"}.isdisjoint(made["data"])
     assert {"training", "model_loss"}.isdisjoint(made)
+
+
+def test_people_read_dates_as_dates_and_counts_as_whole_numbers(ringfence: Ringfence, tmp_path: Path) -> None:
+    schema, page = tmp_path / "schema.toml", tmp_path / "page.html"
+    schema.write_text(
+        '[columns.seen]\ntype = "date"\nlower = 2020-01-01\nupper = 2023-12-31\n'
+        '[columns.ward]\ntype = "categorical"\ncategories = ["a", "b"]\n'
+    )
+    files = [tmp_path / f"{name}.csv" for name in ("north", "south")]
+    for file, day in zip(files, ("05", "07"), strict=True):
+        file.write_text("seen,ward\n" + f"2021-03-{day},a\n2022-06-{day},b\n" * 6000)
+    done = ringfence("statistics", *map(str, files), "--schema", str(schema), "--epsilon", "1", "--page", str(page))
+    assert done.returncode == 0, done.stderr
+    date = r"202\d-\d\d-\d\d"
+    assert "seen: dates from 2020-01-01 to 2023-12-31" in done.stdout
+    assert re.search(rf"^all silos  {date} \[{date}, {date}\] ", done.stdout, re.MULTILINE)
+    assert "deviation in days" in done.stdout
+    assert re.search(r"^seen .* days ", done.stdout, re.MULTILINE)
+    assert re.search(r"^a +\d\d,\d{3} \[\d\d,\d{3}, \d\d,\d{3}\] ", done.stdout, re.MULTILINE)
+    assert "e+0" not in done.stdout
+    assert "seen, in days since 1970-01-01" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "beside", [["--page", "page.html"], ["--columns", "age"], ["--cross", "ward,ill"], ["--for-schema"]]
+)
+def test_what_a_survival_curve_would_leave_out_is_refused_before_anything_is_spent(
+    federation: Federation, ringfence: Ringfence, beside: list[str]
+) -> None:
+    check_one_sentence(
+        ringfence(*federation.statistics("--survival", "age,ill", "--cuts", "10,20", *beside)), "a curve alone"
+    )
+    assert federation.ledgers() == {}

@@ -220,7 +220,7 @@ def test_two_files_of_one_name_are_refused(federation: Federation, ringfence: Ri
     (other / "north.csv").write_bytes(federation.files[0].read_bytes())
     federation.files.append(other / "north.csv")
     done = ringfence(*federation.train())
-    assert "Two files are named after silo 'north'" in done.stderr
+    assert "Two files are named 'north', and a silo is named after its file" in done.stderr
 
 
 def test_a_model_that_could_not_be_saved_is_refused_before_any_budget_is_spent(

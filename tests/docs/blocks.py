@@ -87,7 +87,7 @@ def _asked(before: str) -> dict[str, str]:
 def shape(text: str) -> str:
     """Return the text without what differs from run to run: numbers, digests, dates, and how lines are broken."""
     text = re.sub(r"(?<![\w.])[0-9a-f]{12,}\b", "#", text)  # a digest; what follows a point is a number's, below
-    text = re.sub(r"[-+]?\d[\d.:eT+-]*", "#", text)
+    text = re.sub(r"[-+]?\d(?:[\d.:eT+-]|,(?=\d{3}\b))*", "#", text)  # with or without commas in thousands
     return re.sub(r"\s+", "", text)
 
 

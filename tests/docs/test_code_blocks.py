@@ -74,5 +74,6 @@ def test_output_is_compared_by_its_words_and_order_and_not_by_its_numbers() -> N
     printed = "epsilon 0.25 at delta 1e-05\nof plan 702498541aa6\nleft 3.5\n"
     assert missing_pieces("epsilon 1 at delta\n2e-6 [...] left 1", printed) == []
     assert missing_pieces('"a": 0.85, "b"', '"a": 0.8833333333333333, "b"') == []
+    assert missing_pieces("no 98 [91, 1,046]", "no 1,088 [1,046, 1,129]") == []
     assert missing_pieces("left 1 [...] epsilon 1", printed) == ["epsilon 1"]
     assert missing_pieces("epsilon 1 at gamma 2", printed) == ["epsilon 1 at gamma 2"]

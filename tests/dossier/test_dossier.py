@@ -117,7 +117,7 @@ def test_of_a_silo_without_a_certificate_nothing_is_said_to_be_verified(run: Run
     assert "Not every silo's certificate shows the evaluation's plan" in missing
     page = text_of(page_of(inputs))
     assert page.count("the plan alone") == 1
-    assert "This is of the silos that gave a certificate" in page
+    assert "This covers the silos that gave a certificate" in page
 
 
 def test_a_tampered_certificate_or_one_of_another_key_is_refused_and_nothing_is_written(

@@ -379,3 +379,17 @@ def test_without_scikit_learn_the_message_names_the_extra_and_the_rest_works() -
     )
     printed = subprocess.check_output([sys.executable, "-c", program], text=True)
     assert "ringfence[estimators]" in printed
+
+
+@pytest.mark.parametrize(
+    ("estimator", "shape"),
+    [
+        (ringfence.FederatedLinearRegression(bounds=(0, 1), target_bounds=(0, 1)), (40,)),
+        (ringfence.FederatedPoissonRegressor(bounds=(0, 1), target_bounds=(0, 1)), (40,)),
+        (ringfence.FederatedSurvivalRegressor(bounds=(0, 1), time_bound=1), (40, 2)),
+    ],
+)
+def test_a_target_that_is_no_number_is_refused_without_quoting_it(estimator: Any, shape: tuple[int, ...]) -> None:
+    with pytest.raises(EstimatorError, match="number") as refused:
+        estimator.fit(np.zeros((40, 1)), np.full(shape, "sEcReT"))
+    assert "sEcReT" not in str(refused.value)

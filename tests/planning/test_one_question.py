@@ -43,5 +43,5 @@ def test_two_surveys_are_two_runs_unless_they_are_named(schema: Schema) -> None:
 
 
 def test_members_that_make_no_plan_are_refused_in_a_sentence(schema: Schema) -> None:
-    with pytest.raises(PlanError, match="No plan can be made of this: two silos have the same name"):
+    with pytest.raises(PlanError, match="No plan can be made from this: two silos have the same name"):
         make_survey(schema, [Member("twin", 40, 1.0)] * 2, MOMENTS)

@@ -28,6 +28,14 @@ def test_many_columns_for_a_small_budget_are_told_and_what_to_do() -> None:
     assert all(remedy in warning for remedy in ("fewer columns", "1501 weights", "larger epsilon", "shuffler"))
 
 
+def test_a_text_that_most_weights_are_for_is_named() -> None:
+    columns = {"age": NUMBER, "note": {"type": "text", "words": 900}, "y": LABEL}
+    schema = parse_schema({"columns": columns}, target="y")
+    (warning,) = warnings(propose_for(PlanRequest(epsilon=1.0, delta=1e-6), schema, {"a": 1000, "b": 1000}))
+    assert "902 weights, most of them for 900 features of column 'note'" in warning
+    assert "most of them" not in warnings(proposed(1500))[0]
+
+
 @pytest.mark.parametrize(
     "asked", [{"columns": 8}, {"columns": 500, "records": 100_000}, {"columns": 60, "epsilon": 3.0}]
 )

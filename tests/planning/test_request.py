@@ -125,14 +125,14 @@ def test_how_many_silos_are_asked_is_said_by_number_or_by_a_rule() -> None:
     assert PlanRequest().asked() == EVERYBODY
     assert PlanRequest(available=2).asked() == Participation(silos=2)
     assert PlanRequest(participation=Participation(probability=0.5)).asked() == Participation(probability=0.5)
-    with pytest.raises(PlanError, match="No plan can be made of this: silos: "):
+    with pytest.raises(PlanError, match="No plan can be made from this: silos: "):
         PlanRequest(available=0).asked()
 
 
 def test_a_document_s_own_refusal_becomes_a_sentence_for_whoever_asked_and_other_errors_pass() -> None:
     adapter: TypeAdapter[int] = TypeAdapter(Annotated[int, Field(ge=1)])
     with (
-        pytest.raises(PlanError, match=r"^No plan can be made of this: .* greater than or equal to 1\.$"),
+        pytest.raises(PlanError, match=r"^No plan can be made from this: .* greater than or equal to 1\.$"),
         clear_refusals(),
     ):
         adapter.validate_python(0)

@@ -208,6 +208,12 @@ def test_an_unknown_category_is_named_by_row_and_column(tmp_path: Path) -> None:
     assert "row 3, column 'label'" in refusal(tmp_path, f"age,town,label\n1,a,no\n1,a,{SECRET}\n")
 
 
+def test_a_missing_column_is_named_by_the_schema_s_word_for_it_and_never_by_the_table_s(tmp_path: Path) -> None:
+    absent = refusal(tmp_path, f"age,{SECRET},label\n1,a,no\n")
+    assert absent.endswith("has no column 'town', which the schema names: add or rename it.")
+    assert "differs only in capitals" in refusal(tmp_path, "age, To-Wn,label\n1,a,no\n")
+
+
 def test_a_category_in_other_capitals_is_unknown(tmp_path: Path) -> None:
     assert "row 2, column 'town'" in refusal(tmp_path, "age,town,label\n1,A,no\n")
 

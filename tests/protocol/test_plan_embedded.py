@@ -97,5 +97,5 @@ def test_a_file_that_cannot_be_read_or_holds_no_plan_is_refused_in_a_sentence(tm
     with pytest.raises(PlanError, match=r"could not be read: No such file or directory\.$"):
         load_plan(tmp_path / "missing.json")
     (tmp_path / "other.json").write_text("[]")
-    with pytest.raises(PlanError, match=r"^This is not a valid Plan: "):
+    with pytest.raises(PlanError, match=r"other\.json is not a valid Plan: "):
         load_plan(tmp_path / "other.json")

@@ -174,7 +174,7 @@ def test_a_refusal_comes_with_its_reason_and_names_nobody(caller: Caller, served
         served.client().deposit(forged)
     with pytest.raises(DoorError, match="no plan with this digest"):
         served.client().batch("0" * 64, 0)
-    with pytest.raises(DoorError, match="does not have this round"):
+    with pytest.raises(DoorError, match="has no such round"):
         served.client().batch(silos.plan.digest(), 3)
 
 

@@ -95,7 +95,7 @@ def test_what_is_told_of_the_cost_is_what_the_gate_goes_by(gate: Gate, ledger: L
     assert so_far.epsilon == spent(ledger)
     assert told.remaining == pytest.approx([2.0 - total.epsilon], abs=2e-3)
     assert "epsilon 0.9" in told.text()
-    assert told.text().endswith("The gate would approve it. Nothing is answered until you do.")
+    assert told.text().endswith("The gate would approve it. Nothing is answered until you approve it.")
     assert ledger.entries() == entries
 
 

@@ -148,10 +148,13 @@ class AuditReport:
             ["mechanism", self.mechanism + ("" if self.sabotage == NONE else f", sabotaged: {self.sabotage}")],
             ["records, rounds, runs", f"{question.records}, {question.rounds}, {self.runs}"],
             ["epsilon claimed", f"{self.epsilon_claimed:.4g} at delta {question.delta:.2g} for each record"],
-            ["epsilon, at least", f"{self.epsilon_lower:.4g} with confidence {self.confidence}"],
-            ["  for any mechanism whatever", f"{self.epsilon_lower_any_mechanism:.4g}"],
-            ["coins guessed", f"{self.score:.2%} where the claim allows {self.score_allowed:.2%}"],
-            ["squares, of the planned", f"{self.noise:.4f}, of sums over rounds {self.noise_of_sums:.4f}"],
+            ["epsilon, lower bound", f"{self.epsilon_lower:.4g} with confidence {self.confidence}"],
+            ["  for any mechanism", f"{self.epsilon_lower_any_mechanism:.4g}"],
+            ["coins guessed", f"{self.score:.2%}; the claim allows {self.score_allowed:.2%}"],
+            [
+                "noise, relative to the plan",
+                f"{self.noise:.4f}; of sums over rounds {self.noise_of_sums:.4f} (squared norms)",
+            ],
         ]
 
     def text(self) -> list[str]:
@@ -172,9 +175,9 @@ class AuditReport:
             )
         if self.noise_refutes:
             yield (
-                f"The transcripts' squares are {self.noise:.3f} and those of their sums over rounds "
-                f"{self.noise_of_sums:.3f} of what the plan's noise and sampling give, which happens with probability "
-                f"{self.improbability:.1g} at most."
+                f"The squared norms of the transcripts are {self.noise:.3f} times, and those of their sums over rounds "
+                f"{self.noise_of_sums:.3f} times, what the plan's noise and sampling give. By chance this happens with "
+                f"probability at most {self.improbability:.1g}."
             )
 
 

@@ -1,6 +1,7 @@
 """How `--help` looks: options and commands in sections, examples last; and one suggestion for a word mistyped.
 
-It is written with the few parts of click that every version of typer has, those that carry click inside as well.
+It is written with the few parts of click that every version of typer has, those that carry click inside as well, and
+looks the same with each of them.
 """
 
 import difflib
@@ -35,6 +36,9 @@ _EXAMPLES = "\n\nExamples:\n"
 _CLOSE = 0.7
 """How similar a word must be to be suggested."""
 
+_VALUES = {"str": "TEXT", "int": "INTEGER", "float": "FLOAT", "path": "PATH"}
+"""What stands for a value in help, by the type that later versions of typer show instead: <list[str]>."""
+
 Rows = list[tuple[str, str]]
 
 
@@ -42,6 +46,12 @@ class _Sections:
     """What commands and groups have in common."""
 
     help: str | None
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Return what follows the command's name in its usage: options, arguments, and a group's command."""
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]  # type: ignore[attr-defined]
+        command = ["COMMAND [ARGS]..."] if hasattr(self, "commands") else []
+        return ["[OPTIONS]", *map(_argument, arguments), *command]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write what the command does, without its examples."""
@@ -59,14 +69,16 @@ class _Sections:
             record = parameter.get_help_record(ctx)
             if record is None:
                 continue
-            names, text = record[0], record[1].replace("\\[", "[")
+            text = record[1].replace("\\[", "[")
             if parameter.param_type_name == "argument":
-                arguments.append((names, text))
+                arguments.append((_argument(parameter), text))
             else:
-                options.setdefault(getattr(parameter, "rich_help_panel", None) or "Other", []).append((names, text))
+                section = getattr(parameter, "rich_help_panel", None) or "Other"
+                options.setdefault(section, []).append((_option(record[0]), text))
         _write(formatter, "Arguments", arguments)
         if sum(map(len, options.values())) <= _FEW or len(options) == 1:
-            _write(formatter, "Options", [row for rows in options.values() for row in rows])
+            rows = [row for section in options.values() for row in section]
+            _write(formatter, "Options", sorted(rows, key=lambda row: row[0] == "--help"))
         else:
             for section in SECTIONS:
                 _write(formatter, f"{section} options", options.get(section, []))
@@ -148,6 +160,19 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """Add a command."""
         return super().command(name, **{"cls": Command, **settings})
+
+
+def _argument(parameter: Any) -> str:
+    """Return an argument as help shows it: in brackets if it may be left out."""
+    shown: str = parameter.metavar or parameter.name.upper()
+    return shown if parameter.required or shown.startswith("[") else f"[{shown}]"
+
+
+def _option(shown: str) -> str:
+    """Return an option's names and what stands for its value, where typer may show the value's type."""
+    return re.sub(r"<(?:list\[)?(\w+)\]?(?: range)?>", lambda found: _VALUES[found[1].lower()], shown).removesuffix(
+        " RANGE"
+    )
 
 
 def _suggestion(mistyped: str, offered: Iterable[str]) -> str:

@@ -64,8 +64,8 @@ def print_summary(summary: dict[str, Any], file: Path, *, ending: str) -> None:
     )
     if guarantee["epsilon"] > first["budget"]:
         say(
-            "This exceeds the budget: either the budget was raised after the first answer, or an earlier version "
-            "admitted plans that could be chosen by earlier answers."
+            "This exceeds the budget: either the budget was raised after the first answer (a run without a cap raises "
+            "it by what it needs), or an earlier version admitted plans that could be chosen by earlier answers."
         )
     for cost in others:
         say(
@@ -128,7 +128,7 @@ def verify(
     text, data = [finding.text()], finding.data()
     if len(files) > 1:
         require_one_history(files)
-        text.append(f"The {len(files)} certificates are of one ledger that only grew. The above is about the newest.")
+        text.append(f"The {len(files)} certificates are from one ledger that only grew. The above is for the newest.")
     if transcript is not None:
         witnessed = require_heads(newest, transcript)
         text.append(witnessed.text())

@@ -173,6 +173,8 @@ def summary(
     print_table(
         found.HEADER,
         found.rows(),
-        title=f"In the table's own units, with {level:.4g} confidence intervals over {draws}",
+        title=f"In the table's own units, with {100 * level:.4g}% confidence intervals over {draws}",
     )
+    if found.remark:
+        say(f"\n{found.remark}")
     say(f"\n{found.statement.text()}")

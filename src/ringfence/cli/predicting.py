@@ -35,7 +35,8 @@ def predict(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the predictions here: as Parquet if the name ends so, else as CSV.")
+        Path | None,
+        typer.Option(help="Write the predictions here: as Parquet if the name ends in .parquet, else as CSV."),
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -21,7 +21,10 @@ app = App(help="Set up and run a silo, and decide for it.")
 Folder = Annotated[Path, typer.Argument(help="The silo's folder, made by `ringfence silo init`.")]
 Epsilon = Annotated[
     float,
-    typer.Option(help="Privacy budget: the most epsilon of all plans on the data together.", rich_help_panel="Privacy"),
+    typer.Option(
+        help="Privacy budget: the largest epsilon that all plans on the data may reach together.",
+        rich_help_panel="Privacy",
+    ),
 ]
 Delta = Annotated[float, typer.Option(help="Delta of the privacy budget.", rich_help_panel="Privacy")]
 Alone = Annotated[

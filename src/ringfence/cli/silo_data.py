@@ -26,8 +26,8 @@ def update(
     change = update_data(opened(folder), reason)
     print_result(
         f"{change.words()} A running agent still has the old records and answers nothing until you restart it. Plans "
-        "for another number of records or persons are no longer answered, nor are plans that have started and divide "
-        "these by their position.",
+        "for a different number of records or persons are no longer answered, and neither are plans under way that "
+        "divide them by position.",
         change.model_dump(),
         json=json,
     )

@@ -132,6 +132,11 @@ def statistics(
     if schema is None or epsilon is None:
         raise PlanError("Statistics need --schema and --epsilon.")
     if survival is not None or cuts is not None:
+        if columns is not None or cross or for_schema or page is not None:
+            raise PlanError(
+                "--survival asks for a curve alone, which is printed: leave out --columns, --cross, --for-schema and "
+                "--page."
+            )
         data, question = _survival(schema, survival, cuts)
     else:
         data, question = _question(schema, files[0] if files else None, columns, cross, bins, for_schema=for_schema)
@@ -234,6 +239,8 @@ def _show_run(run: Path, page: Path | None, *, for_schema: bool, json: bool) -> 
     plan, result = read(run)[0].plan, replay(run)
     held = {terms.name: [own.model_dump(mode="json") for own in terms.guarantees] for terms in plan.silos}
     if _shows_curve(plan, result.findings, "", held, json=json):
+        if page is not None:
+            raise PlanError(f"A survival curve has no page of its own, so {page} was not written: leave out --page.")
         return
     found = tables(plan, result.findings)
     claimed = {

@@ -100,7 +100,7 @@ def _description(evidence: Evidence) -> Html:
             ],
         ),
         tag("h3", "What left each silo, and nothing else"),
-        tag("p", f"In the plan's words, for silo “{first.name}”; the others differ in their numbers alone."),
+        tag("p", f"In the plan's words, for silo “{first.name}”; for the others, only the numbers differ."),
         bullets(reveals(plan, first)),
         tag("h3", "To whom"),
         bullets(to_whom(plan, first)),
@@ -117,10 +117,10 @@ def _necessity(evidence: Evidence) -> Html:
         tag("h3", "What the plan shows"),
         bullets(
             [
-                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, each {plan.unit}'s part "
-                "cut to a public bound, behind noise that the silo draws itself.",
-                "The schema stands in the plan, with all bounds and categories, and cannot change during a run. That "
-                "they come from public knowledge, and not from the records, is its author's word.",
+                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, with each {plan.unit}'s "
+                "part clipped to a public bound, and noise that the silo draws itself.",
+                "The schema is part of the plan, with all bounds and categories, and cannot change during a run. That "
+                "they come from public knowledge, and not from the records, is its author's statement.",
                 f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
             ]
         ),
@@ -163,8 +163,8 @@ def _risks(evidence: Evidence) -> Html:
 def _uncovered(evidence: Evidence) -> str:
     names = ", ".join(silo.name for silo in evidence.silos if silo.certified is None)
     return (
-        f"This is of the silos that gave a certificate. Of {names} there is the plan's promise alone, in the first "
-        "table; whoever has rows there too pays more than is said here."
+        f"This covers the silos that gave a certificate. For {names} there is only the plan's promise, in the first "
+        "table; anyone who also has rows there pays more than is stated here."
     )
 
 
@@ -290,16 +290,16 @@ def _sources(evidence: Evidence, public_key: str) -> Html:
         "Sources and signature",
         tag(
             "p",
-            "Plan and certificates were checked against each other. Model, audit and evaluation are their authors' "
-            "words, compared with the certificates where these show them.",
+            "Plan and certificates were checked against each other. Model, audit and evaluation are as "
+            "their authors stated them, and were compared with the certificates where these show them.",
         ),
-        table("What this was made of, by SHA-256", ["file", "digest"],
+        table("Files that this dossier was made from, by SHA-256", ["file", "digest"],
               [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
         tag(
             "p",
             together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
                      " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
-                     "its owner by another way. To check the facts, run ", tag("code", "ringfence verify"),
+                     "its owner through another channel. To check the facts, run ", tag("code", "ringfence verify"),
                      " on the certificates."),
         ),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from ringfence.estimators.docstrings import documented
 from ringfence.estimators.fit_data import FitData
 from ringfence.estimators.linear import Classifier, Regressor
 from ringfence.estimators.parameters import DispersionParameters, SurvivalParameters
-from ringfence.estimators.reading import interval
+from ringfence.estimators.reading import hiding_values, interval
 from ringfence.planning.request import PlanRequest
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.columns import Categorical, Column, ReadColumn
@@ -262,7 +262,8 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
         return super()._problem(rows)
 
     def _problem_of_pairs(self, rows: tables.Joined) -> FitData:
-        pairs = check_array(rows.y, dtype=np.float64, ensure_min_samples=1)
+        with hiding_values():
+            pairs = check_array(rows.y, dtype=np.float64, ensure_min_samples=1)
         if pairs.shape[1] != 2 or not np.isin(pairs[:, 1], (0.0, 1.0)).all():
             raise EstimatorError("y must have two columns: a time, and 1 if an event ended it or 0 if not.")
         if self.time_bound is None:

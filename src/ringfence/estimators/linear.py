@@ -201,7 +201,14 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
     """
 
     def _target(self, y: Any) -> tuple[FloatArray, Column]:
-        return np.asarray(y, dtype=np.float64), interval("`target_bounds`", self._given_bounds())
+        try:
+            numbers = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):  # NumPy's message quotes a record's target
+            raise EstimatorError(
+                f"y must hold numbers for {type(self).__name__}; for labels use a classifier, such as "
+                "FederatedLogisticRegression."
+            ) from None
+        return numbers, interval("`target_bounds`", self._given_bounds())
 
     def _given_bounds(self) -> Any:
         if self.target_bounds is None:

@@ -66,7 +66,7 @@ def normal(
 
 def cut_figure(name: str, found: Figure, cap: float, what: str = "loss") -> Figure:
     """Return a figure that says where its losses, or what else, were cut."""
-    return found.model_copy(update={"name": name, "note": f"each record's {what} counts {shown(cap)} at most"})
+    return found.model_copy(update={"name": name, "note": f"each record's {what} counts at most {shown(cap)}"})
 
 
 def proportion(name: str, value: float, noise: float, records: int, unknown: str = NOISE) -> Figure:

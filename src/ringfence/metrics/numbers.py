@@ -57,7 +57,7 @@ def _errors(found: Found, unit: float, offset: float) -> list[Figure]:
     tail = f"if errors of x times {cut} are at most 1/x³ as frequent as those beyond {cut}"
     shown = [
         error := _shaped("RMSE", square, unit, root=True, most=math.sqrt(cap**2 + most_beyond(cap, 2)), note=tail),
-        _shaped("RMSE of cut errors", inner, unit, root=True, most=cap, note=f"each error counts {cut} at most"),
+        _shaped("RMSE of cut errors", inner, unit, root=True, most=cap, note=f"each error counts at most {cut}"),
         _shaped("MAE", size, unit, root=False, most=cap + most_beyond(cap, 1), note=tail),
     ]
     if found.has("target") and found.has("targets"):

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from ringfence.foreign_text import visible
 from ringfence.planning.planner import Choice
 from ringfence.planning.preconditioned import tells_apart
 from ringfence.planning.propose import Proposal
@@ -67,12 +68,12 @@ def _told(proposal: Proposal) -> str:
         return ""
     records = sum(plan.records_in(plan.stages[0], terms) for terms in plan.silos)
     facts = f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget"
-    better = "on public tables this gave smaller errors than the choice by loss bounds; "
+    better = "chosen because it gave smaller errors on public tables than the choice by loss bounds"
     if plan.training_numbers[0]:
-        return f"{facts}, a survey resolves directions down to {edge:.2g} of the largest second moment; {better}"
+        return f"{better}; {facts}, its survey resolves directions down to {edge:.2g} of the largest second moment; "
     return (
-        f"no survey is made: {facts}, its noise would reach {edge:.2g} of the largest second moment and hide all but "
-        f"one direction; axes, clip and step assume features spread evenly over their bounds; {better}"
+        f"{better}; no survey is made: {facts}, its noise would reach {edge:.2g} of the largest second moment and hide "
+        "all but one direction; axes, clip and step assume features spread evenly over their bounds; "
     )
 
 
@@ -180,9 +181,17 @@ def buys_nothing(proposal: Proposal) -> str:
     return (
         f"This budget buys almost nothing: the noise in each weight is about {noise:.2g} or more, while a weight is "
         f"about {size:.2g} if the model has the expected norm ({proposal.distance:.3g}). Use fewer columns (there are "
-        f"{plan.dimension} weights), more records or a larger epsilon"
+        f"{plan.dimension} weights{_widest(plan)}), more records or a larger epsilon"
         f"{'' if plan.trust != 'nobody' else ', or trust a shuffler'}."
     )
+
+
+def _widest(plan: Plan) -> str:
+    """Name the column that most features come from, if it is one."""
+    widths = {name: len(column.feature_names(name)) for name, column in plan.data.features.items()}
+    name = max(widths, key=widths.__getitem__, default="")
+    most = widths.get(name, 0)
+    return f", most of them for {most} features of column '{visible(name)}'" if 2 * most > plan.data.width else ""
 
 
 def protects_nobody(epsilon: float, unit: Unit) -> str:

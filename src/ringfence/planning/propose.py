@@ -234,7 +234,9 @@ def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, 
     if request.step is None:
         return request.algorithm, request.rounds
     if request.algorithm not in (None, "minibatch-sgd"):
-        raise PlanError(f"A step is for minibatch-sgd; {request.algorithm} has its own schedule: leave the step out.")
+        raise PlanError(
+            f"Only minibatch-sgd takes a step; {request.algorithm} has its own schedule: leave the step out."
+        )
     rounds = defaults.ROUNDS if request.rounds is None else request.rounds
     with clear_refusals():
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds

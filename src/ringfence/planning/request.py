@@ -340,13 +340,13 @@ def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
     from ringfence.protocol.sampling import SAMPLING_NAMES
 
     return {
-        "unit": ("A plan protects a", get_args(Unit)),
-        "person_rule": ("What a person's rows come to is", get_args(PersonRule)),
-        "risk": ("A bound's risk is", get_args(Risk)),
-        "sampling": ("Sampling is", SAMPLING_NAMES),
-        "average": ("The model is", get_args(Average)),
-        "weights": ("Silos count by", get_args(Weights)),
-        "trust": ("A plan trusts", get_args(Trust)),
+        "unit": ("The unit of a plan must be", get_args(Unit)),
+        "person_rule": ("The rule for a person's rows must be", get_args(PersonRule)),
+        "risk": ("The risk must be", get_args(Risk)),
+        "sampling": ("Sampling must be", SAMPLING_NAMES),
+        "average": ("The average must be", get_args(Average)),
+        "weights": ("Silos are weighted by", get_args(Weights)),
+        "trust": ("The trust of a plan must be", get_args(Trust)),
     }
 
 
@@ -355,7 +355,7 @@ def require_fit(plan: Plan) -> Plan:
     from ringfence.protocol import demands
 
     if unmet := demands.unmet(plan):
-        raise PlanError(f"No plan can be made of this: {unmet}.")
+        raise PlanError(f"No plan can be made from this: {unmet}.")
     return plan
 
 
@@ -369,4 +369,4 @@ def clear_refusals() -> Iterator[None]:
     try:
         yield
     except ValidationError as refused:
-        raise PlanError(f"No plan can be made of this: {explain(refused)}.") from None
+        raise PlanError(f"No plan can be made from this: {explain(refused)}.") from None

@@ -3,6 +3,7 @@
 A silo uses it for its records, a model's user for new rows. Errors name row and column and never a value.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -186,7 +187,18 @@ def _plain_target(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def require_columns(names: Iterable[str], table: Table, *, source: str) -> None:
-    """Refuse a table that lacks a column that the schema names."""
+    """Refuse a table that lacks a column that the schema names.
+
+    It names none of the table's own: in a file without a header they would be a record's cells.
+    """
     for name in names:
         if name not in table:
-            raise RecordsError(f"{source} has no column '{name}', which the schema names.")
+            similar = any(_loosely(name) == _loosely(own) for own in table)
+            remedy = (
+                "rename the one that differs only in capitals, spaces or hyphens" if similar else "add or rename it"
+            )
+            raise RecordsError(f"{source} has no column '{name}', which the schema names: {remedy}.")
+
+
+def _loosely(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name).casefold()

@@ -161,7 +161,7 @@ _EXPLANATIONS = {
     RefusalReason.MALFORMED: "The weights have the wrong shape or are not finite; send the plan's dimension.",
     RefusalReason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
     RefusalReason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
-    RefusalReason.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    RefusalReason.ROUND_OUT_OF_RANGE: "The plan has no such round.",
     RefusalReason.ROUND_PASSED: "A later round was already answered, and rounds only go forward.",
     RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
     RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",

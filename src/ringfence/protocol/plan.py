@@ -384,4 +384,4 @@ def protected_by(plans: Iterable[Plan]) -> Unit:
 
 def load_plan(path: Path) -> Plan:
     """Read a plan from a JSON file."""
-    return Plan.parse(read_file(path, "plan", PlanError), error=PlanError)
+    return Plan.parse(read_file(path, "plan", PlanError), error=PlanError, source=str(path))

@@ -71,7 +71,7 @@ def _check_training(plan: "Plan") -> None:
         raise ValueError("training: Field required, since a stage of the plan trains")
     about_model = any(stage.question.about_model for stage in plan.stages)
     if plan.model_loss is not None and (plan.training is not None or not about_model):
-        raise ValueError("model_loss: only a plan that asks about a model without training one names its loss")
+        raise ValueError("model_loss: only a plan that asks about a model without training one may name its loss")
     if about_model or plan.training is not None:
         _check_loss_fits_target(plan)  # and that there is a target
 

@@ -86,8 +86,16 @@ class Public(BaseModel):
         return copied
 
     @classmethod
-    def parse(cls, content: bytes, *, error: type[RingfenceError], limit: int = 16 * 2**20, quote: bool = True) -> Self:
-        """Read a document from untrusted bytes; refuse them with `error` and one sentence."""
+    def parse(
+        cls,
+        content: bytes,
+        *,
+        error: type[RingfenceError],
+        limit: int = 16 * 2**20,
+        quote: bool = True,
+        source: str = "This",
+    ) -> Self:
+        """Read a document from untrusted bytes; refuse them with `error` and one sentence about their `source`."""
         name = cls.__name__
         if len(content) > limit:
             raise error(f"This {name} has {len(content)} bytes, more than the {limit} allowed; it was not read.")
@@ -95,9 +103,9 @@ class Public(BaseModel):
             require_known_format(name, format_of(content), cls.newest_format, error)
             return cls._read(content)
         except ValidationError as refused:
-            raise error(f"This is not a valid {name}: {explain(refused, quote=quote)}.") from None
+            raise error(f"{source} is not a valid {name}: {explain(refused, quote=quote)}.") from None
         except RecursionError:
-            raise error(f"This is not a valid {name}: it is nested too deeply.") from None
+            raise error(f"{source} is not a valid {name}: it is nested too deeply.") from None
 
     @classmethod
     def _read(cls, content: bytes) -> Self:

@@ -153,7 +153,7 @@ class OnePass(_Rule):
 
     is_fresh: ClassVar[bool] = True
     goes_by_place: ClassVar[bool] = True
-    brief: ClassVar[str] = "the next ones: each takes part once at most"
+    brief: ClassVar[str] = "the next ones: each takes part at most once"
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
@@ -195,7 +195,7 @@ class OnePass(_Rule):
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
         """Say that each record takes part once."""
         return (
-            f"Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in one round at most."
+            f"Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in at most one round."
         )
 
 

@@ -122,7 +122,7 @@ class Schema(roles.Roles, TableColumns):
         """Suggest the column whose name is nearest, or list the first ones: a schema is public."""
         near = get_close_matches(name, self.columns, n=1)
         listed = ", ".join([*list(self.columns)[:10], *(["..."] if len(self.columns) > 10 else [])])
-        return f": did you mean '{near[0]}'?" if near else f", which are {listed}: name one of them"
+        return f"; the most similar is '{near[0]}'" if near else f", which are {listed}: name one of them"
 
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:

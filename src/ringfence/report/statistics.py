@@ -1,13 +1,15 @@
 """Statistics as plain data, as tables for people, and as a page with figures."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
 from ringfence.html.markup import Html, bullets, outline, section, table, tag
+from ringfence.protocol.columns import ReadColumn
 from ringfence.protocol.plan import Plan
 from ringfence.report.page import ReportPage, counted, facts
-from ringfence.server.statistics import DataSummary, Estimate, Numbers, Shares, Tables
+from ringfence.server.statistics import DataSummary, Difference, Estimate, Numbers, Shares, Tables
 from ringfence.server.statistics.summary import QUANTILES
 
 ALL = "all silos"
@@ -18,7 +20,7 @@ INTERVALS = (
 )
 ADDS_UP = (
     "The numbers are consistent: categories, bins and missing cells add up to the records, cross tables to the counts "
-    "of their columns, and silos to the total. As a result, small counts can be negative."
+    "of their columns, and silos to the total, all up to rounding. As a result, small counts can be negative."
 )
 DIFFERENCING = (
     "Asking again with other bins, columns or silos and subtracting the answers reveals more: the privacy budget "
@@ -40,7 +42,8 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
     summaries = _summaries(tables)
     for name, column in tables.together.columns.items():
         if isinstance(column, Numbers):
-            yield _of_numbers(name, {silo: summary.columns[name] for silo, summary in summaries.items()})
+            found = {silo: summary.columns[name] for silo, summary in summaries.items()}
+            yield _of_numbers(name, plan.data.used[name], found)
         else:
             yield _of_shares(name, plan.unit, summaries)
     for (a, b), cross in tables.together.cross.items():
@@ -50,12 +53,12 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
         ]
         yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *(f"{b}: {name}" for name in cross.columns)], rows)
     if tables.differences:
-        found = sorted(tables.differences.items(), key=lambda item: item[1].p)
+        differing = sorted(tables.differences.items(), key=lambda item: item[1].p)
         yield Shown(
             "How silos differ: for each column, the silo furthest from the others, in which statistic, by how much, "
             "and the p-value if all silos sampled one population",
             ["column", "silo", "statistic", "difference", "p-value"],
-            [[name, d.silo, d.what, _plain(d.by), f"{d.p:.2g}"] for name, d in found],
+            [[name, d.silo, d.what, _difference(plan.data.used[name], d), f"{d.p:.2g}"] for name, d in differing],
         )
 
 
@@ -64,21 +67,28 @@ def _summaries(tables: Tables) -> dict[str, DataSummary]:
     return dict(tables.silos) if alone else {ALL: tables.together, **tables.silos}
 
 
-def _of_numbers(name: str, columns: Mapping[str, Shares | Numbers]) -> Shown:
+def _difference(column: ReadColumn, found: Difference) -> str:
+    unit = f" {column.distance}" if column.distance and found.what == "mean" else ""
+    return f"{_plain(found.by)}{unit}"
+
+
+def _of_numbers(name: str, described: ReadColumn, columns: Mapping[str, Shares | Numbers]) -> Shown:
     found = {silo: column for silo, column in columns.items() if isinstance(column, Numbers)}
     first = next(iter(found.values()))
     header = ["silo"]
     header += ["missing"] if first.missing is not None else []
-    header += ["mean", "deviation"] if first.mean is not None else []
+    deviation = f"deviation in {described.distance}" if described.distance else "deviation"
+    header += ["mean", deviation] if first.mean is not None else []
     header += ["median" if p == 0.5 else f"{p:.0%}" for p in QUANTILES]
     rows = []
     for silo, column in found.items():
         missing = [] if column.missing is None else [_percent(column.missing)]
-        moments = [_plain(number) for number in (column.mean, column.deviation) if number is not None]
-        rows.append([silo, *missing, *moments, *(_plain(column.quantiles[p]) for p in QUANTILES)])
-    low, high = first.edges[0], first.edges[-1]
-    bounds = f"numbers from {low:.6g} to {high:.6g}" if first.mean is not None else "numbers without public bounds"
-    return Shown(f"{name}: {bounds}", header, rows)
+        mean = [] if column.mean is None else [_value(described, column.mean)]
+        spread = [] if column.deviation is None else [_plain(column.deviation)]
+        rows.append([silo, *missing, *mean, *spread, *(_value(described, column.quantiles[p]) for p in QUANTILES)])
+    kind, bounds = described.described
+    known = f"{kind}s from {bounds}" if first.mean is not None else f"{kind}s without public bounds"
+    return Shown(f"{name}: {known}", header, rows)
 
 
 def _of_shares(name: str, unit: str, summaries: Mapping[str, DataSummary]) -> Shown:
@@ -94,9 +104,20 @@ def _cells(column: Shares | Numbers) -> list[str]:
     return list(column.cells) if isinstance(column, Shares) else []
 
 
+def _value(column: ReadColumn, number: Estimate) -> str:
+    """Write a value as its column does: dates as dates."""
+    value, low, high = (column.written(float(each)) for each in (number.value, *number.records))
+    return f"{value} [{low}, {high}]" if isinstance(value, str) else _plain(number)
+
+
 def _plain(number: Estimate) -> str:
-    low, high = number.records
-    return f"{number.value:.4g} [{low:.4g}, {high:.4g}]"
+    value, low, high = (_number(each) for each in (number.value, *number.records))
+    return f"{value} [{low}, {high}]"
+
+
+def _number(value: float) -> str:
+    """Write a number with four digits, and a large one without an exponent."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def _percent(number: Estimate) -> str:
@@ -105,7 +126,10 @@ def _percent(number: Estimate) -> str:
 
 
 def _count(number: Estimate, records: int) -> str:
-    return _plain(number.scaled(records))
+    """Write a count as a whole number, and its interval no narrower than it is."""
+    count = number.scaled(records)
+    low, high = count.records
+    return f"{round(count.value):,} [{math.floor(low):,}, {math.ceil(high):,}]"
 
 
 def as_data(tables: Tables) -> dict[str, Any]:
@@ -164,7 +188,7 @@ def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage
     parts: list[Html] = []
     shown = list(shown_tables(plan, tables))
     for name, made in zip(tables.together.columns, shown, strict=False):
-        charts = list(_charts(name, tables))
+        charts = list(_charts(name, plan.data.used[name].axis, tables))
         figures |= {f"{name}-{number}": chart for number, (chart, _) in enumerate(charts)}
         parts.append(section(name, *(figure(*chart) for chart in charts), table(*made)))
     rest = shown[len(tables.together.columns) :]
@@ -198,7 +222,7 @@ _POPULATION = (
 )
 
 
-def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
+def _charts(name: str, axis: str, tables: Tables) -> Iterator[tuple[Html, str]]:
     column = tables.together.columns[name]
     if isinstance(column, Shares):
         spans = [Span(cell, number.value, *number.population) for cell, number in column.cells.items()]
@@ -209,7 +233,7 @@ def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
         return
     if column.mean is None:
         return
-    yield _histogram(name, column)
+    yield _histogram(name, axis, column)
     means = {
         silo: found.mean
         for silo, summary in _summaries(tables).items()
@@ -221,13 +245,13 @@ def _charts(name: str, tables: Tables) -> Iterator[tuple[Html, str]]:
             spans[:40],
             title=f"Mean of {name}",
             description="Mean at each silo and overall.",
-            x_label=f"mean of {name}",
+            x_label=f"mean of {name}{axis}",
         ),
         "Mean over all silos and at each silo, with its interval for the population.",
     )
 
 
-def _histogram(name: str, column: Numbers) -> tuple[Html, str]:
+def _histogram(name: str, axis: str, column: Numbers) -> tuple[Html, str]:
     bins = len(column.figure)
     edges = column.edges[:: len(column.bins) // bins]
 
@@ -243,7 +267,7 @@ def _histogram(name: str, column: Numbers) -> tuple[Html, str]:
         ],
         title=name,
         description=f"Share of the records in each of {bins} bins over all silos, with its interval.",
-        x_label=name,
+        x_label=f"{name}{axis}",
         y_label="share",
     )
     return chart, f"Share of the records in each of {bins} bins over all silos. Noise can make a share negative."

@@ -74,7 +74,7 @@ _EXPLANATIONS = {
     ShufflerRefusal.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
     ShufflerRefusal.PLAN_ENDED: "The shuffler's operator has ended this plan; its batches are deleted.",
     ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
-    ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan does not have this round.",
+    ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan has no such round.",
     ShufflerRefusal.BAD_SIGNATURE: "The signature was not made with the key that the plan names for this silo.",
     ShufflerRefusal.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
     ShufflerRefusal.NOT_FOR_US: (

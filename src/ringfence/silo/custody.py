@@ -343,7 +343,7 @@ def _require_free(others: Sequence[Known], reason: str) -> None:
         f"These records, or most of them, already have a ledger: {first.path}, of silo "
         f"'{first.silo}'{'' if there else ', which no longer exists'}. A second one would not count what was released "
         f"from them. Nothing was released. {'Use' if there else 'Restore and use'} that one (`--same-data-as "
-        f"{first.path}`, when starting a run or a folder); or, if it must not count, say why: `--new-beginning "
+        f"{first.path}`, for a new run or folder). If it should not count, say why: `--new-beginning "
         '"REASON"` (for an estimator: `new_beginning`), or for an existing folder `ringfence silo register FOLDER '
         '--reason "REASON"`. The reason is recorded in the ledger and in all its certificates.'
     )

@@ -85,7 +85,7 @@ class Gathering:
         """Return them; RecordsError if there is none."""
         source = self._source
         if not len(self._words):
-            raise RecordsError(f"{source} has a header but no records: leave this silo out, or give it its data.")
+            raise RecordsError(f"{source} has a header but no records: add them, or leave this silo out.")
         readings = {}
         for name, values in self._values.items():
             empty = self._empty[name]

@@ -98,7 +98,7 @@ class Review:
             lines += ["In your records", "", *(f"  {visible(line)}" for line in (*self.clamped, _CLAMPED)), ""]
         if self.objection:
             return "\n".join([*lines, f"The gate would NOT approve it. {visible(self.objection)}"])
-        return "\n".join([*lines, "The gate would approve it. Nothing is answered until you do."])
+        return "\n".join([*lines, "The gate would approve it. Nothing is answered until you approve it."])
 
     def _cost(self, terms: SiloTerms) -> list[str]:
         own, total, delta = self.own[0], self.total[0], self.budget.delta

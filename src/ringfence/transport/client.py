@@ -101,7 +101,7 @@ class Client:
         finally:
             connection.close()
         if len(content) > self._limit:
-            raise DoorError(f"The {self._service} answers with more than the {self._limit} bytes allowed.")
+            raise DoorError(f"The {self._service} answered with more than the {self._limit} bytes allowed.")
         return reply.status, content
 
 

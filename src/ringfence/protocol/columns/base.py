@@ -195,6 +195,16 @@ class ReadColumn(BaseColumn):
         """Read cells, and say what is wrong with them; where there is a problem, what was read means nothing."""
         raise NotImplementedError
 
+    @property
+    def distance(self) -> str:
+        """The unit, in words, of a difference between two values, where these do not say it themselves."""
+        return ""
+
+    @property
+    def axis(self) -> str:
+        """What a figure adds to the column's name, where its numbers are not as cells have them."""
+        return ""
+
     def written(self, center: float) -> Any:
         """Return a value of the column as a schema writes it."""
         return center

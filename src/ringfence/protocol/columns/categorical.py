@@ -140,7 +140,9 @@ class Categorical(OneOf):
     """
 
     later_fields: ClassVar[frozenset[str]] = OneOf.later_fields | {"synonyms", "other"}
-    unknown: ClassVar[str] = "this category is not in the schema's public list"
+    unknown: ClassVar[str] = (
+        "this category is not in the schema's public list; correct the cell, or give the column `synonyms` or `other`"
+    )
     open_fields: ClassVar[Mapping[str, str]] = {"categories": "every value that may occur"}
 
     type: Literal["categorical"] = "categorical"
@@ -263,7 +265,9 @@ class Boolean(OneOf):
 class Code(OneOf):
     """A whole number that is a code, of a public list: 1, 01 and 1.0 are the same one."""
 
-    unknown: ClassVar[str] = "this code is not in the schema's public list"
+    unknown: ClassVar[str] = (
+        "this code is not in the schema's public list; correct the cell, or give the column `other`"
+    )
     open_fields: ClassVar[Mapping[str, str]] = {"codes": "every whole number that may occur"}
 
     type: Literal["code"] = "code"

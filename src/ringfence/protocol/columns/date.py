@@ -119,7 +119,7 @@ class Date(Scaled):
         """What is wrong with a cell that is not a date."""
         if self.format is None:
             return "this is not an ISO 8601 date; state the dates' `format` in the schema"
-        return "this date is not in the schema's `format`"
+        return "this date is not in the schema's `format`, which all silos share: rewrite it"
 
     def values(self, cells: Cells) -> FloatArray:
         """Return each cell's time since the origin."""
@@ -130,9 +130,20 @@ class Date(Scaled):
         codes, distinct = cells.coded()
         return np.array([self._number(text, self.format) for text in distinct] or [0.0])[codes]
 
+    @property
+    def distance(self) -> str:
+        """What it is counted in."""
+        return f"{self.counted_in}s"
+
+    @property
+    def axis(self) -> str:
+        """What its numbers count, and since when."""
+        return f", in {self.distance} since {self.origin}"
+
     def written(self, center: float) -> str:
-        """Return the date."""
-        moment = datetime.timedelta(seconds=self._origin + center * _SECONDS[self.counted_in])
+        """Return the date, within its bounds."""
+        inside = min(max(center, self.low), self.high)
+        moment = datetime.timedelta(seconds=self._origin + inside * _SECONDS[self.counted_in])
         return (_EPOCH + moment).date().isoformat()
 
     @classmethod

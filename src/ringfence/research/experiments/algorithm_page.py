@@ -267,7 +267,7 @@ def _mnist_section(results: AlgorithmResults) -> list[str]:
         needed[name] = next(number for number in rounds if results.mnist[name, number][0] <= least + CLOSE)
     return [
         "## Rounds on MNIST",
-        f"Odd against even digits, {communication.PANEL}, ε = {communication.EPSILON:g}: the MNIST page's problem. "
+        f"Odd versus even digits, {communication.PANEL}, ε = {communication.EPSILON:g}: the MNIST page's problem. "
         "For each number of rounds the noise is recalibrated; step (or pace), clipping norm and, for minibatch SGD, "
         f"momentum are chosen by training loss over {communication.REPEATS} repetitions, and the choice is run again "
         "with fresh noise. As on that page, ε does not count the choice. Mean test error ± standard error "

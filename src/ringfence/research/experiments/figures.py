@@ -225,7 +225,7 @@ def _figure(points: Sequence[Summary], measure: Measure, title: str, label: str,
         loc="outside lower center",
         ncols=2,
         frameon=False,
-        title="Points are means over the trials; bars reach from their 5 % to their 95 % percentile.",
+        title="Points are means over the trials; bars span the 5th to the 95th percentile.",
         title_fontsize=9,
     )
     return figure
@@ -303,7 +303,7 @@ def _reading_aid(points: Sequence[Summary]) -> str:
     trials = sorted({point["trials"] for point in points})
     count = f"{trials[0]}" if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
     return (
-        f"Numbers are mean test errors over {count} trials; brackets show the 5 % and 95 % percentiles of the trials. "
+        f"Numbers are mean test errors over {count} trials; brackets show the 5th and 95th percentiles of the trials. "
         "Deviation is Ringfence (tuned) minus target: below 0 is better than the target. Figures show each curve at "
         "its true ε, tables by the requested ε. Epsilon is that of one training run, for each record, against anyone "
         "who sees everything that its silo sends in it; exactly composed under replacing one record, and true for "

@@ -1,4 +1,4 @@
-"""Odd against even MNIST digits: 25 silos, each with one even and one odd digit (the paper's first experiment)."""
+"""Odd versus even MNIST digits: 25 silos, each with one even and one odd digit (the paper's first experiment)."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -80,7 +80,7 @@ def _local(problem: TrialData) -> list[Candidate]:
 
 MNIST = Experiment(
     name="mnist",
-    title="MNIST, odd against even digits",
+    title="MNIST, odd versus even digits",
     setting=(
         f"25 silos, each with one even and one odd digit, {RECORDS} training and {HELD_OUT} test images per silo, no "
         f"image in two silos; logistic regression on {COMPONENTS} principal components fitted on the public 10,000 "

@@ -152,7 +152,7 @@ def _excess_section(results: ShuffleResults) -> list[str]:
         "## Excess risk",
         "Synthetic problems of the [page on algorithms](../algorithms/index.md): logistic regression, N = "
         f"{size.silos} silos of n = {size.records} records, d = {size.dimension}, δ = 1/n², with identical silos and "
-        "with different ones. MNIST, as on [its page](../mnist/index.md): odd against even digits, 25 silos of "
+        "with different ones. MNIST, as on [its page](../mnist/index.md): odd versus even digits, 25 silos of "
         f"{mnist.RECORDS} images with one even and one odd digit each, d = {mnist.COMPONENTS + 1}, δ = 1/n².",
         "The planner chooses rounds and steps for each level of trust, by the same rule: the smallest loss bound, in "
         f"at most {size.rounds} rounds (MNIST: {mnist.ROUNDS}). It reads no record, and nothing is tuned. Central DP "
