@@ -34,7 +34,7 @@ def test_half_of_the_noise_is_noticed_in_every_mechanism(name: str) -> None:
     runs = 160 if MECHANISMS[name].canaries(NOISY) == 1 else 5 if name in ("shuffled", "shuffled-peer") else 3
     report = found_out(name, NOISY, "half-noise", runs)
     assert report.noise_refutes
-    assert "squares" in " ".join(report.findings())
+    assert "squared norms" in " ".join(report.findings())
 
 
 @pytest.mark.parametrize(
