@@ -50,7 +50,7 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "a server that sees everything that the shuffler releases" in text
-    assert "The shuffler does not work together with the server." in text
+    assert "The shuffler does not collude with the server." in text
     assert "At least 2 silos of every round, this one included, add the noise they promised," in text
     together = "Against the server, the shuffler and all other silos together"
     assert f"{together}, only the silo's own noise protects its records: epsilon = " in text

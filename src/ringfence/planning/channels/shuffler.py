@@ -19,7 +19,7 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import sampling_named
 
 COLLUDERS = 1
-"""Other silos that may work together with the server, unless a number is given."""
+"""Other silos that may collude with the server, unless a number is given."""
 
 BITS = 140
 """Bits per coordinate and record that the protocol may take unless a limit is given: g + b."""
@@ -56,14 +56,14 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     if not 2 <= quorum <= asked:
         raise PlanError(
             f"The shuffler's quorum must be between 2 and the {asked} silos that a round asks, but is {quorum}: a silo "
-            "hides among others, and those must come."
+            "hides among the others in its batch."
         )
     if not 0 <= colluders <= quorum - 2:
         raise PlanError(
-            f"Of {quorum} silos in a batch, {colluders} may work together with the server, which leaves nobody for a "
-            "silo to hide among: a silo knows its own noise, so that a shuffler would gain nothing. Let a batch hold "
-            f"{colluders + 2} silos or more, or trust no shuffler. With 0 colluders the plan would promise nothing "
-            "against other silos but what each silo's own noise gives."
+            f"Of {quorum} silos in a batch, {colluders} may collude with the server, which leaves nobody for a "
+            "silo to hide among: a silo knows its own noise, so a shuffler would gain nothing. Let a batch hold "
+            f"{colluders + 2} silos or more, or do not use a shuffler. With 0 colluders, only each silo's own noise "
+            "protects it against the other silos."
         )
     missing = [member.name for member in members if member.name not in request.keys.silos]
     if missing:
@@ -83,7 +83,7 @@ def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
 
 
 def _batch_of(request: PlanRequest) -> tuple[int, int]:
-    """Return how many silos a batch holds at least, and how many of them may work together with the server."""
+    """Return how many silos a batch holds at least, and how many of them may collude with the server."""
     assert request.quorum is not None and request.colluders is not None  # noqa: S101, PT018 (restricted requests)
     return request.quorum, request.colluders
 
