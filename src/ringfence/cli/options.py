@@ -59,7 +59,7 @@ NewBeginning = Annotated[
     ),
 ]
 Which = Annotated[
-    str, typer.Argument(metavar="PLAN", help="A plan's file, or at least 8 first characters of its digest.")
+    str, typer.Argument(metavar="PLAN", help="A plan's file, or at least the first 8 characters of its digest.")
 ]
 NewFolder = Annotated[Path, typer.Argument(help="The folder to create. An existing one must be empty.")]
 

@@ -25,9 +25,9 @@ def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
         tag(
             "p",
             f"This dossier is about one plan of {len(silos)} silo{'s' * (len(silos) != 1)}, {plan.aim}. It says what "
-            "was released, to whom, under which guarantee, who approved it and when, and what was tested. What it says "
-            "of a silo was checked against the certificate that the silo signed, where it gave one; what was not given "
-            "is named.",
+            "was released, to whom, under which guarantee, who approved it and when, and what was tested. Statements "
+            "about a silo were checked against its signed certificate, if it gave one. Whatever was not given is "
+            "listed.",
             class_="lead",
         ),
         facts(
@@ -59,7 +59,7 @@ def _warning(evidence: Evidence) -> Html | None:
         return None
     words = "THE AUDIT REFUTES THE CLAIM. "
     return tag(
-        "p", tag("strong", words), "Do not rely on a guarantee below before this is explained.", class_="note warning"
+        "p", tag("strong", words), "Do not rely on any guarantee below until this is explained.", class_="note warning"
     )
 
 
@@ -100,7 +100,7 @@ def _description(evidence: Evidence) -> Html:
             ],
         ),
         tag("h3", "What left each silo, and nothing else"),
-        tag("p", f"In the plan's words, for silo “{first.name}”; the others differ in their numbers alone."),
+        tag("p", f"In the plan's words, for silo “{first.name}”; for the others, only the numbers differ."),
         bullets(reveals(plan, first)),
         tag("h3", "To whom"),
         bullets(to_whom(plan, first)),
@@ -117,10 +117,10 @@ def _necessity(evidence: Evidence) -> Html:
         tag("h3", "What the plan shows"),
         bullets(
             [
-                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, each {plan.unit}'s part "
-                "cut to a public bound, behind noise that the silo draws itself.",
-                "The schema stands in the plan, with all bounds and categories, and cannot change during a run. That "
-                "they come from public knowledge, and not from the records, is its author's word.",
+                f"No {plan.unit}'s values leave a silo. Only sums over many of them leave it, with each "
+                f"{plan.unit}'s contribution clipped to a public bound, and with noise that the silo draws itself.",
+                "The plan contains the schema, with all bounds and categories, and it cannot change during a run. Its "
+                "author states that they come from public knowledge and not from the records.",
                 f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
             ]
         ),
@@ -146,9 +146,9 @@ def _risks(evidence: Evidence) -> Html:
         "3. Risks to the people concerned",
         _note(
             "GDPR Article 35(7)(c). The risk is that somebody who sees what a silo sent, or the model, learns whether "
-            f"one {plan.unit} was there, or what it says. A bound on that is below, as a bet: of two data sets that "
-            f"differ in one {plan.unit}, with even odds, how often can the best guess be right? A coin is right half "
-            "of the time."
+            f"one {plan.unit} was in the data, or what it contains. The bound below is stated as a bet: given two data "
+            f"sets that differ in one {plan.unit}, at even odds, how often can the best guess be right? A coin toss is "
+            "right half of the time."
         ),
         *(_run_table(evidence, observer) for observer in plan.observers),
         _total_table(evidence) if evidence.certified else None,
@@ -163,8 +163,8 @@ def _risks(evidence: Evidence) -> Html:
 def _uncovered(evidence: Evidence) -> str:
     names = ", ".join(silo.name for silo in evidence.silos if silo.certified is None)
     return (
-        f"This is of the silos that gave a certificate. Of {names} there is the plan's promise alone, in the first "
-        "table; whoever has rows there too pays more than is said here."
+        f"This covers the silos that gave a certificate. For {names} there is only the plan's claim, in the first "
+        "table; for a person who also has rows there, the total is larger than stated here."
     )
 
 
@@ -180,7 +180,7 @@ def _run_table(evidence: Evidence, observer: Observer) -> Html:
             )
         )  # fmt: skip
     return table(
-        f"This run, fixed beforehand: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
+        f"This run, fixed in advance: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
         ["silo", "epsilon", "at delta", "bet: right at most", "exactly, at most", "shown by"],
         rows,
     )
@@ -196,7 +196,7 @@ def _total_table(evidence: Evidence) -> Html:
                  f"{best_guess(total):.1%}", limit.epsilon)
             )  # fmt: skip
     return table(
-        "Everything in the silo's ledger, however plans were chosen and whenever one stops",
+        "Everything in the silo's ledger, however plans were chosen and whenever you stop",
         ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "budget"],
         rows,
     )
@@ -218,7 +218,7 @@ def _measures(evidence: Evidence) -> Html:
         ),
         tag("h3", "Who approved it, and when"),
         table(
-            "By the silos' own accounts and clocks",
+            "According to the silos' own ledgers and clocks",
             ["silo", "approved by", "when (UTC)", "in these words", "rounds released", "last release (UTC)"],
             [row for silo in evidence.silos for row in _approvals(silo)],
         ),
@@ -262,8 +262,8 @@ def _remarks(evidence: Evidence) -> Iterable[str]:
         yield from (f"{name}: {remark}" for remark in one.found.remarks)
         if one.found.same_user:
             yield (
-                f"{name}: by its operator's decision, the courier may run as a user who can read the records. What it "
-                "may have read past the gate is in no ledger."
+                f"{name}: its operator allowed the courier to run as a user who can read the records. Anything it read "
+                "outside the gate is in no ledger."
             )
 
 
@@ -273,7 +273,7 @@ def _tested(evidence: Evidence) -> tuple[Value, ...]:
         return ("No audit was given.",)
     verdict = "refutes the claim" if audit.refuted else "does not refute the claim"
     return (
-        f"An attack on the real gate, with {audit.records} made-up records, {audit.rounds} rounds and {audit.runs} "
+        f"An attack on the real gate, with {audit.records} synthetic records, {audit.rounds} rounds and {audit.runs} "
         f"runs of the mechanism “{audit.mechanism}”, {verdict}. It guessed {audit.score:.1%} right, which shows a rate "
         f"of at least {audit.score_lower:.1%} with confidence {audit.confidence:.6g}; the claim allows "
         f"{audit.score_allowed:.1%}. The claim was epsilon {audit.epsilon_claimed:.4g}, for each record or person, "
@@ -290,16 +290,16 @@ def _sources(evidence: Evidence, public_key: str) -> Html:
         "Sources and signature",
         tag(
             "p",
-            "Plan and certificates were checked against each other. Model, audit and evaluation are their authors' "
-            "words, compared with the certificates where these show them.",
+            "Plan and certificates were checked against each other. Model, audit and evaluation are as their "
+            "authors gave them, compared with the certificates where these show them.",
         ),
-        table("What this was made of, by SHA-256", ["file", "digest"],
+        table("Files that this dossier is based on, by SHA-256", ["file", "digest"],
               [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
         tag(
             "p",
             together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
                      " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
-                     "its owner by another way. To check the facts, run ", tag("code", "ringfence verify"),
+                     "its owner through another channel. To check the facts, run ", tag("code", "ringfence verify"),
                      " on the certificates."),
         ),
     )  # fmt: skip
