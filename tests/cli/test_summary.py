@@ -96,7 +96,7 @@ def test_each_silo_s_ledger_is_charged_and_silos_may_be_taken_for_the_draws(
     [
         (("--level", "1"), "must be between 0 and 1"),
         (("--epsilon", "0"), "epsilon must be"),
-        (("--epsilon", "0.01"), "no coefficient could be told"),
+        (("--epsilon", "0.01"), "no coefficient could be estimated"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence_and_leaves_no_ledger(

@@ -138,16 +138,16 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--try", "clip=1"], "one candidate, and nothing to choose from"),
-        (["--try", "clip=1,2,1"], "A value of 'clip' is to be tried twice"),
-        (["--try", "clap=1,2"], "what can be tried is"),
-        (["--try", "clip=1,two"], "'two' is no value of 'clip'"),
+        (["--try", "clip=1"], "only one candidate, so there is nothing to choose from"),
+        (["--try", "clip=1,2,1"], "A value of 'clip' is listed twice"),
+        (["--try", "clap=1,2"], "You can try"),
+        (["--try", "clip=1,two"], "'two' is not a value of 'clip'"),
         (["--try", "clip=1,-2"], "The clip must be a positive number"),
         (["--try", "epsilon=1,2"], "'epsilon' cannot be tried"),
         (["--try", "clip=1,2", "--held-out", "0"], "holds none out: give a held-out share"),
         (["--try", "clip=1,2", "--peer-to-peer"], "Candidates are compared by a server"),
         (["--try", "clip=1,2", "--track", "runs"], "--track follows a single run"),
-        (["--try", "ridge=" + ",".join(map(str, range(65)))], "65 candidates, and 64 are the most"),
+        (["--try", "ridge=" + ",".join(map(str, range(65)))], "65 candidates, more than the 64 allowed"),
     ],
 )
 def test_what_cannot_be_chosen_from_is_refused_before_anything_is_spent(

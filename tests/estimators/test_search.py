@@ -108,15 +108,15 @@ def test_it_is_cloned_and_shown_as_scikit_learn_does_it() -> None:
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (search({"clip": [1.0]}), "one candidate, and nothing to choose from"),
+        (search({"clip": [1.0]}), "only one candidate, so there is nothing to choose from"),
         (search({"clip": []}), r"must list the values of 'clip' to try, like \[0.5, 1, 2\]"),
         (search({"clip": 1.0}), "must list the values of 'clip'"),
         (search({"algorithm": "accelerated"}), "must list the values of 'algorithm'"),
-        (search({"ridge": [0.0, 0.1, 0]}), "A value of 'ridge' is to be tried twice"),
+        (search({"ridge": [0.0, 0.1, 0]}), "A value of 'ridge' is listed twice"),
         (search({"epsilon": [1.0, 2.0]}), "cannot try 'epsilon': candidates may differ only in how they are trained"),
         (search({"classes": [1, 2]}), "cannot try 'classes'"),
         (search([{"clip": [1.0, 2.0]}]), "must be one mapping"),
-        (search({"ridge": list(range(65))}), "65 candidates, and 64 are the most"),
+        (search({"ridge": list(range(65))}), "65 candidates, more than the 64 allowed"),
         (FederatedSearch(LogisticRegression(), {"C": [1, 2]}), "must be one of Ringfence's"),
     ],
 )

@@ -52,7 +52,7 @@ def test_each_of_k_candidates_has_root_k_times_the_noise_of_one_alone() -> None:
     assert made.share == pytest.approx(1 / 2)
     for terms, other in zip(rounds.candidates[0].plan.silos, alone.silos, strict=True):
         assert terms.stages[0].sigma / other.stages[0].sigma == pytest.approx(math.sqrt(2), rel=1e-3)
-    assert "each trains with 2 times the noise that it would have alone" in made.explain()[0]
+    assert "each trains with 2 times the noise it would have alone" in made.explain()[0]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_too_many_candidates_for_the_budget_are_warned_of_before_anything_is_spe
     few, many = proposed(CLIPS[:2], MEMBERS), proposed(CLIPS, members)
     assert few.warnings() == []
     told, blind = many.warnings()
-    assert told.startswith("Of 4 candidates, 4 would be trained for next to nothing. Try fewer: alone, a candidate")
+    assert told.startswith("Of 4 candidates, 4 would learn next to nothing. Try fewer: alone, a candidate")
     assert "buys almost nothing" in told
     assert blind.startswith("The held-out records are too few to choose by: noise hides differences of up to")
 

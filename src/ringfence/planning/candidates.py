@@ -44,16 +44,19 @@ def grid(tried: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return all combinations of the options' values; PlanError if that leaves nothing to choose from, or too much."""
     for name, values in tried.items():
         if any(value in values[:place] for place, value in enumerate(values)):
-            raise PlanError(f"A value of '{name}' is to be tried twice, which would pay for the same model twice.")
+            raise PlanError(
+                f"A value of '{name}' is listed twice, which would pay for the same model twice: list each value once."
+            )
     count = math.prod(len(values) for values in tried.values())
     if count < 2:
         raise PlanError(
-            "That is one candidate, and nothing to choose from: name two values at least, or give the option itself."
+            "There is only one candidate, so there is nothing to choose from: list at least two values, or give the "
+            "option itself."
         )
     if count > MOST_CANDIDATES:
         raise PlanError(
-            f"That makes {count} candidates, and {MOST_CANDIDATES} are the most: all of them are trained and share one "
-            "budget. Try fewer values, one option after the other, or choose on public or simulated data."
+            f"That makes {count} candidates, more than the {MOST_CANDIDATES} allowed: all of them are trained and "
+            "share one budget. Try fewer values, try one option at a time, or choose on public or simulated data."
         )
     return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
 
@@ -81,12 +84,12 @@ def parse_tries(options: Sequence[str]) -> dict[str, list[Any]]:
         if not text.strip() or field is None:
             known = ", ".join(sorted(flag for flag, own in fields.items() if own in TRIED))
             raise PlanError(
-                f"'{option}' is not of the form OPTION=VALUE,VALUE, like clip=0.5,1,2; what can be tried is {known}."
+                f"'{option}' is not of the form OPTION=VALUE,VALUE, like clip=0.5,1,2. You can try {known}."
             )
         if field not in TRIED:
             raise PlanError(f"'{name}' cannot be tried: {_WHY_NOT[field]}. Give it once, as --{name}.")
         if name in tried:
-            raise PlanError(f"'{name}' is to be tried twice: give all its values at once, with commas between them.")
+            raise PlanError(f"'{name}' is given twice: list all its values at once, separated by commas.")
         tried[name] = [_value(name, field, each.strip()) for each in text.split(",")]
     return tried
 
@@ -109,7 +112,7 @@ def _value(name: str, field: str, text: str) -> Any:
         value = {"float": float, "int": int}.get(plain, str)(text)
     except (KeyError, ValueError):
         what = {"float": "a number", "int": "a whole number", "bool": "yes or no"}[plain]
-        raise PlanError(f"'{text}' is no value of '{name}', which takes {what}.") from None
+        raise PlanError(f"'{text}' is not a value of '{name}', which takes {what}.") from None
     if not text or (isinstance(value, float) and not math.isfinite(value)):
-        raise PlanError(f"'{text}' is no value of '{name}': leave it out, or name another.")
+        raise PlanError(f"'{text}' is not a value of '{name}': leave it out, or name another.")
     return value

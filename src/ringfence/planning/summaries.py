@@ -26,7 +26,7 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
     if any(block.repeats for block in trained.data.blocks):
         raise PlanError(
             "No plan can be made of this: an interaction with a column of categories, or with a spline, adds up to the "
-            "other column's own features, so that no coefficient of these means something by itself. Train a model "
+            "other column's own features, so none of their coefficients has a meaning of its own. Train a model "
             "without that interaction."
         )
     question = SecondMoments(start=weights)
@@ -42,7 +42,7 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
     if 3 * axes**1.5 * noise / math.sqrt(ROUNDS - question.pilots) > 1:
         raise PlanError(
             f"No plan can be made of this: with {axes} features the noise that these budgets need hides how the "
-            "features go together, and no coefficient could be told. Allow a larger epsilon, ask more silos or "
+            "features are related, so no coefficient could be estimated. Allow a larger epsilon, ask more silos or "
             "records, or train on fewer features."
         )
     return plan

@@ -150,7 +150,7 @@ def test_the_planner_counts_on_no_less_noise_than_the_coins_bring(sizes: dict[st
         ({"sampling": "poisson"}, "full and one-pass sampling"),
         ({"sampling": "fixed"}, "full and one-pass sampling"),
         ({"sampling": "phased"}, "full and one-pass sampling"),
-        ({"survey": True}, "without a survey"),
+        ({"survey": True}, "without a curvature survey"),
         ({"correlation": 0.5, "sampling": "one-pass"}, "correlated noise"),
         ({"quorum": 1}, "between 2 and the 3 silos that a round asks, but is 1"),
         ({"quorum": 4}, "between 2 and the 3 silos"),
@@ -180,14 +180,14 @@ def test_too_few_bits_are_refused_with_the_number_that_would_do() -> None:
 @pytest.mark.parametrize(
     ("said", "says"),
     [
-        ({"trust": "shuffler"}, "names everybody's public keys"),
+        ({"trust": "shuffler"}, "must name everyone's public keys"),
         ({"trust": "server", "keys": KEYS}, "one of nobody, shuffler, not 'server'"),
         ({"keys": KEYS}, "for plans that trust a shuffler"),
         ({"quorum": 2}, "for plans that trust a shuffler"),
         ({"colluders": 1}, "for plans that trust a shuffler"),
         ({"bits": 500}, "for plans that trust a shuffler"),
-        ({"trust": "shuffler", "keys": KEYS, "weights": "equal"}, "name no weights"),
-        ({"trust": "shuffler", "keys": KEYS, "weights": "noise"}, "name no weights"),
+        ({"trust": "shuffler", "keys": KEYS, "weights": "equal"}, "leave the weights out"),
+        ({"trust": "shuffler", "keys": KEYS, "weights": "noise"}, "leave the weights out"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "+".join(value),
 )

@@ -37,16 +37,18 @@ SET_ASIDE = 0.01
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     """Demand keys and a quorum that can be reached; leave out what totals cannot carry."""
     if request.keys is None:
-        raise PlanError("A plan that trusts a shuffler names everybody's public keys: give them.")
+        raise PlanError("A plan that trusts a shuffler must name everyone's public keys: give the keys.")
     sampling = request.sampling or "full"
     rule = sampling_named(sampling)
     if rule.is_secret or rule.is_phased or request.survey or request.correlation:
         raise PlanError(
-            "Through a shuffler go full and one-pass sampling, without a survey of the curvature or correlated noise: "
+            "A shuffler supports full and one-pass sampling only, without a curvature survey or correlated noise: "
             "leave these out."
         )
     if request.weights not in (None, "records") or any(member.weight is not None for member in members):
-        raise PlanError("Only totals leave a shuffler, so silos weigh by how many take part: name no weights.")
+        raise PlanError(
+            "Only totals leave a shuffler, so silos are weighted by how many records take part: leave the weights out."
+        )
     participation = request.asked()
     asked = participation.silos or len(members)
     quorum = asked if request.quorum is None else request.quorum
@@ -183,6 +185,6 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
         batch = own.stages[plan.training_numbers[0]].batch
         raise PlanError(
             f"The coins of silo '{own.name}' alone, with {batch} {plan.unit}s in a round, would protect nobody if the "
-            "server worked together with the shuffler. Allow more bits or larger rounds, or leave it out."
+            "server colluded with the shuffler. Allow more bits or larger rounds, or leave it out."
         )
     return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))
