@@ -161,7 +161,7 @@ def _explained(missing: Any, parameters: Iterable[Any], ctx: Any) -> str:
     """Return what a missing parameter is, and which others the command lacks: what was given is read first."""
     lacking = [each for each in parameters if each.required and each is not missing and each.name not in ctx.params]
     more = ", ".join(parameter.get_error_hint(ctx) for parameter in lacking)
-    return missing.help + (f" Also required: {more}." if more else "")
+    return f"{missing.help} Also required: {more}." if more else str(missing.help)
 
 
 def _write(formatter: Any, title: str, rows: Rows) -> None:
