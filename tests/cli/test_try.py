@@ -138,9 +138,9 @@ def test_persons_are_protected_by_the_choice_as_a_whole(federation: Federation, 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--try", "clip=1"], "only one candidate, so there is nothing to choose from"),
+        (["--try", "clip=1"], "one candidate, so there is nothing to choose from"),
         (["--try", "clip=1,2,1"], "A value of 'clip' is listed twice"),
-        (["--try", "clap=1,2"], "You can try"),
+        (["--try", "clap=1,2"], "the options to try are"),
         (["--try", "clip=1,two"], "'two' is not a value of 'clip'"),
         (["--try", "clip=1,-2"], "The clip must be a positive number"),
         (["--try", "epsilon=1,2"], "'epsilon' cannot be tried"),

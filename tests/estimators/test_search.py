@@ -108,7 +108,7 @@ def test_it_is_cloned_and_shown_as_scikit_learn_does_it() -> None:
 @pytest.mark.parametrize(
     ("made", "says"),
     [
-        (search({"clip": [1.0]}), "only one candidate, so there is nothing to choose from"),
+        (search({"clip": [1.0]}), "one candidate, so there is nothing to choose from"),
         (search({"clip": []}), r"must list the values of 'clip' to try, like \[0.5, 1, 2\]"),
         (search({"clip": 1.0}), "must list the values of 'clip'"),
         (search({"algorithm": "accelerated"}), "must list the values of 'algorithm'"),

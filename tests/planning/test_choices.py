@@ -119,9 +119,9 @@ def test_too_many_candidates_for_the_budget_are_warned_of_before_anything_is_spe
     few, many = proposed(CLIPS[:2], MEMBERS), proposed(CLIPS, members)
     assert few.warnings() == []
     told, blind = many.warnings()
-    assert told.startswith("Of 4 candidates, 4 would learn next to nothing. Try fewer: alone, a candidate")
+    assert told.startswith("Of 4 candidates, 4 would learn almost nothing. Try fewer: alone, a candidate")
     assert "buys almost nothing" in told
-    assert blind.startswith("The held-out records are too few to choose by: noise hides differences of up to")
+    assert blind.startswith("The held-out records are too few to choose with: noise hides differences of up to")
 
 
 def test_a_candidate_that_no_plan_can_be_made_of_is_named() -> None:

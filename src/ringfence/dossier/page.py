@@ -117,10 +117,10 @@ def _necessity(evidence: Evidence) -> Html:
         tag("h3", "What the plan shows"),
         bullets(
             [
-                f"No {plan.unit}'s values leave a silo. Only sums over many of them leave it, with each "
-                f"{plan.unit}'s contribution clipped to a public bound, and with noise that the silo draws itself.",
-                "The plan contains the schema, with all bounds and categories, and it cannot change during a run. Its "
-                "author states that they come from public knowledge and not from the records.",
+                f"No {plan.unit}'s values leave a silo. What leaves is sums over many of them, with each {plan.unit}'s "
+                "part clipped to a public bound, and noise that the silo draws itself.",
+                "The schema is part of the plan, with all bounds and categories, and cannot change during a run. That "
+                "they come from public knowledge, and not from the records, is its author's statement.",
                 f"The plan uses {len(plan.data.used)} columns and {plan.rounds} rounds; a gate answers nothing else.",
             ]
         ),
@@ -163,8 +163,8 @@ def _risks(evidence: Evidence) -> Html:
 def _uncovered(evidence: Evidence) -> str:
     names = ", ".join(silo.name for silo in evidence.silos if silo.certified is None)
     return (
-        f"This covers the silos that gave a certificate. For {names} there is only the plan's claim, in the first "
-        "table; for a person who also has rows there, the total is larger than stated here."
+        f"This covers the silos that gave a certificate. For {names} there is only the plan's promise, in the first "
+        "table; anyone who also has rows there pays more than is stated here."
     )
 
 
@@ -290,10 +290,10 @@ def _sources(evidence: Evidence, public_key: str) -> Html:
         "Sources and signature",
         tag(
             "p",
-            "Plan and certificates were checked against each other. Model, audit and evaluation are as their "
-            "authors gave them, compared with the certificates where these show them.",
+            "Plan and certificates were checked against each other. Model, audit and evaluation are as "
+            "their authors stated them, and were compared with the certificates where these show them.",
         ),
-        table("Files that this dossier is based on, by SHA-256", ["file", "digest"],
+        table("Files that this dossier was made from, by SHA-256", ["file", "digest"],
               [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
         tag(
             "p",

@@ -94,8 +94,8 @@ def output_section(evidence: Evidence) -> Html:
          "The plan makes the silos' sizes and the schema public.", "by the plan"),
         ("How many contribute, at least?", f"{smallest.terms.records:,} {plan.unit}s in the smallest silo, "
          f"“{smallest.name}”", "by the plan" if smallest.certified is None else "certificate"),
-        ("Can one contributor dominate?", f"No: each {plan.unit}'s contribution is clipped to a public bound.",
-         "by the plan"),
+        ("Can one contributor dominate?", f"No: each {plan.unit}'s part is clipped to a public bound "
+         "before it is added.", "by the plan"),
         ("Can it be compared with an earlier output to single somebody out?", "The ledger counts all earlier outputs "
          "together, whatever they are compared with." if not uncertified else
          f"Not known for {', '.join(uncertified)}; for the others the ledger counts all earlier outputs together.",

@@ -44,19 +44,17 @@ def grid(tried: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     """Return all combinations of the options' values; PlanError if that leaves nothing to choose from, or too much."""
     for name, values in tried.items():
         if any(value in values[:place] for place, value in enumerate(values)):
-            raise PlanError(
-                f"A value of '{name}' is listed twice, which would pay for the same model twice: list each value once."
-            )
+            raise PlanError(f"A value of '{name}' is listed twice, which would pay for the same model twice.")
     count = math.prod(len(values) for values in tried.values())
     if count < 2:
         raise PlanError(
-            "There is only one candidate, so there is nothing to choose from: list at least two values, or give the "
-            "option itself."
+            "That is one candidate, so there is nothing to choose from: list at least two values, or set the option "
+            "itself."
         )
     if count > MOST_CANDIDATES:
         raise PlanError(
             f"That makes {count} candidates, more than the {MOST_CANDIDATES} allowed: all of them are trained and "
-            "share one budget. Try fewer values, try one option at a time, or choose on public or simulated data."
+            "share one budget. Try fewer values or one option at a time, or choose on public or simulated data."
         )
     return [dict(zip(tried, values, strict=True)) for values in product(*tried.values())]
 
@@ -84,7 +82,7 @@ def parse_tries(options: Sequence[str]) -> dict[str, list[Any]]:
         if not text.strip() or field is None:
             known = ", ".join(sorted(flag for flag, own in fields.items() if own in TRIED))
             raise PlanError(
-                f"'{option}' is not of the form OPTION=VALUE,VALUE, like clip=0.5,1,2. You can try {known}."
+                f"'{option}' is not of the form OPTION=VALUE,VALUE, like clip=0.5,1,2; the options to try are {known}."
             )
         if field not in TRIED:
             raise PlanError(f"'{name}' cannot be tried: {_WHY_NOT[field]}. Give it once, as --{name}.")

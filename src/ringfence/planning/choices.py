@@ -87,14 +87,14 @@ class ChoiceProposal:
         """Say, before anything is spent, where so many candidates leave each too little."""
         told = [found for each in self.candidates if (found := buys_nothing(each))]
         few = (
-            f"Of {len(self.candidates)} candidates, {len(told)} would learn next to nothing. Try fewer: "
+            f"Of {len(self.candidates)} candidates, {len(told)} would learn almost nothing. Try fewer: "
             f"alone, a candidate has {self.share:.3g} times the noise. {told[0]}"
             if told
             else ""
         )
         epsilon = max(promised[0].epsilon for promised in self.promised.values())
         blind = (
-            f"The held-out {self.comparison.unit}s are too few to choose by: noise hides differences of up to "
+            f"The held-out {self.comparison.unit}s are too few to choose with: noise hides differences of up to "
             f"{self.hidden:.2g} of the largest that a {self.comparison.unit} may make. Hold out more, try fewer "
             "candidates, or choose on public data."
             if self.hidden > 0.5

@@ -25,8 +25,8 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
     """
     if any(block.repeats for block in trained.data.blocks):
         raise PlanError(
-            "No plan can be made of this: an interaction with a column of categories, or with a spline, adds up to the "
-            "other column's own features, so none of their coefficients has a meaning of its own. Train a model "
+            "No plan can be made from this: an interaction with a column of categories, or with a spline, adds up to "
+            "the other column's own features, so none of these coefficients means anything by itself. Train a model "
             "without that interaction."
         )
     question = SecondMoments(start=weights)
@@ -41,8 +41,8 @@ def make_summary(trained: Plan, weights: Vector, members: Sequence[Member], *, r
     # Curvatures are about 1/(1.5·axes) along good axes; noise in them is up to 2·√axes times as large as in a number.
     if 3 * axes**1.5 * noise / math.sqrt(ROUNDS - question.pilots) > 1:
         raise PlanError(
-            f"No plan can be made of this: with {axes} features the noise that these budgets need hides how the "
-            "features are related, so no coefficient could be estimated. Allow a larger epsilon, ask more silos or "
+            f"No plan can be made from this: with {axes} features the noise that these budgets need hides how the "
+            "features vary together, so no coefficient could be estimated. Allow a larger epsilon, ask more silos or "
             "records, or train on fewer features."
         )
     return plan
