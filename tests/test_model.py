@@ -65,7 +65,7 @@ def test_a_shuffled_model_of_0_1_0_states_both_views() -> None:
     for silo in statement.silos.values():
         assert [cost.against for cost in silo.this_run] == ["server", "anyone"]
         assert silo.this_run[0].epsilon < silo.this_run[1].epsilon
-    assert "The shuffler does not work together with the server." in statement.text()
+    assert "The shuffler does not collude with the server." in statement.text()
 
 
 @pytest.mark.parametrize("name", FORMER)

@@ -62,7 +62,7 @@ def test_with_own_noise_the_statement_holds_against_everybody_and_relies_on_nobo
         "In words: anyone who sees everything that a silo sends (the server, all other silos together, an "
         "eavesdropper) and tries to tell whether one of a silo's records or another in its place was used, is right "
         "with probability at most 73.1%; a coin toss is right with 50%. Epsilon and delta guarantee this over all "
-        "runs in the ledger, however they were chosen and whenever one stops. Computed exactly from the noise of "
+        "runs in the ledger, however they were chosen and whenever you stop. Computed exactly from the noise of "
         f"this run alone, the probability is at most {ndtr(SHIFT / 2):.1%}. "
         "This holds whatever they know and do: each silo adds its own noise before anything leaves it. "
         "What is not protected "
@@ -136,21 +136,20 @@ def test_through_a_shuffler_the_statement_names_what_it_relies_on_and_what_is_le
     assert text.startswith(
         "What is protected "
         "clinic: each of 10 records, over 3 rounds, by epsilon = 1, delta = 1e-06 against the server and up to 1 other "
-        "silo together, as long as the shuffler does not work with them; against the server, the shuffler and all "
+        "silo together, as long as the shuffler does not collude with them; against the server, the shuffler and all "
         "other silos together epsilon = 4 north: "
     )
     assert (
         "In words: a server that sees everything that the shuffler releases, has 1 other silo on its side and tries to "
         "tell whether one of a silo's records or another in its place was used, is right with probability at most "
         "73.1%; a coin toss is right with 50%. "
-        "Epsilon and delta guarantee this over all runs in the ledger, however they were chosen and whenever one "
-        "stops. Computed exactly from the noise of this run alone, the probability is at most 54.7%. "
+        "Epsilon and delta guarantee this over all runs in the ledger, however they were chosen and whenever you "
+        "stop. Computed exactly from the noise of this run alone, the probability is at most 54.7%. "
         "Apart from the silo itself, this relies on two things: "
-        "- The shuffler does not work together with the server. It cannot read a message, but it knows which came from "
-        "whom. "
+        "- The shuffler does not collude with the server. It cannot read a message, but it knows who sent it. "
         "- At least 2 silos of every round, this one included, add the noise they promised, and reveal it to "
         "nobody. "
-        "If the server works with the shuffler, or with more silos, only the silo's own noise protects it. "
+        "If the server colludes with the shuffler, or with more silos, only the silo's own noise protects it. "
         "Against the server, the shuffler and all other silos together, only the silo's own noise protects its "
         "records: epsilon = 4, delta = 1e-06. Their guess is then right with probability at most 98.2%, "
         "which is weak protection. "
@@ -169,7 +168,7 @@ def test_a_plan_that_counts_on_no_colluders_promises_nothing_against_other_silos
     assert f"epsilon = 1, delta = 1e-06 {against_words('server', 0)}; against" in text
     assert "has no other silo on its side" in text
     assert "At least 3 silos" in text
-    assert "It is no promise against another silo, which knows its own noise." in text
+    assert "It does not hold against another silo, which knows its own noise." in text
 
 
 def test_own_noise_that_is_strong_by_itself_is_not_called_weak(mixed: Plan) -> None:
@@ -186,7 +185,7 @@ def test_each_view_is_told_by_the_silo_that_it_protects_least(mixed: Plan) -> No
     text = words(Statement(mixed, silos))
     assert f"at most {guess(1.0):.1%}; a coin" in text
     assert f"epsilon = 5, delta = 1e-06. Their guess is then right with probability at most {guess(5.0):.1%}" in text
-    assert "work with them (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06); against" in text
+    assert "collude with them (all runs on this data, whenever you stop: epsilon = 0.9, delta = 1e-06); against" in text
     assert "Earlier runs on the same data count as their plans state" in text
 
 

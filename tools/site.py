@@ -34,6 +34,7 @@ PAGES: dict[str, list[str]] = {
     "Understand": [
         "architecture.md",
         "algorithms.md",
+        "preconditioned.md",
         "simulation.md",
         "extending.md",
         "api.md",

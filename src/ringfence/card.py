@@ -94,8 +94,8 @@ def _guarantee(model: Model) -> list[str]:
     return [
         "## Guarantee",
         f"Differential privacy under replacement of one {plan.unit} of one silo, by the noise that the silo adds. "
-        "*This run* was fixed beforehand; *all runs* holds over everything in the silo's ledger, however plans were "
-        "chosen and whenever one stops, unless the line says that it is only what was used.",
+        "*This run* was fixed in advance; *all runs* holds over everything in the silo's ledger, however plans were "
+        "chosen and whenever you stop, unless the line says that it is only what was used.",
         _table(
             ["silo", f"{plan.unit}s", "unit", "against", "this run: epsilon", "delta", "all runs: epsilon", "delta"],
             rows,

@@ -26,7 +26,7 @@ _FORMAT_1 = {
 class SiloGuarantee(Public):
     """What one silo's records are guaranteed: by this run's plan, and by its ledger for everything ever released.
 
-    Both hold however plans were chosen and whenever one stops. Each is told against every kind of observer, the one
+    Both hold however plans were chosen and whenever you stop. Each is told against every kind of observer, the one
     that counts first. `used` is what this run's rounds came to: bookkeeping. Where it is missing, an earlier version
     wrote what was used as if it were guaranteed.
     """
@@ -208,7 +208,7 @@ class Statement:
     def _scope(self) -> str:
         """Say of which runs the bet is, and who may have chosen them."""
         if any(silo.used for silo in self.silos.values()):
-            return "over all runs in the ledger, however they were chosen and whenever one stops"
+            return "over all runs in the ledger, however they were chosen and whenever you stop"
         if any(silo.has_more_runs for silo in self.silos.values()):
             return "over all runs on this data so far, if none was chosen by the results of another"
         return "for this run alone"

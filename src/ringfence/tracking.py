@@ -37,7 +37,7 @@ class Progress:
     `update_norm` is the length of the averaged answers and `noise_norm` what their noise alone makes of it, the root
     of its mean square; None where nobody answered, or where correlated or shuffled noise has no such level. `epsilon`
     says what the answers so far have used of each followed silo's guarantee, at its delta in the plan; it is empty
-    between marks. That is bookkeeping: the guarantee is the plan's, whenever one stops.
+    between marks. That is bookkeeping: the guarantee is the plan's, whenever you stop.
     """
 
     round: int

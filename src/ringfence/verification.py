@@ -91,7 +91,7 @@ class Verified:
                 "approved before.",
                 f"  - All of them together are differentially private at epsilon = {first.epsilon:.6g}, delta = "
                 f"{first.delta:.3g}, for each {self.unit} (replace-one adjacency), however the plans were chosen and "
-                f"whenever one stops. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
+                f"whenever you stop. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
                 "bookkeeping and not a guarantee. This was recomputed from the plans alone.",
                 f"  - This holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
                 *(_alone(other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),

@@ -49,7 +49,7 @@ WISHES = [
     (["--algorithm", "accelerated", "--sampling", "phased"], "localized algorithm and phased sampling go together"),
     (
         ["--algorithm", "minibatch-sgd", "--survey"],
-        "A survey serves the accelerated and the",
+        "Only the accelerated and the",
     ),
     (["--algorithm", "accelerated", "--step", "1"], "accelerated has its own schedule: leave the step out"),
     # rounds, batches, noise
@@ -58,7 +58,7 @@ WISHES = [
     (["--step", "1", "--rounds", "0"], "A plan needs at least one round, but 0 were asked for"),
     (["--max-rounds", "0"], "A plan needs at least one round, but 0 were asked for"),
     (["--max-rounds", "-3"], "A plan needs at least one round, but -3 were asked for"),
-    (["--max-rounds", "5", "--rounds", "9"], "either the rounds, exactly how many, or the most rounds"),
+    (["--max-rounds", "5", "--rounds", "9"], "either the exact number of rounds or the most rounds allowed"),
     (["--sampling", "sometimes"], "one of full, fixed, poisson, one-pass"),
     (["--sampling", "fixed", "--batch", "10000"], "batch of 10000 is larger than the"),
     (["--sampling", "fixed", "--batch", "0"], "batch must be a whole number of at least 1"),

@@ -135,6 +135,49 @@ def test_a_mistyped_word_is_answered_with_one_suggestion(ringfence: Ringfence, m
     assert done.stderr.splitlines()[-1] == f"Error: {meant}"
 
 
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        (
+            ["plan"],
+            "Missing option '--schema'. The public schema (TOML). `ringfence schema draft` writes a first one, "
+            "`ringfence example` one to try. Also required: '--target', '--silo', '--epsilon'.",
+        ),
+        (
+            ["plan", "--silo", "north=10", "--epsilon", "1", "--target", "ill"],
+            "Missing option '--schema'. The public schema (TOML). `ringfence schema draft` writes a first one, "
+            "`ringfence example` one to try.",
+        ),
+        (
+            ["train", "--epsilon", "1"],
+            "Missing argument 'SILO.csv...'. One table per silo, named after it: north.csv is silo 'north'. `ringfence "
+            "example` writes three to try. Also required: '--schema', '--target'.",
+        ),
+        (
+            ["silo", "approve", "north", "plan.json"],
+            "Missing option '--digest'. The plan's digest as shown by the review, or its first 12 characters.",
+        ),
+    ],
+)
+def test_a_missing_option_is_named_and_explained_with_all_others_that_are_missing(
+    ringfence: Ringfence, given: list[str], missing: str
+) -> None:
+    done = ringfence(*given)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == f"Error: {missing}"
+
+
+@pytest.mark.parametrize(
+    "command", [name for name, command in COMMANDS.items() if any(parameter.required for parameter in command.params)]
+)
+def test_every_command_names_all_that_it_requires(ringfence: Ringfence, command: str) -> None:
+    required = [parameter for parameter in COMMANDS[command].params if parameter.required]
+    told = ringfence(*command.split()).stderr.splitlines()[-1]
+    context = COMMANDS[command].make_context(command, [], resilient_parsing=True)
+    assert all(parameter.get_error_hint(context) in told for parameter in required)
+    assert any(parameter.help in told for parameter in required)
+
+
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 
 

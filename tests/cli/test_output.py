@@ -1,6 +1,10 @@
 """What the command line prints: all of it by one module, and nothing in it means more than its characters."""
 
 import ast
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,3 +45,39 @@ def test_a_warning_is_one_line_and_a_text_keeps_its_own(capsys: pytest.CaptureFi
     printed = capsys.readouterr()
     assert printed.err == "a\\u000ab\\u009b\n"
     assert printed.out == "a\nb\\u009b\n"
+
+
+BAR = """
+from ringfence.cli.output import progress, remark
+with progress() as bar:
+    task = bar.add_task("rounds", total=2)
+    bar.advance(task)
+    remark(bar, "A remark.")
+    bar.advance(task)
+"""
+"""A command that shows its progress."""
+
+NOTEBOOK = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm-256color"}
+"""What Jupyter sets for the commands it runs."""
+
+
+def test_no_bar_is_drawn_into_a_pipe_even_where_colour_is_forced() -> None:
+    done = subprocess.run([sys.executable, "-c", BAR], env=NOTEBOOK, capture_output=True, text=True, check=True)
+    assert done.stderr == "A remark.\n"
+    assert done.stdout == ""
+
+
+def test_a_bar_is_drawn_on_a_terminal() -> None:
+    screen, terminal = pty.openpty()
+    subprocess.run([sys.executable, "-c", BAR], env=NOTEBOOK, stderr=terminal, check=True)
+    os.close(terminal)
+    shown = b""
+    try:
+        while part := os.read(screen, 1 << 16):
+            shown += part
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    os.close(screen)
+    assert b"rounds" in shown
+    assert b"2/2" in shown
+    assert b"A remark." in shown

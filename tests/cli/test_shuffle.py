@@ -50,7 +50,7 @@ def test_the_statement_says_in_words_whom_it_relies_on_and_what_collusion_would_
     assert done.returncode == 0, done.stderr
     text = " ".join(done.stdout.split())
     assert "a server that sees everything that the shuffler releases" in text
-    assert "The shuffler does not work together with the server." in text
+    assert "The shuffler does not collude with the server." in text
     assert "At least 2 silos of every round, this one included, add the noise they promised," in text
     together = "Against the server, the shuffler and all other silos together"
     assert f"{together}, only the silo's own noise protects its records: epsilon = " in text
@@ -114,16 +114,16 @@ def test_a_plan_with_a_shuffler_is_explained_in_text(federation: Federation, rin
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--trust", "shuffler"], "names everybody's public keys"),
+        (["--trust", "shuffler"], "must name everyone's public keys"),
         (["--trust", "shuffler", "--keys", "nowhere.toml"], "could not be read"),
         (["--trust", "server"], "one of nobody, shuffler, not 'server'"),
         (["--keys", "KEYS"], "for plans that trust a shuffler"),
         (["--quorum", "2"], "for plans that trust a shuffler"),
         (["--colluders", "1"], "for plans that trust a shuffler"),
         (["--bits", "900"], "for plans that trust a shuffler"),
-        (["--trust", "shuffler", "--keys", "KEYS", "--weights", "equal"], "name no weights"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--weights", "equal"], "leave the weights out"),
         (["--trust", "shuffler", "--keys", "KEYS", "--sampling", "poisson"], "full and one-pass sampling"),
-        (["--trust", "shuffler", "--keys", "KEYS", "--survey"], "without a survey"),
+        (["--trust", "shuffler", "--keys", "KEYS", "--survey"], "without a curvature survey"),
         (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "1"], "quorum must be between 2 and"),
         (["--trust", "shuffler", "--keys", "KEYS", "--quorum", "3"], "quorum must be between 2 and"),
         (["--trust", "shuffler", "--keys", "KEYS"], "a shuffler would gain nothing"),

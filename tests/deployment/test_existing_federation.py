@@ -70,8 +70,6 @@ def test_a_site_of_an_nvflare_federation_becomes_a_silo_and_no_other_site_is_sen
                     "--epsilon", "3", "--delta", "1e-5"])  # fmt: skip
         family.run(["silo", "approve", silo, plan, "--digest", hashlib.sha256(plan.read_bytes()).hexdigest()])
         family.run(["silo", "join", silo, kits / "north", "--same-user"])
-        settings = kits / "north" / "startup" / "fed_client.json"
-        settings.write_text(settings.read_text().replace('"name": "ringfence"', '"name": "clinics"'))
         start_engine(family, "engine", kits / "localhost", "server")
         start_engine(family, "other", kits / "other", "client", "uid=other")
         family.start("agent", ["silo", "serve", silo])

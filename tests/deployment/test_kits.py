@@ -283,6 +283,35 @@ def test_kits_of_version_0_2_with_their_keys_inside_join_again_and_run(tmp_path:
     assert {name: silo["answered"] for name, silo in report["silos"].items()} == {"north": 3, "south": 3}
 
 
+def in_project(kit: Path, name: str) -> Path:
+    """Let a kit be of a project with that name, as `nvflare provision` writes it, and return its settings."""
+    settings = kit / "startup" / "fed_client.json"
+    content = json.loads(settings.read_bytes())
+    content["servers"][0]["name"] = name
+    settings.write_text(json.dumps(content))
+    return settings
+
+
+@pytest.mark.parametrize("project", ["clinics", "Heart study_2.0-b", "ringfence"])
+def test_a_kit_of_an_existing_federation_keeps_the_name_of_its_project(tmp_path: Path, kit: Path, project: str) -> None:
+    settings = in_project(kit, project)
+    server = json.loads(settings.read_bytes())["servers"][0]["service"]["target"]
+    for _ in range(2):  # also if it joins again
+        policy.join(tmp_path / "silo", kit)
+        [joined] = json.loads(settings.read_bytes())["servers"]
+        assert (joined["name"], joined["service"]["target"]) == (project, server)
+
+
+@pytest.mark.parametrize("project", ["", "..", "../else", 'a", "b": "c', "a\nb", "{{x}}", "a" * 101])
+def test_a_project_name_that_could_reach_other_files_or_settings_is_refused(
+    tmp_path: Path, kit: Path, project: str
+) -> None:
+    before = in_project(kit, project).read_bytes()
+    with pytest.raises(DeploymentError, match=r"The project name in .* must have 1 to 100 letters, digits"):
+        policy.join(tmp_path / "silo", kit)
+    assert (kit / "startup" / "fed_client.json").read_bytes() == before
+
+
 # -- who may run a courier --
 
 

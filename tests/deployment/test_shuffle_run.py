@@ -164,7 +164,7 @@ def test_three_silos_a_shuffler_and_a_server_train_a_model_that_nobody_could_hav
     assert [claim["against"] for claim in claimed] == ["server", "anyone"]
     assert claimed[0]["epsilon"] < claimed[1]["epsilon"]
     assert report["trust"] == "shuffler"
-    assert "as long as the shuffler does not work together with the server" in report["guarantees"]
+    assert "as long as the shuffler does not collude with the server" in report["guarantees"]
     assert weights(run) == replay(run).weights.tobytes()
     assert deployment.accuracy(Model.load(run / "model.json")) > 0.75
     assert deployment.released(plan) == list(range(ROUNDS))

@@ -75,8 +75,8 @@ def test_it_says_who_approved_what_when_under_which_guarantee_and_what_was_teste
         assert silo.run[0].epsilon <= silo.terms.guarantee.epsilon * (1 + 1e-9)
         assert silo.certified.found.guarantee[0].epsilon >= silo.run[0].epsilon
     unit_observer_and_adaptivity = (
-        "This run, fixed beforehand: for each record of a silo, against anyone who sees what the silo sends",
-        "Everything in the silo's ledger, however plans were chosen and whenever one stops",
+        "This run, fixed in advance: for each record of a silo, against anyone who sees what the silo sends",
+        "Everything in the silo's ledger, however plans were chosen and whenever you stop",
         "clinic record anyone who sees what the silo sends 2 ",
     )
     assert all(words in page for words in unit_observer_and_adaptivity)
@@ -169,7 +169,7 @@ def test_certificates_of_every_version_make_dossiers_of_their_plans(certificate:
     (found,) = evidence.certified.values()
     for total in found.found.guarantee:
         assert f"{found.found.unit} {found.found.against(total.against)} {total.epsilon:.4g}" in page
-    assert page.count("This run, fixed beforehand: for each record of a silo, against") == len(plan.observers)
+    assert page.count("This run, fixed in advance: for each record of a silo, against") == len(plan.observers)
 
 
 def test_what_others_wrote_stays_text(run: Run) -> None:

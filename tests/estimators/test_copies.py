@@ -39,7 +39,7 @@ def test_fits_of_rows_drawn_with_repetition_say_what_the_record_with_the_most_co
 
 def test_a_bagged_forest_counts_rows_by_weights_of_a_public_bound_and_pays_for_each_fit_once() -> None:
     """scikit-learn tells repetitions to whoever takes weights as such: a row of weight 3 is one record."""
-    with pytest.raises(EstimatorError, match="needs `sample_weight_bound`"):
+    with pytest.raises(EstimatorError, match="without a positive `sample_weight_bound`"):
         BaggingClassifier(classifier(), n_estimators=5, random_state=0).fit(X, Y)
     bagged = BaggingClassifier(classifier(sample_weight_bound=8.0), n_estimators=5, random_state=0).fit(X, Y)
     told = [own.privacy_.silos["all"].total.epsilon for own in bagged.estimators_]
@@ -48,7 +48,7 @@ def test_a_bagged_forest_counts_rows_by_weights_of_a_public_bound_and_pays_for_e
 
 def test_a_ledger_refuses_copies_unless_equal_rows_are_different_records(tmp_path: Path) -> None:
     table, labels = np.concatenate([X, X[:1]]), np.concatenate([Y, Y[:1]])
-    with pytest.raises(EstimatorError, match="Rows of silo 'all' have equal features"):
+    with pytest.raises(EstimatorError, match="Some rows of silo 'all' have equal features"):
         classifier(ledgers=tmp_path).fit(table, labels)
     assert not list(tmp_path.iterdir())
     fitted = classifier(ledgers=tmp_path, equal_rows="records").fit(table, labels)

@@ -174,7 +174,7 @@ def test_silos_may_be_labels_a_list_of_tables_or_a_mapping() -> None:
         (["a"] * 29, "one label for each of the 30 rows"),
         ([None] + ["a"] * 29, "without a label"),
         ([float("nan")] + ["a"] * 29, "without a label"),
-        ([1] * 15 + ["1"] * 15, "read the same"),
+        ([1] * 15 + ["1"] * 15, "same text but different types"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(silos: list[Any], says: str) -> None:
@@ -186,10 +186,10 @@ def test_labels_that_do_not_fit_are_refused(silos: list[Any], says: str) -> None
 def test_tables_that_do_not_fit_together_are_refused() -> None:
     X, y, _ = patients(30)
     for tables, targets, silos, says in [
-        ([X, X[:, :1]], [y, y], None, "same number of columns"),
+        ([X, X[:, :1]], [y, y], None, "different numbers of columns"),
         ([frame(X), frame(X)[["age", "pressure"]]], [y, y], None, "same columns in the same order"),
-        ([X, X], [y], None, "list of as many targets"),
-        ([X, X], [y, y[:5]], None, "30 rows in X and 5 in y"),
+        ([X, X], [y], None, "y must be a list of 2 arrays"),
+        ([X, X], [y, y[:5]], None, "30 rows in X but 5 in y"),
         ([X, X], [y, y], ["a", "a"], "the same silo"),
         ({"a": X}, {"b": y}, None, "the same keys"),
         ({"a": X}, {"a": y}, ["a"], "leave `silos` out"),
@@ -213,17 +213,17 @@ def test_every_silo_has_its_own_budget(epsilon: Any) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"epsilon": {"0": 1.0}}, "has none for 1, 2"),
-        ({"epsilon": [1.0, 2.0]}, "2 numbers for 3 silos"),
-        ({"delta": "small"}, "must be a number"),
+        ({"epsilon": {"0": 1.0}}, "has no number for 1, 2"),
+        ({"epsilon": [1.0, 2.0]}, "2 numbers, but there are 3 silos"),
+        ({"delta": "small"}, "must be one number for all silos"),
         ({"epsilon": -1.0}, "positive number"),
         ({"epsilon": None}, "positive number"),
         ({"bounds": (0, 1, 2)}, "two sequences of 2 numbers"),
         ({"bounds": ([0, 0, 0], [1, 1, 1])}, "two sequences of 2 numbers"),
         ({"bounds": (5, 5)}, "lower must be smaller than upper"),
-        ({"bounds": {"age": (0, 1)}}, "must name every column"),
+        ({"bounds": {"age": (0, 1)}}, "one entry for each column"),
         ({"cap": 3.0}, "`cap` must be"),
-        ({"ledgers": "no such folder"}, "a folder that exists"),
+        ({"ledgers": "no such folder"}, "must be an existing folder"),
         ({"classes": ["no"]}, "at least two"),
     ],
 )
@@ -317,7 +317,7 @@ def test_a_schema_s_categories_may_go_by_other_labels(schema: Schema) -> None:
     assert set(fitted.predict(table)) <= {0, 1}
     with pytest.raises(EstimatorError, match="Row 0 of y"):
         classifier(bounds=None, classes=[0, 1], schema=schema).fit(table, y)
-    with pytest.raises(EstimatorError, match="as many labels"):
+    with pytest.raises(EstimatorError, match="must list 2 labels"):
         classifier(bounds=None, classes=[0, 1, 2], schema=schema).fit(table, y)
 
 
@@ -332,7 +332,7 @@ def test_a_schema_s_refusals_name_row_and_column_and_no_value(schema: Schema) ->
 def test_a_schema_needs_named_columns_and_says_everything_itself(schema: Schema) -> None:
     table, y = hospital(30)
     for changes, X, says in [
-        ({"bounds": None}, table.to_numpy(), "must be a table that names them"),
+        ({"bounds": None}, table.to_numpy(), "X has no column names"),
         ({}, table, "Both `bounds` and `schema`"),
     ]:
         with pytest.raises(EstimatorError, match=says):

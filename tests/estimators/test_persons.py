@@ -94,7 +94,7 @@ def test_a_cap_holds_for_persons_in_several_silos_and_ledgers_refuse_them(tmp_pa
     shared = np.where(PERSONS == "MRN-29", "MRN-0", PERSONS)
     with pytest.raises(ApprovalError, match=r"on persons of silo 'a' .* more than the cap.* pays in each"):
         classifier(cap=(together(2) * 0.99, DELTA)).fit(X, Y, silos=SILOS, persons=shared)
-    with pytest.raises(EstimatorError, match="person of silo 'a' has rows in other silos"):
+    with pytest.raises(EstimatorError, match="person of silo 'a' also has rows in other silos"):
         classifier(ledgers=tmp_path).fit(X, Y, silos=SILOS, persons=shared)
     assert not list(tmp_path.iterdir())
     assert total(classifier(cap=(together(2), DELTA)).fit(X, Y, silos=SILOS, persons=shared), "b") < together(2)
@@ -103,11 +103,11 @@ def test_a_cap_holds_for_persons_in_several_silos_and_ledgers_refuse_them(tmp_pa
 def test_costs_of_records_are_never_taken_for_costs_of_persons() -> None:
     capped = classifier(cap=(15.0, DELTA))
     capped.fit(X, Y, persons=PERSONS)
-    with pytest.raises(ApprovalError, match="Records of silo 'all' were fitted before in this process, with other"):
+    with pytest.raises(ApprovalError, match="Records of silo 'all' were fitted earlier in this process, with other"):
         classifier().fit(X, Y)
     assert total(capped.fit(X, Y)) == pytest.approx(together(2), rel=1e-3)  # a person's cost bounds their record's
     for settings in (capped, classifier()):
-        with pytest.raises(ApprovalError, match=r"without `persons`.*bounds nothing for a person"):
+        with pytest.raises(ApprovalError, match=r"without `persons`.*does not bound its cost to a person"):
             settings.fit(X[:40], Y[:40], persons=PERSONS[:40])
     two_owners = np.concatenate([X[:1] / 3, X / 3])
     capped.fit(two_owners, np.append(Y[:1], Y), persons=np.append(["MRN-another"], PERSONS))
@@ -175,9 +175,9 @@ def test_a_schema_may_name_the_column_that_tells_whose_a_row_is(given: str) -> N
     table = pd.DataFrame(X, columns=["p", "q", "r"])
     with_column = table.assign(patient=PERSONS)
     asked = classifier(schema=schema, bounds=None, classes=None)
-    with pytest.raises(EstimatorError, match=r"'patient' tells whose a row is: give it in X, or .*`persons`"):
+    with pytest.raises(EstimatorError, match=r"'patient' identifies the person of each row.*`persons`, not both"):
         asked.fit(table, Y)
-    with pytest.raises(EstimatorError, match="one of both"):
+    with pytest.raises(EstimatorError, match="not both"):
         asked.fit(with_column, Y, persons=PERSONS)
     fitted = asked.fit(with_column, Y) if given == "column" else asked.fit(table, Y, persons=PERSONS)
     assert (fitted.plan_.unit, fitted.plan_.data.person, fitted.plan_.silos[0].records) == ("person", "patient", 30)
@@ -194,7 +194,7 @@ def test_rows_are_recognised_whether_or_not_the_schema_tells_persons_apart() -> 
     )
     of_persons.fit(table[:45], Y[:45])
     assert total(of_records.fit(table[:60], Y[:60])) == pytest.approx(together(2), rel=1e-3)
-    with pytest.raises(ApprovalError, match="were fitted before in this process without `persons`"):
+    with pytest.raises(ApprovalError, match="were fitted earlier in this process without `persons`"):
         of_persons.fit(table[50:], Y[50:])
 
 

@@ -113,11 +113,11 @@ def test_it_is_cloned_and_shown_as_scikit_learn_does_it() -> None:
         (search({"clip": 1.0}), "must list the values of 'clip'"),
         (search({"algorithm": "accelerated"}), "must list the values of 'algorithm'"),
         (search({"ridge": [0.0, 0.1, 0]}), "A value of 'ridge' is listed twice"),
-        (search({"epsilon": [1.0, 2.0]}), "cannot try 'epsilon': candidates differ in how they are trained"),
+        (search({"epsilon": [1.0, 2.0]}), "cannot try 'epsilon': candidates may differ only in how they are trained"),
         (search({"classes": [1, 2]}), "cannot try 'classes'"),
         (search([{"clip": [1.0, 2.0]}]), "must be one mapping"),
         (search({"ridge": list(range(65))}), "65 candidates, more than the 64 allowed"),
-        (FederatedSearch(LogisticRegression(), {"C": [1, 2]}), "must be one of ringfence's"),
+        (FederatedSearch(LogisticRegression(), {"C": [1, 2]}), "must be one of Ringfence's"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_released(made: FederatedSearch, says: str) -> None:

@@ -86,7 +86,7 @@ def test_what_cannot_be_is_refused_before_anything_is_released() -> None:
     with pytest.raises(ValueError, match="y should be a 1d array"):
         ringfence.FederatedHuberRegressor(**plain).fit(X, Y)
     frame = pd.DataFrame(X, columns=["a", "b"])
-    with pytest.raises(EstimatorError, match="The schema names several targets: use FederatedLinearRegression"):
+    with pytest.raises(EstimatorError, match=r"The schema names several targets, .* use FederatedLinearRegression"):
         ringfence.FederatedHuberRegressor(schema=schema()).fit(frame, Y)
-    with pytest.raises(EstimatorError, match="y must have 3 columns: p, q, r, in this order"):
+    with pytest.raises(EstimatorError, match="y must have these columns in this order: p, q, r"):
         ringfence.FederatedLinearRegression(schema=schema()).fit(frame, Y[:, :2])

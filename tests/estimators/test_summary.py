@@ -50,7 +50,7 @@ def test_a_cap_covers_fit_and_summary_together() -> None:
 
 def test_other_columns_other_levels_and_single_silos_are_refused_before_anything_is_released() -> None:
     model = fitted()
-    with pytest.raises(EstimatorError, match="must have the columns"):
+    with pytest.raises(EstimatorError, match="give the same columns and the same classes"):
         model.set_params(target_bounds=(0, 60)).summary(X, Y, silos=SILOS, epsilon=1.0)
     with pytest.raises(PlanError, match="must be between 0 and 1"):
         fitted().summary(X, Y, silos=SILOS, epsilon=1.0, level=95)

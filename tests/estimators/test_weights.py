@@ -64,7 +64,7 @@ def test_a_schema_takes_both() -> None:
     np.testing.assert_allclose([*model.coef_[0], *model.intercept_], [*exact.coef_[0], *exact.intercept_], atol=0.05)
     assert model.predict(frame).shape == (400,)
     weighted = schema.model_copy(update={"class_weights": {"no": 1.0, "yes": 2.0}})
-    with pytest.raises(EstimatorError, match="Both the schema's `class_weights` and `class_weight`"):
+    with pytest.raises(EstimatorError, match="by the schema's `class_weights` and by `class_weight`"):
         classifier(bounds=None, schema=weighted, class_weight={"yes": 3.0}).fit(frame, LABELS)
 
 
@@ -82,12 +82,12 @@ def test_the_clip_and_with_it_the_noise_grow_with_the_bounds_and_never_with_the_
 @pytest.mark.parametrize(
     ("weights", "match"),
     [
-        (WEIGHTS + 1, "does not lie between 0 and `sample_weight_bound`"),
-        (-WEIGHTS, "does not lie between 0 and `sample_weight_bound`"),
-        (np.full(400, np.nan), "does not lie between 0 and `sample_weight_bound`"),
-        (0 * WEIGHTS, "Every row has the weight zero"),
+        (WEIGHTS + 1, "is not between 0 and `sample_weight_bound`"),
+        (-WEIGHTS, "is not between 0 and `sample_weight_bound`"),
+        (np.full(400, np.nan), "is not between 0 and `sample_weight_bound`"),
+        (0 * WEIGHTS, "All sample weights are zero"),
         (WEIGHTS[:10], "one number for each of the 400 rows"),
-        (["x"] * 400, "must have a number for each row"),
+        (["x"] * 400, "one number for each row"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused_without_a_value(weights: Any, match: str) -> None:
@@ -97,11 +97,11 @@ def test_weights_that_do_not_fit_are_refused_without_a_value(weights: Any, match
 
 
 def test_a_bound_is_never_read_from_the_weights_nor_class_weights_from_the_labels() -> None:
-    with pytest.raises(EstimatorError, match="needs `sample_weight_bound`"):
+    with pytest.raises(EstimatorError, match="without a positive `sample_weight_bound`"):
         regression().fit(X, Y, sample_weight=WEIGHTS)
     with pytest.raises(EstimatorError, match="'balanced' would be computed from how often labels occur"):
         classifier(class_weight="balanced").fit(X, LABELS)
-    with pytest.raises(EstimatorError, match="names 'maybe', which is not one of the public classes"):
+    with pytest.raises(EstimatorError, match="names 'maybe', which is not a public class"):
         classifier(class_weight={"maybe": 2.0}).fit(X, LABELS)
     with pytest.raises(EstimatorError, match="`class_weights` must be above 0"):
         classifier(class_weight={"yes": -2.0}).fit(X, LABELS)

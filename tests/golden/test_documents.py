@@ -188,10 +188,10 @@ def test_a_message_is_read_and_written_again_as_the_same_bytes(version: str, nam
 
 
 @pytest.mark.parametrize("version", ["v0_1_0", "v0_2_0"])
-def test_of_plans_that_name_no_colluders_it_is_said_that_no_silo_may_work_with_the_server(version: str) -> None:
+def test_of_plans_that_name_no_colluders_it_is_said_that_no_silo_may_collude_with_the_server(version: str) -> None:
     """They counted on the noise of all silos, so that is what they proved."""
     said = reading.certificate_words(HERE / version / "certificates" / "shuffled.json")
-    assert "This holds against the server as long as neither the shuffler nor any other silo works with it." in said
+    assert "This holds against the server as long as neither the shuffler nor any other silo colludes with it." in said
 
 
 @each("certificates")

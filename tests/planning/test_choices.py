@@ -52,7 +52,7 @@ def test_each_of_k_candidates_has_root_k_times_the_noise_of_one_alone() -> None:
     assert made.share == pytest.approx(1 / 2)
     for terms, other in zip(rounds.candidates[0].plan.silos, alone.silos, strict=True):
         assert terms.stages[0].sigma / other.stages[0].sigma == pytest.approx(math.sqrt(2), rel=1e-3)
-    assert "each trains with 2 times the noise that it would have alone" in made.explain()[0]
+    assert "each trains with 2 times the noise it would have alone" in made.explain()[0]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ SPECS = [
 @pytest.mark.parametrize("survey", [False, True])
 def test_an_algorithm_given_in_full_is_taken_as_it_is(schema: Schema, spec: Any, survey: bool) -> None:
     if survey and isinstance(spec, MinibatchSGD):
-        with pytest.raises(PlanError, match="the step of minibatch-sgd is given"):
+        with pytest.raises(PlanError, match="a step of minibatch-sgd is given"):
             propose(schema, UNEVEN, PlanRequest(algorithm=spec, ridge=0.1, survey=survey))
         return
     proposal = propose(schema, UNEVEN, PlanRequest(algorithm=spec, ridge=0.1, survey=survey))

@@ -34,7 +34,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": "localized", "sampling": "full"}, "leave the sampling out"),
     (
         {"algorithm": "minibatch-sgd", "survey": True},
-        "A survey serves the accelerated and the",
+        "Only the accelerated and the",
     ),
     ({"sampling": "one-pass", "rounds": 78}, "the smallest silo has 61: ask for fewer rounds"),
     ({"sampling": "one-pass", "rounds": 10, "batch": 50}, "one pass of 10 rounds of 50 records needs more"),

@@ -75,7 +75,7 @@ def test_a_choice_is_one_of_those_that_there_are(name: str) -> None:
     [
         *[({which: count}, "at least one round") for which in ("rounds", "most_rounds") for count in (0, -3)],
         ({"batch": 0}, "at least 1"),
-        ({"rounds": 3, "most_rounds": 5}, "Give either the rounds"),
+        ({"rounds": 3, "most_rounds": 5}, "Give either the exact number of rounds"),
         *[({"clip": bad}, "The clip must be a positive number") for bad in (0.0, -1.0, math.nan, math.inf, 1e-320)],
         *[({"distance": bad}, "The distance must be a positive") for bad in (0.0, -1.0, math.nan, math.inf, 1e300)],
         *[({"ridge": bad}, "The ridge must be 0 or a positive number") for bad in (-1.0, math.nan, math.inf)],

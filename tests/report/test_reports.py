@@ -163,7 +163,7 @@ def test_the_servers_page_shows_what_holds_without_trust_in_a_shuffler(plan_of: 
     with_trust, without = plan.silos[0].guarantees
     assert with_trust.epsilon < without.epsilon
     assert (
-        "claimed epsilon against the server as long as neither the shuffler nor any other silo works with it "
+        "claimed epsilon against the server as long as neither the shuffler nor any other silo colludes with it "
         "claimed epsilon against the server, the shuffler and all other silos together delta "
         f"clinic 40 5 {with_trust.epsilon:.4g} {without.epsilon:.4g} 1 × 10⁻⁶"
     ) in text

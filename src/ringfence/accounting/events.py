@@ -184,7 +184,7 @@ class BinomialRelease(_Release):
     silo's own; ``slack`` is the part of δ that one release sets aside. ``partition`` and ``part`` are as in
     `DisjointBatchRelease`; without a partition every record takes part.
 
-    Against an observer of the silo's own counts (a server that works together with the shuffler, or with more silos
+    Against an observer of the silo's own counts (a server that colludes with the shuffler, or with more silos
     than the plan assumes), only its own coins protect.
     """
 

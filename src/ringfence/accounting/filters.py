@@ -2,7 +2,7 @@
 
 That each sequence of plans fits by exact composition is not enough then (``docs/proofs.md``, "What composes, and who
 may choose", has an example and the proofs). A *filter* admits plans such that (ε, δ) holds however they are chosen, and
-an *odometer* gives a reading that holds whenever one stops.
+an *odometer* gives a reading that holds whenever you stop.
 
 A plan enters the filter by a pair (μ, s): at every ε its δ is at most that of N(μ,1) against N(0,1), plus s. A Gaussian
 plan has s = 0; the k-th other plan of a ledger has s = RESERVE·δ/(k(k+1)), and the least μ for it. Plans are admitted
@@ -111,7 +111,7 @@ def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> 
 
 
 def guaranteed(history: Sequence[Commitment], pledged: Guarantee) -> Guarantee:
-    """Return the guarantee of all plans together, however they are chosen and whenever one stops.
+    """Return the guarantee of all plans together, however they are chosen and whenever you stop.
 
     ``pledged`` is the limit that was in force when the first round was charged, so that no answer chose it: it is the
     guarantee while it admits all plans. After that, the odometer's reading is.
@@ -121,7 +121,7 @@ def guaranteed(history: Sequence[Commitment], pledged: Guarantee) -> Guarantee:
 
 
 def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "anyone") -> Guarantee:
-    """Return the guarantee of everything so far, which holds whenever one stops, also by this reading.
+    """Return the guarantee of everything so far, which holds whenever you stop, also by this reading.
 
     For founding plans alone it is their exact composition at ``delta``. Later plans let it climb a ladder of filters:
     the j-th, j ≥ 2, admits j times the squared shift of the founding plans, at delta/(j(j-1)), and the guarantee is at

@@ -119,7 +119,7 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
 def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
     """Return the silos, the audited one first, of whose answers the observer sees no more than the mean.
 
-    An observer that works together with all others can subtract their part, and is left with the silo's own answer. The
+    An observer that colludes with all others can subtract their part, and is left with the silo's own answer. The
     server can subtract what its accomplices tell it: they are the last silos of the plan, as many as it names.
     """
     return plan.silos[:1] if against == "anyone" else plan.silos[: len(plan.silos) - (plan.most_colluders or 0)]

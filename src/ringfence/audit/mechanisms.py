@@ -240,7 +240,7 @@ MECHANISMS: dict[str, Mechanism] = {
         PreconditionedGradient(), one_canary.preconditioned_records, one_canary.preconditioned_argument
     ),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
-    # first plan for a server that works together with the shuffler. Seals are slow: a run of c canaries takes as long
+    # first plan for a server that colludes with the shuffler. Seals are slow: a run of c canaries takes as long
     # as about 20 + c numbers do, and whether guesses refute a claim depends on the runs more than on the canaries, so
     # there are few of these. They are too few to see in a total that a record is drawn twice. The silo's own counts,
     # drawn by the same code for the same plan, show it; 62 numbers, and the size of the batch, of two bytes each are
@@ -260,7 +260,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "shuffled-alone": _counts(against="anyone", canaries=62, runs=120, not_played={"ignore-persons", *_OF_OTHERS}),
     # Persons with several rows, by each rule for these, and each rule with another of the ways above: counts for a
-    # server that works together with the shuffler, who takes part by chance, and noise that cancels in part.
+    # server that colludes with the shuffler, who takes part by chance, and noise that cancels in part.
     "person-mean": _counts(
         against="anyone",
         canaries=62,

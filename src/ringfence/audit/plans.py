@@ -32,7 +32,7 @@ SGD = MinibatchSGD(step=1.0)
 DOMAIN = Box(lower=-1.0, upper=1.0)
 
 PEER_SIZE = 14
-"""How many times as large as the audited silo one is that works together with the server."""
+"""How many times as large as the audited silo one is that colludes with the server."""
 
 PERSON_ROWS = {1.0: 2, -1.0: 4}
 """How many rows a canary that is a person has, by its coin: by the rule `rows`, the first two count."""

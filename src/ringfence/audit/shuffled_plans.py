@@ -1,8 +1,8 @@
 """Plans that trust a shuffler, for the audit: a few silos, the private keys of all, and what counts tell a server.
 
 *Three observers.* Behind an honest shuffler a server can read the total over the silos of a batch, and nothing else:
-the others' coins hide the canaries too. If another silo works together with it, it takes that one's shares, and so its
-coins, off the pile. A server that works together with the shuffler reads each silo's own counts. The audit opens every
+the others' coins hide the canaries too. If another silo colludes with it, it takes that one's shares, and so its
+coins, off the pile. A server that colludes with the shuffler reads each silo's own counts. The audit opens every
 seal with the keys of all parties, and then uses what the observer could. Should the first messages of a pile add up to
 what the audited silo may have sent, they were not mixed, and it takes these; that mixed ones hide whose counts are
 whose is proved (docs/proofs.md), and not the audit's to show.

@@ -52,7 +52,7 @@ def audit(
 ) -> None:
     """Attack a silo's gate, and compare epsilon with the claim.
 
-    A hostile server plays against the real gate, ledger, accountant and noise with made-up records. The result is a
+    A hostile server plays against the real gate, ledger, accountant and noise with synthetic records. The result is a
     lower bound on epsilon. The exit status is 1 if it refutes the claim.
 
     Examples:

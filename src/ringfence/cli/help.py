@@ -101,15 +101,17 @@ class _Sections:
                     formatter.write(margin + f" \\\n{margin}".join(wrapped).replace("\0", " ") + "\n")
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; an option that does not exist is answered with the most similar one alone."""
+        """Read the arguments; explain an option that is missing, and suggest one for an option that does not exist."""
         try:
             return super().parse_args(ctx, args)  # type: ignore[misc, no-any-return]
         except Exception as problem:
+            parameters = self.get_params(ctx)  # type: ignore[attr-defined]
+            if hasattr(problem, "param_type"):  # click's MissingParameter
+                problem.message = _explained(problem.param, parameters, ctx)  # type: ignore[attr-defined]
             mistyped = getattr(problem, "option_name", None)
             if mistyped is None or not hasattr(problem, "possibilities"):  # click's NoSuchOption has both
                 raise
-            offered = [name for parameter in self.get_params(ctx) for name in parameter.opts]  # type: ignore[attr-defined]
-            suggestion = _suggestion(mistyped, offered)
+            suggestion = _suggestion(mistyped, [name for parameter in parameters for name in parameter.opts])
         return ctx.fail(f"No such option '{mistyped}'.{suggestion}")  # type: ignore[no-any-return]
 
 
@@ -178,6 +180,13 @@ def _option(shown: str) -> str:
 def _suggestion(mistyped: str, offered: Iterable[str]) -> str:
     close = difflib.get_close_matches(mistyped, list(offered), n=1, cutoff=_CLOSE)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _explained(missing: Any, parameters: Iterable[Any], ctx: Any) -> str:
+    """Return what a missing parameter is, and which others the command lacks: what was given is read first."""
+    lacking = [each for each in parameters if each.required and each is not missing and each.name not in ctx.params]
+    more = ", ".join(parameter.get_error_hint(ctx) for parameter in lacking)
+    return f"{missing.help} Also required: {more}." if more else str(missing.help)
 
 
 def _write(formatter: Any, title: str, rows: Rows) -> None:

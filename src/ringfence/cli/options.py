@@ -18,7 +18,8 @@ Value = TypeVar("Value")
 SchemaFile = Annotated[
     Path,
     typer.Option(
-        help="The public schema (TOML). `ringfence schema draft` writes a first one.", rich_help_panel="Basic"
+        help="The public schema (TOML). `ringfence schema draft` writes a first one, `ringfence example` one to try.",
+        rich_help_panel="Basic",
     ),
 ]
 Target = Annotated[
@@ -31,7 +32,10 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as writt
 ModelFile = Annotated[Path, typer.Argument(help="A model, as written by `ringfence train --out`.")]
 SiloFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="SILO.csv...", help="One table per silo, named after it: north.csv is silo 'north'."),
+    typer.Argument(
+        metavar="SILO.csv...",
+        help="One table per silo, named after it: north.csv is silo 'north'. `ringfence example` writes three to try.",
+    ),
 ]
 Ledgers = Annotated[
     Path | None,

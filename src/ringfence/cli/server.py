@@ -296,7 +296,7 @@ def _places(options: Sequence[str]) -> dict[str, str]:
         found = {name: place} if equals and name and place else _file_of_doors(Path(option))
         for name, place in found.items():
             if name in places:
-                raise DoorError(f"Silo '{name}' is given two doors.")
+                raise DoorError(f"Silo '{name}' has two doors: give one.")
             places[name] = place
     return places
 

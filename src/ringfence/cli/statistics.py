@@ -130,7 +130,7 @@ def statistics(
         _show_run(run, page, for_schema=for_schema, json=json)
         return
     if schema is None or epsilon is None:
-        raise PlanError("Statistics need --schema and --epsilon.")
+        raise PlanError("Statistics need --schema and --epsilon. `ringfence schema draft` writes a first schema.")
     if survival is not None or cuts is not None:
         if columns is not None or cross or for_schema or page is not None:
             raise PlanError(

@@ -25,9 +25,9 @@ def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
         tag(
             "p",
             f"This dossier is about one plan of {len(silos)} silo{'s' * (len(silos) != 1)}, {plan.aim}. It says what "
-            "was released, to whom, under which guarantee, who approved it and when, and what was tested. What it says "
-            "of a silo was checked against the certificate that the silo signed, where it gave one; what was not given "
-            "is named.",
+            "was released, to whom, under which guarantee, who approved it and when, and what was tested. Statements "
+            "about a silo were checked against its signed certificate, if it gave one. Whatever was not given is "
+            "listed.",
             class_="lead",
         ),
         facts(
@@ -59,7 +59,7 @@ def _warning(evidence: Evidence) -> Html | None:
         return None
     words = "THE AUDIT REFUTES THE CLAIM. "
     return tag(
-        "p", tag("strong", words), "Do not rely on a guarantee below before this is explained.", class_="note warning"
+        "p", tag("strong", words), "Do not rely on any guarantee below until this is explained.", class_="note warning"
     )
 
 
@@ -146,9 +146,9 @@ def _risks(evidence: Evidence) -> Html:
         "3. Risks to the people concerned",
         _note(
             "GDPR Article 35(7)(c). The risk is that somebody who sees what a silo sent, or the model, learns whether "
-            f"one {plan.unit} was there, or what it says. A bound on that is below, as a bet: of two data sets that "
-            f"differ in one {plan.unit}, with even odds, how often can the best guess be right? A coin is right half "
-            "of the time."
+            f"one {plan.unit} was in the data, or what it contains. The bound below is stated as a bet: given two data "
+            f"sets that differ in one {plan.unit}, at even odds, how often can the best guess be right? A coin toss is "
+            "right half of the time."
         ),
         *(_run_table(evidence, observer) for observer in plan.observers),
         _total_table(evidence) if evidence.certified else None,
@@ -180,7 +180,7 @@ def _run_table(evidence: Evidence, observer: Observer) -> Html:
             )
         )  # fmt: skip
     return table(
-        f"This run, fixed beforehand: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
+        f"This run, fixed in advance: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
         ["silo", "epsilon", "at delta", "bet: right at most", "exactly, at most", "shown by"],
         rows,
     )
@@ -196,7 +196,7 @@ def _total_table(evidence: Evidence) -> Html:
                  f"{best_guess(total):.1%}", limit.epsilon)
             )  # fmt: skip
     return table(
-        "Everything in the silo's ledger, however plans were chosen and whenever one stops",
+        "Everything in the silo's ledger, however plans were chosen and whenever you stop",
         ["silo", "for each", "against", "epsilon", "at delta", "bet: right at most", "budget"],
         rows,
     )
@@ -218,7 +218,7 @@ def _measures(evidence: Evidence) -> Html:
         ),
         tag("h3", "Who approved it, and when"),
         table(
-            "By the silos' own accounts and clocks",
+            "According to the silos' own ledgers and clocks",
             ["silo", "approved by", "when (UTC)", "in these words", "rounds released", "last release (UTC)"],
             [row for silo in evidence.silos for row in _approvals(silo)],
         ),
@@ -262,8 +262,8 @@ def _remarks(evidence: Evidence) -> Iterable[str]:
         yield from (f"{name}: {remark}" for remark in one.found.remarks)
         if one.found.same_user:
             yield (
-                f"{name}: by its operator's decision, the courier may run as a user who can read the records. What it "
-                "may have read past the gate is in no ledger."
+                f"{name}: its operator allowed the courier to run as a user who can read the records. Anything it read "
+                "outside the gate is in no ledger."
             )
 
 
@@ -273,7 +273,7 @@ def _tested(evidence: Evidence) -> tuple[Value, ...]:
         return ("No audit was given.",)
     verdict = "refutes the claim" if audit.refuted else "does not refute the claim"
     return (
-        f"An attack on the real gate, with {audit.records} made-up records, {audit.rounds} rounds and {audit.runs} "
+        f"An attack on the real gate, with {audit.records} synthetic records, {audit.rounds} rounds and {audit.runs} "
         f"runs of the mechanism “{audit.mechanism}”, {verdict}. It guessed {audit.score:.1%} right, which shows a rate "
         f"of at least {audit.score_lower:.1%} with confidence {audit.confidence:.6g}; the claim allows "
         f"{audit.score_allowed:.1%}. The claim was epsilon {audit.epsilon_claimed:.4g}, for each record or person, "

@@ -18,7 +18,7 @@ def nist_section(evidence: Evidence) -> Html:
     rows: list[tuple[Value, ...]] = [
         (
             "Privacy parameters: what are ε and δ, and over which releases?",
-            f"For each {plan.unit}, {observer}: at most epsilon = {worst.epsilon:.4g} over this run, fixed beforehand. "
+            f"For each {plan.unit}, {observer}: at most epsilon = {worst.epsilon:.4g} over this run, fixed in advance. "
             f"Delta is at most {largest:.2g}, {small}. {_over_all(evidence)}",
         ),
         (
@@ -33,13 +33,13 @@ def nist_section(evidence: Evidence) -> Html:
         ),
         (
             "Other releases of the same data?",
-            "All that passed the gate is in the ledger and in its total. Anything done with the records outside it is "
-            "not: only the silo can say.",
+            "Everything that passed the gate is in the ledger and in its total. Only the silo can say what else was "
+            "done with the records.",
         ),
         (
             "Algorithms and correctness: is the mechanism proved, and who checked it?",
             "Sensitivities and composition are proved in Ringfence's documentation, and checking a certificate "
-            f"computes every charge again from the plan. {_audited(evidence)}",
+            f"recomputes every charge from the plan. {_audited(evidence)}",
         ),
         ("Utility: how accurate is the result?", _utility(evidence)),
         (
@@ -59,7 +59,7 @@ def nist_section(evidence: Evidence) -> Html:
             (
                 "Sums are exact, in whole numbers, and noise is discrete, from the operating system's randomness. "
                 if plan.sums == "exact"
-                else "Sums were in floating point, whose errors are charged. "
+                else "Sums were computed in floating point; rounding errors are charged. "
             )
             + "How long an answer takes is not covered by the guarantee.",
         ),
@@ -91,7 +91,7 @@ def output_section(evidence: Evidence) -> Html:
         ("What is to be released?", "no model was given" if model is None else f"{numbers} weights of a "
          "linear model, and what its file says about plan, guarantees and evaluation", "see sources"),
         ("Is any record, count, minimum, maximum or example in it?", f"No {plan.unit} and no exact statistic of them. "
-         "Sizes of silos and the schema are public by the plan.", "by the plan"),
+         "The plan makes the silos' sizes and the schema public.", "by the plan"),
         ("How many contribute, at least?", f"{smallest.terms.records:,} {plan.unit}s in the smallest silo, "
          f"“{smallest.name}”", "by the plan" if smallest.certified is None else "certificate"),
         ("Can one contributor dominate?", f"No: each {plan.unit}'s part is clipped to a public bound "
@@ -118,7 +118,7 @@ def _over_all(evidence: Evidence) -> str:
     worst = max((one.found for one in evidence.certified.values()), key=lambda found: found.guarantee[0].epsilon)
     total = worst.guarantee[0]
     return (
-        f"Over everything in the ledgers shown, however plans were chosen and whenever one stops, it is at most "
+        f"Over everything in the ledgers shown, however plans were chosen and whenever you stop, it is at most "
         f"epsilon = {total.epsilon:.4g} at delta = {total.delta:.2g}, for each {worst.unit}, against "
         f"{worst.against(total.against)}."
     )
@@ -127,8 +127,8 @@ def _over_all(evidence: Evidence) -> str:
 def _unit(evidence: Evidence) -> str:
     if evidence.plan.unit == "person":
         return (
-            "A person with all their rows in one silo, by the schema's column of persons. Rows of one person in "
-            "several silos add up: see the statement."
+            "A person with all their rows in one silo, as identified by the schema's person column. Rows of one person "
+            "in several silos add up: see the statement."
         )
     return (
         "One record of one silo. A person with several records, or with records in several silos, is protected less: "
@@ -142,7 +142,8 @@ def _audited(evidence: Evidence) -> str:
         return "No audit was given."
     verdict = "REFUTES" if audit.refuted else "does not refute"
     return (
-        f"An audit, of the mechanism “{audit.mechanism}” with made-up records and not of this run, {verdict} the claim."
+        f"An audit, of the mechanism “{audit.mechanism}” with synthetic records and not of this run, {verdict} the "
+        "claim."
     )
 
 

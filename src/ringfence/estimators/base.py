@@ -229,7 +229,9 @@ class FederatedLinearModel(TableReader, ABC):
         check_is_fitted(self)
         problem, remarks = self._read(X, y, silos, persons, sample_weight)
         if problem.schema != self.plan_.data:
-            raise EstimatorError("X and y must have the columns, and y the classes, that this model was fitted with.")
+            raise EstimatorError(
+                "X and y differ from those that this model was fitted with: give the same columns and the same classes."
+            )
         names, cap = list(problem.silos), self._cap()
         require_level(level, len(names) if by_silo else None)
         epsilons, deltas = tables.per_silo("epsilon", epsilon, names), tables.per_silo("delta", delta, names)
@@ -246,7 +248,7 @@ class FederatedLinearModel(TableReader, ABC):
         require_public_steps(self)
         rows = tables.join(X, y, silos, persons, weights)
         if self.ledgers is not None and not Path(self.ledgers).is_dir():
-            raise EstimatorError(f"`ledgers` must name a folder that exists, but there is none at {self.ledgers}.")
+            raise EstimatorError(f"`ledgers` must be an existing folder, but '{self.ledgers}' is not: create it.")
         problem = self._problem(rows)
         return problem, remarks_on(problem, self.equal_rows, ledgers=self.ledgers is not None)
 
@@ -299,7 +301,7 @@ class FederatedLinearModel(TableReader, ABC):
         except (TypeError, ValueError):
             epsilon = delta = 0.0
         if not (0 < epsilon < np.inf and 0 < delta < 1):
-            raise EstimatorError("`cap` must be (epsilon, delta): a positive number, and one between 0 and 1.")
+            raise EstimatorError("`cap` must be (epsilon, delta): a positive number, and a number between 0 and 1.")
         return Budget(epsilon, delta)
 
     def _settings(self) -> str:
@@ -375,7 +377,10 @@ class FederatedLinearModel(TableReader, ABC):
         else:
             X = tables.as_frame(X)
             if not tables.is_frame(X):
-                raise EstimatorError("This model was fitted by a `schema`, so X must name its columns (pandas).")
+                raise EstimatorError(
+                    "This model was fitted with a `schema`, so X must have column names: give a table of pandas, "
+                    "polars or pyarrow."
+                )
             matrix = self.model_.linear().matrix(frames.columns_of(X), source=SOURCE)  # by name, what is used of them
         scores: FloatArray = matrix @ np.atleast_2d(self.coef_).T + self.intercept_
         return scores

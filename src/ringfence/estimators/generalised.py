@@ -252,7 +252,7 @@ class FederatedSurvivalRegressor(SurvivalParameters, FederatedLinearModel):
         event = self.schema.event
         if event is None:
             raise EstimatorError(
-                "The schema names no event: set its `event` to the column that says whether an event ended the time."
+                "The schema names no event: set `event` to the column that says whether the time ended with an event."
             )
         column = self.schema.used[event]
         if tables.is_frame(rows.X) and event in rows.X.columns:

@@ -30,7 +30,7 @@ from ringfence.protocol.columns import Categorical, Column, ReadColumn
 from ringfence.protocol.losses import BaseLoss
 from ringfence.protocol.schema import Schema
 
-BOTH_BOUNDS = "Both `target_bounds` and `schema` give the range of the target: leave one out."
+BOTH_BOUNDS = "Both `target_bounds` and `schema` give the range of the target: give only one of them."
 
 
 class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  # type: ignore[misc]
@@ -65,18 +65,19 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         labels = np.unique(y if observed else np.asarray(self.classes))
         if labels.ndim != 1 or len(labels) < 2:
             where = "y has" if observed else "`classes` lists"
-            raise EstimatorError(f"{where} one class only, and a classifier needs at least two.")
+            raise EstimatorError(f"{where} only one class, but a classifier needs at least two.")
         self.classes_: NDArray[Any] = labels
         column = Categorical(categories=tuple(str(label) for label in labels))
         return [column.classes[place] for place in self._places(y)], column
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
         if column.is_number:
-            raise EstimatorError("The schema's target is a number: use one of the regressors.")
+            raise EstimatorError("The schema's target is numeric, but this is a classifier: use one of the regressors.")
         labels = np.asarray(column.classes if self.classes is None else self.classes)
         if labels.shape != (len(column.classes),):
             raise EstimatorError(
-                f"The schema's target has {len(column.classes)} categories, so `classes` must list as many labels."
+                f"The schema's target has {len(column.classes)} categories, so `classes` must list "
+                f"{len(column.classes)} labels."
             )
         self.classes_ = labels
         return [column.classes[place] for place in self._places(column_or_1d(y, warn=True))]
@@ -87,12 +88,14 @@ class Classifier(ClassifierParameters, ClassifierMixin, FederatedLinearModel):  
         if not isinstance(self.class_weight, Mapping):
             raise EstimatorError(
                 "`class_weight` must be a mapping from label to a positive number, from public knowledge. 'balanced' "
-                "would be computed from how often labels occur, which is private: ask for that privately "
+                "would be computed from how often labels occur, which is private: estimate that privately "
                 "(`ringfence statistics`), and give the inverse shares."
             )
         labels = self.classes_.tolist()
         if unknown := [label for label in self.class_weight if label not in labels]:
-            raise EstimatorError(f"`class_weight` names {unknown[0]!r}, which is not one of the public classes.")
+            raise EstimatorError(
+                f"`class_weight` names {unknown[0]!r}, which is not a public class: correct it, or add it to `classes`."
+            )
         return {
             "class_weights": {
                 category: float(self.class_weight.get(label, 1.0))
@@ -220,7 +223,9 @@ class Regressor(RegressorParameters, RegressorMixin, FederatedLinearModel):  # t
 
     def _targets_by_schema(self, y: Any, column: ReadColumn) -> list[str]:
         if not column.is_number:
-            raise EstimatorError("The schema's target has categories: use one of the classifiers.")
+            raise EstimatorError(
+                "The schema's target is categorical, but this is a regressor: use one of the classifiers."
+            )
         if self.target_bounds is not None:
             raise EstimatorError(BOTH_BOUNDS)
         return tables.texts(column_or_1d(y, warn=True))
@@ -283,14 +288,15 @@ class FederatedLinearRegression(LossParameters, Regressor):
         named = self.loss in _STRAIGHT if isinstance(self.loss, str) else isinstance(self.loss, BaseLoss)
         if not named or (isinstance(self.loss, BaseLoss) and not self.loss.is_of_numbers):
             raise EstimatorError(
-                f"`loss` must be one of {', '.join(_STRAIGHT)}, or a loss of a number whose score predicts it, such as "
-                "ringfence.losses.custom makes. Counts, amounts, times and classes have estimators of their own."
+                f"`loss` must be one of {', '.join(_STRAIGHT)}, or a loss for a number that the score itself predicts, "
+                "such as one from ringfence.losses.custom. For counts, amounts, times and classes, use their own "
+                "estimators."
             )
         if schema.more_targets is None:
             return replace(super()._request(schema), loss=self.loss)
         if self.loss != (least_squares := _STRAIGHT[0]):
             raise EstimatorError(
-                f"Several columns of y are learned by least squares: leave `loss` at '{least_squares}'."
+                f"With several columns of y, only least squares is available: leave `loss` at '{least_squares}'."
             )
         return super()._request(schema)
 
@@ -328,7 +334,8 @@ class FederatedLinearRegression(LossParameters, Regressor):
         numbers = np.asarray(y)
         if numbers.ndim != 2 or numbers.shape[1] != len(schema.targets):
             raise EstimatorError(
-                f"By the schema, y must have {len(schema.targets)} columns: {', '.join(schema.targets)}, in this order."
+                "The schema has several targets, so y must have these columns in this order: "
+                f"{', '.join(schema.targets)}."
             )
         return {name: tables.texts(column) for name, column in zip(schema.targets, numbers.T, strict=True)}
 

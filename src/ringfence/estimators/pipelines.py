@@ -34,10 +34,10 @@ def require_public_steps(estimator: object) -> None:
     for step in _steps_around(estimator):
         for learner in _learners(step):
             raise EstimatorError(
-                f"{type(learner).__name__} stands before this estimator, and has learned from all records, without "
-                "noise and outside of the guarantee. Leave it out: `bounds`, or a `schema` with `center`, `scale` and "
-                "`missing`, scale and fill in by public knowledge. If it is to learn from public data, fit it on those "
-                "and wrap it: sklearn.frozen.FrozenEstimator(fitted)."
+                f"{type(learner).__name__} comes before this estimator and has learned from all records, without noise "
+                "and outside the guarantee. Remove it: `bounds`, or a `schema` with `center`, `scale` and `missing`, "
+                "scale and fill in from public knowledge. To learn it from public data, fit it on those and wrap it: "
+                "sklearn.frozen.FrozenEstimator(fitted)."
             )
 
 

@@ -1,4 +1,4 @@
-"""From what `fit` is given to records: which columns X has, by `bounds` or by a `schema`, and what the target is."""
+"""From the arguments of `fit` to records: the columns of X, by `bounds` or by a `schema`, and the target."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +21,7 @@ from ringfence.sources import frames
 
 
 class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn ships no types
-    """An estimator as far as it reads tables by public knowledge."""
+    """The part of an estimator that reads tables, using public knowledge only."""
 
     @abstractmethod
     def _target(self, y: Any) -> tuple[Any, Column]:
@@ -43,7 +43,10 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
     def _cells_by_schema(self, y: Any, schema: Schema) -> dict[str, list[str]]:
         """Return the cells of the schema's targets, by name."""
         if schema.more_targets is not None:
-            raise EstimatorError("The schema names several targets: use FederatedLinearRegression, or name one.")
+            raise EstimatorError(
+                f"The schema names several targets, but {type(self).__name__} predicts one: name one target, or use "
+                "FederatedLinearRegression."
+            )
         return {str(schema.target): self._targets_by_schema(y, schema.target_column)}
 
     def _class_weights(self, categories: tuple[str, ...]) -> dict[str, Any]:
@@ -62,9 +65,9 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
             return self._problem_by_schema(self.schema, rows)
         if self.bounds is None:
             raise EstimatorError(
-                "`bounds` is missing: say between which values every feature lies, as bounds=(lower, upper), from "
-                "public knowledge (a code book, a law, common sense), or give a `schema`. They are not taken from X, "
-                "because bounds read from private records leak them. They need not be tight."
+                "`bounds` is missing: give the range of every feature, as bounds=(lower, upper), from public knowledge "
+                "(a code book, a law, common sense), or give a `schema`. The range is not taken from X, because bounds "
+                "read from private records leak them. It need not be tight."
             )
         given = list(y.columns) if hasattr(y, "columns") else [getattr(y, "name", None)]
         with hiding_values():
@@ -83,7 +86,7 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
         try:
             schema = Schema(columns=columns, intercept=intercept, person=_person(persons, columns), **roles)
         except ValidationError as refused:
-            raise EstimatorError(f"No schema can be made of `bounds` and the target: {explain(refused)}.") from None
+            raise EstimatorError(f"`bounds` and the target do not form a valid schema: {explain(refused)}.") from None
         table: Any = {**dict(zip(names, X.T, strict=True)), **cells}  # numbers need not go through text
         return FitData.of(schema, table, list(tables.row_bytes(X)), labels, tables.owners(persons, len(X)))
 
@@ -93,17 +96,22 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
     def _problem_by_schema(self, schema: Schema, rows: tables.Joined) -> FitData:
         X, y, labels, persons, weights = rows
         if self.bounds is not None:
-            raise EstimatorError("Both `bounds` and `schema` are given, which say the same: leave one out.")
+            raise EstimatorError(
+                "Both `bounds` and `schema` are given, and both describe the columns of X: give one of them."
+            )
         if not tables.is_frame(X):
-            raise EstimatorError("A `schema` describes columns by name, so X must be a table that names them (pandas).")
+            raise EstimatorError(
+                "A `schema` describes columns by name, but X has no column names: give X as a table of pandas, polars "
+                "or pyarrow."
+            )
         if y is None:
-            raise EstimatorError("y is missing: estimators here learn from targets, so `fit` needs both X and y.")
+            raise EstimatorError("y is missing: `fit` needs the target y as well as the features X.")
         if schema.person is None:
             schema = schema.model_copy(update={"person": _person(persons, schema.columns)})
         elif (schema.person in X.columns) == (persons is not None):
             raise EstimatorError(
-                f"By the schema, the column '{schema.person}' tells whose a row is: give it in X, or its cells as "
-                "`persons`, one of both."
+                f"The schema says that the column '{schema.person}' identifies the person of each row. Give it either "
+                "as a column of X or as `persons`, not both."
             )
         elif persons is None:
             persons = X[schema.person]
@@ -113,14 +121,16 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
         cells: dict[str, Any] = dict(self._cells_by_schema(y, schema))
         for targets in cells.values():
             if len(targets) != len(identity):
-                raise EstimatorError(f"X has {len(identity)} rows, and y has {len(targets)}.")
+                raise EstimatorError(
+                    f"X has {len(identity)} rows, but y has {len(targets)}: give one target for each row of X."
+                )
         schema = self._with_class_weights(schema)
         weight = tables.weights(weights, len(identity), self.sample_weight_bound)
         if weight is not None:
             if schema.weight is not None:
                 raise EstimatorError(
-                    f"By the schema, the column '{schema.weight}' says how much a row counts, and `sample_weight` says "
-                    "so too: leave one out."
+                    f"Weights are given twice: by the schema, in the column '{schema.weight}', and by `sample_weight`. "
+                    "Give only one of them."
                 )
             name = tables.unused(None, "weight", schema.columns)
             columns = {**schema.columns, name: self._weight_column()}
@@ -133,7 +143,10 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
     def _with_class_weights(self, schema: Schema) -> Schema:
         given = self._class_weights(schema.target_column.classes)
         if given and schema.class_weights is not None:
-            raise EstimatorError("Both the schema's `class_weights` and `class_weight` are given: leave one out.")
+            raise EstimatorError(
+                "Class weights are given twice: by the schema's `class_weights` and by `class_weight`. Give only one "
+                "of them."
+            )
         return schema.model_copy(update=given) if given else schema
 
     def _column_names(self, count: int) -> list[str]:
@@ -146,8 +159,8 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
             if set(self.bounds) != set(names):
                 absent = [name for name in names if name not in self.bounds]
                 stray = [str(name) for name in self.bounds if name not in names]
-                said = f"has none for {_few(absent)}" if absent else f"names {_few(stray)}, which X does not have"
-                raise EstimatorError(f"`bounds` must name every column of X, and no other, but {said}.")
+                said = f"there is none for {_few(absent)}" if absent else f"X has no column {_few(stray)}"
+                raise EstimatorError(f"`bounds` must have one entry for each column of X, but {said}.")
             pairs = [self.bounds[name] for name in names]
         else:
             given: Any = self.bounds
@@ -164,33 +177,33 @@ class TableReader(Parameters, BaseEstimator, ABC):  # type: ignore[misc]  # scik
 
 @contextmanager
 def hiding_values() -> Iterator[None]:
-    """Let scikit-learn check X and y, but not quote the cell that is no number."""
+    """Let scikit-learn check X and y, but do not let it quote a cell that is not a number."""
     try:
         yield
     except ValueError as problem:
         if "contains NaN" in str(problem):  # scikit-learn recommends an imputer, which would learn from the records
             raise EstimatorError(
-                "X or y contains NaN, a missing value. Say by public knowledge what stands in for it: a `schema` has "
-                "`missing`, and `indicator`, for each column; or fill it in with a public number before `fit`. An "
-                "imputer would learn from the records, outside of the guarantee."
+                "X or y contains NaN, a missing value. Give a replacement from public knowledge: set `missing`, and if "
+                "you like `indicator`, for the column in a `schema`, or fill in a public number before `fit`. An "
+                "imputer would learn from the records, outside the guarantee."
             ) from None
         if "could not convert" not in str(problem):
             raise
         raise EstimatorError(
-            "X, or a numeric target, holds text that is not a number. Encode it by a public list of categories "
-            "(OneHotEncoder(categories=[...]), or a `schema`), never by one learned from the records."
+            "X, or a numeric target, contains text that is not a number. Encode it with a public list of categories "
+            "(OneHotEncoder(categories=[...]), or a `schema`), never with one learned from the records."
         ) from None
 
 
 def interval(what: str, pair: Any) -> Numeric:
-    """Return the column of numbers between the two of a pair."""
+    """Return a column of numbers with these two bounds."""
     try:
         lower, upper = map(float, pair)
         return Numeric(lower=lower, upper=upper)
     except ValidationError as refused:
         raise EstimatorError(f"{what}: {explain(refused)}.") from None
     except (TypeError, ValueError):
-        raise EstimatorError(f"{what} must be two numbers, lower and upper.") from None
+        raise EstimatorError(f"{what} must be a pair of numbers, (lower, upper).") from None
 
 
 def _target_names(given: list[Any], count: int, taken: list[str]) -> list[str]:

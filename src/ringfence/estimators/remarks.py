@@ -52,9 +52,9 @@ _COPIES = (
     "{number} copies of one record. If rows with equal features are different records, say equal_rows='records'."
 )
 _COPIES_REFUSED = (
-    "Rows of silo '{silo}' have equal features, and a ledger charges every row as a record of its own. Nothing was "
-    "released. If they are copies of one record, as in a bootstrap sample, leave out all but one, or fit without "
-    "`ledgers`; if they are different records, say equal_rows='records'."
+    "Some rows of silo '{silo}' have equal features, and a ledger charges every row as a separate record. Nothing was "
+    "released. If they are copies of one record, as in a bootstrap sample, keep only one, or fit without `ledgers`; if "
+    "they are different records, set equal_rows='records'."
 )
 _SPREAD = (
     "A person has rows in {number} silos of this fit. The numbers of this run are for a person's rows in one silo; the "
@@ -62,7 +62,8 @@ _SPREAD = (
     "make their labels differ."
 )
 _SPREAD_REFUSED = (
-    "A person of silo '{silo}' has rows in other silos too, and a ledger counts what its own silo releases. Nothing "
-    "was released. Give all rows of a person to one silo, or fit without `ledgers`; if a person of one silo is all "
-    "that is to be protected, or one label means different persons, make the labels of different silos differ."
+    "A person of silo '{silo}' also has rows in other silos, but a ledger counts only what its own silo releases. "
+    "Nothing was released. Give all rows of a person to one silo, or fit without `ledgers`. If you only need to "
+    "protect a person's rows within each silo, or if one label means different persons, use different labels in each "
+    "silo."
 )

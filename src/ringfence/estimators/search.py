@@ -97,7 +97,9 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         What cannot be tried is refused before anything is released.
         """
         if not isinstance(self.estimator, FederatedLinearModel):
-            raise EstimatorError("`estimator` must be one of ringfence's: others do not keep records private.")
+            raise EstimatorError(
+                "`estimator` must be one of Ringfence's estimators: others do not keep records private."
+            )
         candidates = self._candidates()
         best: FederatedLinearModel = clone(self.estimator)
         problem, remarks = best._read(X, y, silos, persons, sample_weight)
@@ -127,8 +129,8 @@ class FederatedSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc] 
         for name, values in self.param_grid.items():
             if name not in TRIED:
                 raise EstimatorError(
-                    f"`param_grid` cannot try '{name}': candidates differ in how they are trained, that is in "
-                    f"{', '.join(TRIED)}, and share all else. Give it to the estimator."
+                    f"`param_grid` cannot try '{name}': candidates may differ only in how they are trained "
+                    f"({', '.join(TRIED)}). Set '{name}' on the estimator."
                 )
             if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
                 raise EstimatorError(f"`param_grid` must list the values of '{name}' to try, like [0.5, 1, 2].")

@@ -1,8 +1,8 @@
 """What the fits of this process have cost every record, and every person, that they saw.
 
-A ledger file counts what was released from *a data set*. Estimators are handed whatever rows somebody sliced: the
-same table twice, the folds of a cross-validation, a bootstrap sample that holds a row several times. So this memory
-counts per record, copies included. Guarantee: if replacing one record of a silo changes its copies in every fit and
+A ledger file counts what was released from *a data set*. Estimators get any selection of rows: the same
+table twice, the folds of a cross-validation, a bootstrap sample that holds a row several times. So this memory counts
+per record, copies included. Guarantee: if replacing one record of a silo changes its copies in every fit and
 nothing else, all that these fits released is (ε, δ)-DP in that record, with ε the exact composition of the events of
 the fits, each for a group of as many rows as the fit had copies of it (`events.of_group`); `charge` returns the largest
 such ε over the silo's rows. It rests on which rows a fit sees, and how often, not depending on their values. Where a
@@ -195,35 +195,35 @@ def _differs(history: Sequence[tuple[_Charge, Copies]], settings: str) -> bool:
 def _refuse_records(silo: str, fitted_as_records: bool) -> None:
     if fitted_as_records:
         raise ApprovalError(
-            f"Rows of silo '{silo}' were fitted before in this process without `persons`. What that cost each record "
-            "bounds nothing for a person with several, so no total for persons can be stated, and nothing was released "
-            "now. Go on without `persons`, which counts what each record pays. If these are other rows that happen to "
-            "be equal, give their silo another name."
+            f"Rows of silo '{silo}' were fitted earlier in this process without `persons`. The cost of that fit to "
+            "each record does not bound its cost to a person with several records, so no total for persons can be "
+            "stated. Nothing was released. Continue without `persons`, which counts the cost to each record. If these "
+            "are other rows that happen to be equal, give their silo another name."
         )
 
 
 def _refuse_tuning(silo: str, share: float, unit: Unit) -> None:
     if share > 0.5:
         raise ApprovalError(
-            f"{unit.capitalize()}s of silo '{silo}' were fitted before in this process, with other settings. Trying "
-            "settings on private records spends budget on every try, and nothing was released now. Let "
-            "ringfence.model_selection.FederatedSearch try them, all for one epsilon; choose settings on public or "
-            f"simulated data; or, if these {unit}s are to pay for every fit, say what all fits together may cost them: "
-            "cap=(epsilon, delta)."
+            f"{unit.capitalize()}s of silo '{silo}' were fitted earlier in this process, with other settings. Every "
+            "fit on private records spends privacy budget, so trying settings is refused by default. Nothing was "
+            "released. Use ringfence.model_selection.FederatedSearch, which tries all settings for one epsilon; choose "
+            f"settings on public or simulated data; or, to let these {unit}s pay for every fit, limit what all fits "
+            "may cost together: cap=(epsilon, delta)."
         )
 
 
 def _refuse_beyond(cap: Budget, needed: float, silo: str, unit: Unit) -> None:
     if needed > cap.epsilon:
         why = {
-            "record": "A row that a fit has several times pays for every copy; if equal rows are different records, "
-            "say equal_rows='records'.",
+            "record": "A row that occurs several times in a fit pays for every copy; if equal rows are different "
+            "records, set equal_rows='records'.",
             "person": "A person with rows in several silos pays in each.",
         }[unit]
         raise ApprovalError(
-            f"With this fit, all fits of this process on {unit}s of silo '{silo}' would come to epsilon {needed:.6g} "
-            f"at delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. Nothing was released. Fit with a "
-            "smaller epsilon, fit less often (every candidate and every fold of a search is a fit), or raise the cap. "
+            f"With this fit, all fits of this process on {unit}s of silo '{silo}' would cost epsilon {needed:.6g} at "
+            f"delta {cap.delta:.3g}, more than the cap of {cap.epsilon:.6g}. Nothing was released. Use a smaller "
+            "epsilon, fit less often (every candidate and every fold of a search is a fit), or raise the cap. "
             f"{why}"
         )
 

@@ -1,4 +1,4 @@
-"""From what people pass to `fit` to one table with a silo's name per row; no value is interpreted here."""
+"""From the arguments of `fit` to one table with a silo's name for each row. No value is interpreted here."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ringfence.protocol.arrays import FloatArray
 from ringfence.sources import frames
 
 ALONE = "all"
-"""The name of the one silo where nobody names any."""
+"""The silo's name if no silos are given."""
 
 
 def is_frame(X: Any) -> bool:
@@ -42,14 +42,18 @@ class Labels:
         found: dict[Any, list[int]] = {}
         for row, label in enumerate(labels.tolist()):
             if frames.is_missing(label):
-                raise EstimatorError("`silos` has a row without a label: every record belongs to a silo.")
+                raise EstimatorError(
+                    "`silos` has a row without a label, but every record belongs to a silo: label the row or remove it."
+                )
             found.setdefault(label, []).append(row)
         try:
             order = sorted(found) if self.order is None else self.order
         except TypeError:  # labels of several types
             order = sorted(found, key=str)
         if len({str(label) for label in order}) != len(order):
-            raise EstimatorError("`silos` has two labels that read the same: make them of one type.")
+            raise EstimatorError(
+                "`silos` has two labels with the same text but different types, such as 1 and '1': use one type."
+            )
         return {str(label): np.array(found[label], dtype=np.int64) for label in order}
 
 
@@ -73,13 +77,15 @@ def join(X: Any, y: Any, silos: Any, persons: Any, weights: Any = None) -> Joine
     beside = {"persons": persons, "sample_weight": weights}
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # some sparse matrices are mappings too
         if silos is not None:
-            raise EstimatorError("X names its silos by its keys, and `silos` names some too: leave `silos` out.")
+            raise EstimatorError("The keys of X already name the silos: leave `silos` out.")
         if not isinstance(y, Mapping) or set(y) != set(X):
-            raise EstimatorError("X is a mapping of tables by silo, so y must be one of targets, with the same keys.")
+            raise EstimatorError(
+                "X is a mapping from silo to table, so y must be a mapping from silo to targets with the same keys."
+            )
         for name, given in beside.items():
             if given is not None and (not isinstance(given, Mapping) or set(given) != set(X)):
                 raise EstimatorError(
-                    f"X is a mapping of tables by silo, so `{name}` must be one too, with the same keys."
+                    f"X is a mapping from silo to table, so `{name}` must be a mapping from silo with the same keys."
                 )
         parts = {name: None if own is None else [own[silo] for silo in X] for name, own in beside.items()}
         return _stacked(list(X.values()), [y[name] for name in X], parts, list(X))
@@ -87,12 +93,12 @@ def join(X: Any, y: Any, silos: Any, persons: Any, weights: Any = None) -> Joine
         names = [f"silo-{number}" for number in range(1, len(X) + 1)] if silos is None else list(silos)
         if not isinstance(y, list | tuple) or len(y) != len(X) or len(names) != len(X):
             raise EstimatorError(
-                f"X is a list of {len(X)} tables, one per silo, so y must be a list of as many targets, and `silos`, "
-                "if given, a list of as many names."
+                f"X is a list of {len(X)} tables, one per silo, so y must be a list of {len(X)} arrays, and `silos`, "
+                f"if given, a list of {len(X)} names."
             )
         for name, given in beside.items():
             if given is not None and (not isinstance(given, list | tuple) or len(given) != len(X)):
-                raise EstimatorError(f"X is a list of {len(X)} tables, so `{name}` must be a list of as many arrays.")
+                raise EstimatorError(f"X is a list of {len(X)} tables, so `{name}` must be a list of {len(X)} arrays.")
         return _stacked(list(X), list(y), beside, names)
     return Joined(X, y, Labels(silos), persons, weights)
 
@@ -102,22 +108,29 @@ def _stacked(
 ) -> Joined:
     texts = [str(name) for name in names]
     if len(set(texts)) != len(texts):
-        raise EstimatorError("Two tables name the same silo: join them, or rename one.")
+        raise EstimatorError("Two tables belong to the same silo: join them, or rename one.")
     for given, parts in {"y": targets, **{f"`{name}`": own for name, own in beside.items()}}.items():
         for name, table, part in zip(texts, tables, targets if parts is None else parts, strict=True):
             if len(table) != len(part):
-                raise EstimatorError(f"Silo '{name}' has {len(table)} rows in X and {len(part)} in {given}.")
+                raise EstimatorError(
+                    f"Silo '{name}' has {len(table)} rows in X but {len(part)} in {given}: give one entry for each row."
+                )
     if not tables:
-        raise EstimatorError("There is no table: give one per silo.")
+        raise EstimatorError("X has no tables: give one for each silo.")
     if is_frame(tables[0]):
         import pandas as pd
 
         if not all(is_frame(table) and list(table.columns) == list(tables[0].columns) for table in tables):
-            raise EstimatorError("The silos' tables must have the same columns in the same order.")
+            raise EstimatorError(
+                "The silos' tables have different columns, or the same ones in another order: give all of them the "
+                "same columns in the same order."
+            )
         X: Any = pd.concat(tables, ignore_index=True)
     else:
         if len({np.shape(table)[1] for table in tables}) != 1:
-            raise EstimatorError("The silos' tables must have the same number of columns.")
+            raise EstimatorError(
+                "The silos' tables have different numbers of columns: give all of them the same columns."
+            )
         X = np.concatenate([np.asarray(table) for table in tables])
     y = np.concatenate([np.asarray(target) for target in targets])
     labels = [name for name, table in zip(texts, tables, strict=True) for _ in range(len(table))]
@@ -131,24 +144,26 @@ def weights(given: Any, count: int, bound: float | None) -> FloatArray | None:
         return None
     if bound is None or not 0 < bound < np.inf:
         raise EstimatorError(
-            "`sample_weight` needs `sample_weight_bound`, a positive number: the largest weight that a row may have, "
-            "from public knowledge. It is not taken from the weights, because a bound read from private records leaks "
-            "them."
+            "`sample_weight` is given without a positive `sample_weight_bound`: give the largest weight that a row may "
+            "have, from public knowledge. It is not taken from the weights, because a bound read from private records "
+            "leaks them."
         )
     try:
         found = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise EstimatorError("`sample_weight` must have a number for each row of X.") from None
+        raise EstimatorError("`sample_weight` must be an array with one number for each row of X.") from None
     if found.shape != (count,):
         raise EstimatorError(f"`sample_weight` must have one number for each of the {count} rows of X.")
     bad = np.flatnonzero(~((found >= 0) & (found <= bound)))
     if bad.size:
         raise EstimatorError(
-            f"Row {bad[0]} of `sample_weight` (the first is row 0) does not lie between 0 and `sample_weight_bound`: "
-            "raise the bound, by public knowledge, or remove the row."
+            f"Row {bad[0]} of `sample_weight` (the first is row 0) is not between 0 and `sample_weight_bound`: raise "
+            "the bound, from public knowledge, or remove the row."
         )
     if not found.any():
-        raise EstimatorError("Every row has the weight zero: some must count, or there is nothing to learn.")
+        raise EstimatorError(
+            "All sample weights are zero, so there is nothing to learn from: give some rows a positive weight."
+        )
     return found
 
 
@@ -162,8 +177,8 @@ def owners(persons: Any, count: int) -> list[str] | None:
     found = texts(labels.tolist())
     if "" in found:
         raise EstimatorError(
-            f"Row {found.index('')} of `persons` (the first is row 0) does not say whose it is: give it a label, or "
-            "remove the row."
+            f"Row {found.index('')} of `persons` (the first is row 0) has no label: say which person the row belongs "
+            "to, or remove it."
         )
     return found
 
@@ -187,18 +202,21 @@ def per_silo(what: str, value: Any, silos: Sequence[str]) -> dict[str, float | N
         named = {str(name): number for name, number in value.items()}
         unnamed = [name for name in silos if name not in named]  # of those named, a fold may have no record
         if unnamed:
-            raise EstimatorError(f"`{what}` must have a number for every silo, but has none for {', '.join(unnamed)}.")
+            raise EstimatorError(f"`{what}` has no number for {', '.join(unnamed)}: give one for every silo.")
         values = [named[name] for name in silos]
     elif value is None or np.ndim(value) == 0:
         values = [value] * len(silos)
     else:
         values = list(value)
         if len(values) != len(silos):
-            raise EstimatorError(f"`{what}` has {len(values)} numbers for {len(silos)} silos: {', '.join(silos)}.")
+            raise EstimatorError(
+                f"`{what}` has {len(values)} numbers, but there are {len(silos)} silos ({', '.join(silos)}): give one "
+                "each."
+            )
     try:
         return {name: None if v is None else float(v) for name, v in zip(silos, values, strict=True)}
     except (TypeError, ValueError):
-        raise EstimatorError(f"`{what}` must be a number, or one per silo.") from None
+        raise EstimatorError(f"`{what}` must be one number for all silos, or one for each.") from None
 
 
 def cells(frame: Any) -> dict[str, list[str]]:

@@ -68,12 +68,12 @@ class ChoiceProposal:
         count, unit = len(self.candidates), self.comparison.unit
         epsilons = [terms.guarantee.epsilon for each in self.candidates for terms in each.plan.silos]
         return [
-            f"{count} candidates share the budget of one run, because whoever sees messages sees all of theirs: each "
-            f"trains with {1 / self.share:.3g} times the noise that it would have alone, at epsilon "
+            f"{count} candidates share the budget of one run, because anyone who sees messages sees those of all "
+            f"candidates: each trains with {1 / self.share:.3g} times the noise it would have alone, at epsilon "
             f"{max(epsilons):.3g} at most.",
-            f"They are compared by their losses on the {self.comparison.held_out:.0%} of the {unit}s that are held "
-            "out, which pay for that, and for the evaluation of the best, alone. Noise hides differences of less than "
-            f"about {self.hidden:.2g} of what a {unit}'s are cut at.",
+            f"They are compared by their losses on the held-out {self.comparison.held_out:.0%} of the {unit}s, which "
+            "pay only for this and for the evaluation of the best. Noise hides differences below about "
+            f"{self.hidden:.2g} of the bound to which a {unit}'s difference is clipped.",
         ]
 
     @property
@@ -95,8 +95,8 @@ class ChoiceProposal:
         epsilon = max(promised[0].epsilon for promised in self.promised.values())
         blind = (
             f"The held-out {self.comparison.unit}s are too few to choose with: noise hides differences of up to "
-            f"{self.hidden:.2g} of the largest that a {self.comparison.unit} may make. Hold out more, try fewer, or "
-            "choose by public data."
+            f"{self.hidden:.2g} of the largest that a {self.comparison.unit} may make. Hold out more, try fewer "
+            "candidates, or choose on public data."
             if self.hidden > 0.5
             else ""
         )
@@ -113,7 +113,7 @@ def propose_choice(data: Schema, candidates: Sequence[CandidatePlan]) -> ChoiceP
     for member in members:
         if not member.held_out:
             raise PlanError(
-                f"Candidates are compared on records that did not train, and silo '{member.name}' holds none out: give "
+                f"Candidates are compared on records that did not train, but silo '{member.name}' holds none out: give "
                 "a held-out share."
             )
     share = 1 / math.sqrt(len(candidates))

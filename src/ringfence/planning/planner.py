@@ -89,7 +89,7 @@ def choose(
         combinations = [pair for pair in combinations if pair[0] in ("accelerated", "preconditioned")]
         if not combinations:
             raise PlanError(
-                "A survey serves the accelerated and the preconditioned algorithm only: leave it out, or ask for one "
+                "Only the accelerated and the preconditioned algorithm use a survey: leave it out, or ask for one "
                 "of these."
             )
     wanted = [pair for pair in combinations if sampling is not None or risk_of(pair[1]) == risk]

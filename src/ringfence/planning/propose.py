@@ -188,7 +188,9 @@ class _Proposing:
     def _as_asked(self, algorithm: AlgorithmSpec) -> Choice:
         survey = self.request.survey
         if survey and not algorithm.takes_survey():
-            raise PlanError("A survey serves accelerated steps, and the step of minibatch-sgd is given: leave it out.")
+            raise PlanError(
+                "A survey sets the steps of accelerated, but a step of minibatch-sgd is given: leave one of them out."
+            )
         sampling = self.request.sampling or algorithm.default_sampling
         rounds = self.rounds or algorithm.own_rounds or self.limit
         if sampling_named(sampling).is_phased != sampling_named(algorithm.default_sampling).is_phased:

@@ -269,7 +269,7 @@ class PlanRequest:
         if self.batch is not None and self.batch < 1:
             raise PlanError(f"The batch must be a whole number of at least 1, but is {self.batch}.")
         if self.rounds is not None and self.most_rounds is not None:
-            raise PlanError("Give either the rounds, exactly how many, or the most rounds, a limit to choose within.")
+            raise PlanError("Give either the exact number of rounds or the most rounds allowed, not both.")
         for name in ("clip", "distance"):
             number = getattr(self, name)
             if number is not None and not 1e-50 <= number <= 1e50:

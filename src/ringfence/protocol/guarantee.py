@@ -11,8 +11,8 @@ Observer: TypeAlias = Literal["server", "anyone"]
 """Who is trying to learn something about a record.
 
 server: the server, anyone who sees what the shuffler releases, and as many other silos as the plan names (`colluders`),
-all of them together, as long as the shuffler does not work with them. anyone: the server, all other silos, the shuffler
-and any eavesdropper, all of them together.
+all of them together, as long as the shuffler does not collude with them. anyone: the server, all other silos, the
+shuffler and any eavesdropper, all of them together.
 """
 
 OBSERVERS: tuple[Observer, ...] = get_args(Observer)
@@ -29,9 +29,9 @@ def against_words(observer: Observer, colluders: int | None = None) -> str:
     if observer == "anyone":
         return "against the server, the shuffler and all other silos together"
     if colluders == 0:
-        return "against the server as long as neither the shuffler nor any other silo works with it"
+        return "against the server as long as neither the shuffler nor any other silo colludes with it"
     silos = "as many other silos as each plan names" if colluders is None else f"up to {other_silos(colluders)}"
-    return f"against the server and {silos} together, as long as the shuffler does not work with them"
+    return f"against the server and {silos} together, as long as the shuffler does not collude with them"
 
 
 def claimed_against(observers: Sequence[Observer], colluders: int | None = None) -> str:

@@ -317,7 +317,7 @@ class Plan(Document):
 
     @property
     def most_colluders(self) -> int | None:
-        """How many other silos may work together with the server; None if all of them may."""
+        """How many other silos may collude with the server; None if all of them may."""
         known = (stage.channel.most_colluders() for stage in self.stages)
         return min((number for number in known if number is not None), default=None)
 
@@ -370,7 +370,7 @@ EmbeddedPlan: TypeAlias = Annotated[
 
 
 def fewest_colluders(plans: Iterable[Plan]) -> int | None:
-    """Return how many silos may work with the server whatever plan they turn to; None if no plan names a number.
+    """Return how many silos may collude with the server whatever plan they turn to; None if no plan names a number.
 
     What several plans come to together, each counted with its own number, holds against that many.
     """

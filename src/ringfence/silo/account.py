@@ -167,7 +167,7 @@ class Account:
         return list(found.values())
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return what is guaranteed of all releases together, however plans are chosen and whenever one stops."""
+        """Return what is guaranteed of all releases together, however plans are chosen and whenever you stop."""
         history, pledged = self.commitments(), self.pledged or self.budget
         return tuple(guaranteed(history, pledged.limit(observer)) for observer in self.observers)
 

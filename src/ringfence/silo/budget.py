@@ -14,7 +14,7 @@ class Budget:
     """The privacy budget of a data set: the most that all releases may cost together, against each observer.
 
     `Budget(1.0, 1e-6)` allows epsilon 1 against anyone. Plans that trust a shuffler cost more against a server that
-    works together with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
+    colludes with it: `Budget(1.0, 1e-6, anyone=3.0)` allows epsilon 1 against the server and 3 against anyone.
     Each plan is counted against the server together with as many other silos as the plan names.
     """
 

@@ -18,7 +18,7 @@ def summarise(path: Path) -> dict[str, Any]:
     """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
 
     Costs and budget are told for each `unit`, against each kind of observer. `guarantee` holds of all releases
-    together, whenever one stops. `used` composes every charged event exactly, at the budget's delta: bookkeeping. A
+    together, whenever you stop. `used` composes every charged event exactly, at the budget's delta: bookkeeping. A
     plan's own is at its own delta, so the plans' numbers do not add up to it. `reserved` is what running plans may yet
     add, and `left` what the budget leaves to one more Gaussian plan. `colluders` is how many other silos may be at the
     server's side for its costs to hold, the least of what the plans name.

@@ -64,6 +64,6 @@ def test_an_operator_is_told_to_count_on_everybody_and_that_the_noise_is_in_what
     plan = plan_of(KINDS[kind])
     told = " ".join(plan.leading_channel.audience(plan, plan.silos[0]))
     assert "assume that everyone sees them" in told
-    assert "Other silos in the plan: süd. The guarantee holds even if all of them work with the server." in told
+    assert "Other silos in the plan: süd. The guarantee holds even if all of them collude with the server." in told
     assert "adds its own noise before anything leaves it" in " ".join(plan.leading_channel.reliance_words())
     assert plan.leading_channel.noise_words(0.123456, "record") == "each number gets noise of standard deviation 0.1235"

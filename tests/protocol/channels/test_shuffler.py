@@ -164,11 +164,11 @@ def test_a_silo_s_noise_is_that_of_its_coins_in_its_own_mean() -> None:
 def test_the_reliance_on_the_shuffler_and_on_others_noise_is_said() -> None:
     plan = plan_of(SHUFFLED)
     said = " ".join(CHANNEL.reliance_words())
-    assert "shuffler does not work together with the server" in said
+    assert "shuffler does not collude with the server" in said
     assert "At least 2 silos" in said
     told = " ".join(CHANNEL.audience(plan, plan.silos[0]))
     assert "Other silos in the plan: süd." in told
-    assert "shuffler that does not work together with the server, and 2 silos" in told
+    assert "shuffler that does not collude with the server, and 2 silos" in told
     assert "25 coins tossed for each person and number" in CHANNEL.noise_words(0.1, "person")
     assert CHANNEL.noise_level(0.1) is None, "no single answer is seen"
 

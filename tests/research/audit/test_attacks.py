@@ -1,4 +1,4 @@
-"""Attacks that people know always succeed without privacy, and with it no more often than the guarantee allows."""
+"""Known attacks always succeed without privacy, and with it no more often than the guarantee allows."""
 
 import math
 import secrets

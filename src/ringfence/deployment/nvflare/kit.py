@@ -2,7 +2,8 @@
 
 Its owner makes the key in it (`request`), where it is used, and sends a certificate request. The authority's response
 holds certificates, which are public, and the server's address. All else in the kit is made here from what is installed
-(`install`): no settings and no script of the organiser's comes into a silo.
+(`install`): no settings and no script of the organiser's comes into a silo. A kit that `nvflare provision` made for an
+existing federation also keeps the name of its project, by which that federation's server knows its clients.
 """
 
 import contextlib
@@ -45,6 +46,8 @@ _RENEWAL: dict[KitPart, str] = {
 PORT = 8002
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What the engine can use as the name of a host or of a party."""
+_PROJECT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ .-]{0,99}")
+"""What is taken over as the name of a project: it becomes a folder's name and part of a settings file."""
 
 _BUILDERS = [
     {"path": "nvflare.lighter.impl.workspace.WorkspaceBuilder", "args": {"template_file": ["master_template.yml"]}},
@@ -57,11 +60,15 @@ _BUILDERS = [
 
 @dataclass(frozen=True)
 class Response:
-    """What the authority answers: the server's address, its own certificate, and one certificate for every request."""
+    """What the authority answers: the server's address, its own certificate, and one certificate for every request.
+
+    `project` is the name of the federation's project. It is in no file: our own federations all have the same.
+    """
 
     server: str
     root: x509.Certificate
     certificates: tuple[x509.Certificate, ...]
+    project: str = ORGANISATION
 
     def to_bytes(self) -> bytes:
         """Return the response's file."""
@@ -88,18 +95,26 @@ class Response:
 
     @classmethod
     def of_kit(cls, kit: Path) -> Self:
-        """Return what a kit holds already; kits of versions until 0.2 came with their key and certificate inside."""
+        """Return what a kit holds already.
+
+        Kits of other NVFlare federations, and ours until version 0.2, come with their key and certificate inside.
+        """
         startup = kit / "startup"
         try:
             settings = json.loads((startup / "fed_client.json").read_bytes())
-            server = str(settings["servers"][0]["service"]["target"])
+            server, project = str(settings["servers"][0]["service"]["target"]), str(settings["servers"][0]["name"])
             certificate, root = _certificate_in(startup / "client.crt"), _certificate_in(startup / "rootCA.pem")
         except (OSError, ValueError, KeyError, IndexError, TypeError):
             raise DeploymentError(
                 f"{kit} holds no certificate yet: make a request (`ringfence silo request {kit} --name NAME`), let the "
                 f"organiser sign it, and give the response (`ringfence silo join FOLDER {kit} RESPONSE`)."
             ) from None
-        return cls(server, root, (certificate,))
+        if not _PROJECT.fullmatch(project):
+            raise DeploymentError(
+                f"The project name in {startup / 'fed_client.json'} must have 1 to 100 letters, digits, spaces, '_', "
+                "'.' and '-', so the kit cannot be used: ask its organiser for one whose project has such a name."
+            )
+        return cls(server, root, (certificate,), project)
 
 
 def request(kit: Path, name: str, part: KitPart = "client") -> tuple[bytes, str]:
@@ -142,7 +157,7 @@ def install(kit: Path, response: Response, part: KitPart = "client") -> str:
                 f"The response does not come from the authority of {kit}. For a new federation, make a new kit."
             )
     name = common_name(certificate)
-    _build(kit, response.server, name, part)
+    _build(kit, response, name, part)
     (startup / "rootCA.pem").write_bytes(response.root.public_bytes(Encoding.PEM))
     certificate_file(kit, part).write_bytes(certificate.public_bytes(Encoding.PEM))
     if part == "admin":  # NVFlare makes it at every login if it is not there, and a service's kit is closed to it
@@ -198,12 +213,12 @@ def address(server: str) -> tuple[str, int]:
     return host, int(port) if port else PORT
 
 
-def _build(kit: Path, server: str, name: str, part: KitPart) -> None:
+def _build(kit: Path, response: Response, name: str, part: KitPart) -> None:
     """Write the kit's settings by the steps of `nvflare provision`, without its key, scripts and other side effects."""
     from nvflare.lighter.provision import prepare_builders, prepare_packager, prepare_project
     from nvflare.lighter.provisioner import Provisioner
 
-    host, port = address(server)
+    host, port = address(response.server)
     participants: list[dict[str, Any]] = [
         {"name": host, "type": "server", "org": ORGANISATION, "fed_learn_port": port, "admin_port": port}
     ]
@@ -213,7 +228,7 @@ def _build(kit: Path, server: str, name: str, part: KitPart) -> None:
         participants.append({"name": name, "type": "admin", "org": ORGANISATION, "role": "project_admin"})
     project: Mapping[str, Any] = {
         "api_version": 3,
-        "name": ORGANISATION,
+        "name": response.project,
         "description": "Private federated learning: every silo enforces its own guarantee.",
         "participants": participants,
         "builders": _BUILDERS,
@@ -221,7 +236,7 @@ def _build(kit: Path, server: str, name: str, part: KitPart) -> None:
     with tempfile.TemporaryDirectory(dir=kit, prefix=".work-") as work, contextlib.redirect_stdout(io.StringIO()):
         made = Provisioner(work, prepare_builders(project), prepare_packager(project))
         context = made.provision(prepare_project(project))
-        built = Path(work) / ORGANISATION / "prod_00" / name
+        built = Path(work) / response.project / "prod_00" / name
         if not (built / "startup").is_dir():
             raise DeploymentError(f"NVFlare could not make the kit: {context.get('errors') or 'it wrote nothing'}.")
         shutil.rmtree(kit / "local", ignore_errors=True)

@@ -20,8 +20,8 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     """Refuse what is for a shuffler."""
     if any(given is not None for given in (request.keys, request.quorum, request.colluders, request.bits)):
         raise PlanError(
-            "Keys, a quorum, colluders and a limit of bits are for plans that trust a shuffler: say so, or leave them "
-            "out."
+            "Keys, a quorum, colluders and a limit of bits are for plans that trust a shuffler: trust one, or leave "
+            "them out."
         )
     return request
 

@@ -19,7 +19,7 @@ from ringfence.protocol.plan import Plan, SiloTerms
 from ringfence.protocol.sampling import sampling_named
 
 COLLUDERS = 1
-"""Other silos that may work together with the server, unless a number is given."""
+"""Other silos that may collude with the server, unless a number is given."""
 
 BITS = 140
 """Bits per coordinate and record that the protocol may take unless a limit is given: g + b."""
@@ -37,16 +37,18 @@ SET_ASIDE = 0.01
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     """Demand keys and a quorum that can be reached; leave out what totals cannot carry."""
     if request.keys is None:
-        raise PlanError("A plan that trusts a shuffler names everybody's public keys: give them.")
+        raise PlanError("A plan that trusts a shuffler must name everyone's public keys: give the keys.")
     sampling = request.sampling or "full"
     rule = sampling_named(sampling)
     if rule.is_secret or rule.is_phased or request.survey or request.correlation:
         raise PlanError(
-            "Through a shuffler go full and one-pass sampling, without a survey of the curvature or correlated noise: "
+            "A shuffler supports full and one-pass sampling only, without a curvature survey or correlated noise: "
             "leave these out."
         )
     if request.weights not in (None, "records") or any(member.weight is not None for member in members):
-        raise PlanError("Only totals leave a shuffler, so silos weigh by how many take part: name no weights.")
+        raise PlanError(
+            "Only totals leave a shuffler, so silos are weighted by how many records take part: leave the weights out."
+        )
     participation = request.asked()
     asked = participation.silos or len(members)
     quorum = asked if request.quorum is None else request.quorum
@@ -56,14 +58,14 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
     if not 2 <= quorum <= asked:
         raise PlanError(
             f"The shuffler's quorum must be between 2 and the {asked} silos that a round asks, but is {quorum}: a silo "
-            "hides among others, and those must come."
+            "hides among the others in its batch."
         )
     if not 0 <= colluders <= quorum - 2:
         raise PlanError(
-            f"Of {quorum} silos in a batch, {colluders} may work together with the server, which leaves nobody for a "
-            "silo to hide among: a silo knows its own noise, so that a shuffler would gain nothing. Let a batch hold "
-            f"{colluders + 2} silos or more, or trust no shuffler. With 0 colluders the plan would promise nothing "
-            "against other silos but what each silo's own noise gives."
+            f"Of {quorum} silos in a batch, {colluders} may collude with the server, which leaves nobody for a "
+            "silo to hide among: a silo knows its own noise, so a shuffler would gain nothing. Let a batch hold "
+            f"{colluders + 2} silos or more, or do not use a shuffler. With 0 colluders, only each silo's own noise "
+            "protects it against the other silos."
         )
     missing = [member.name for member in members if member.name not in request.keys.silos]
     if missing:
@@ -83,7 +85,7 @@ def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
 
 
 def _batch_of(request: PlanRequest) -> tuple[int, int]:
-    """Return how many silos a batch holds at least, and how many of them may work together with the server."""
+    """Return how many silos a batch holds at least, and how many of them may collude with the server."""
     assert request.quorum is not None and request.colluders is not None  # noqa: S101, PT018 (restricted requests)
     return request.quorum, request.colluders
 
@@ -183,6 +185,6 @@ def _alone(plan: Plan, own: SiloTerms) -> float:
         batch = own.stages[plan.training_numbers[0]].batch
         raise PlanError(
             f"The coins of silo '{own.name}' alone, with {batch} {plan.unit}s in a round, would protect nobody if the "
-            "server worked together with the shuffler. Allow more bits or larger rounds, or leave it out."
+            "server colluded with the shuffler. Allow more bits or larger rounds, or leave it out."
         )
     return max(own.guarantee.epsilon, cost.epsilon * (1 + 1e-6))

@@ -39,7 +39,7 @@ class BaseChannel(Public):
         """Return, in a sentence, how silos that follow a plan provide the guarantees that it claims."""
 
     def most_colluders(self) -> int | None:
-        """Return how many other silos may work together with the server; None if all of them may."""
+        """Return how many other silos may collude with the server; None if all of them may."""
         return None
 
     @abstractmethod

@@ -87,7 +87,7 @@ class OwnNoise(BaseChannel):
         """Say that everybody may see it."""
         return [
             "The server, and anyone it passes messages to: assume that everyone sees them.",
-            f"Other silos in the plan: {plan.others(terms.name)}. The guarantee holds even if all of them work with "
+            f"Other silos in the plan: {plan.others(terms.name)}. The guarantee holds even if all of them collude with "
             "the server.",
         ]
 

@@ -92,12 +92,12 @@ class ShufflerChannel(BaseChannel):
         most = stage.participation.silos or len(plan.silos)
         if stage.participation.probability is not None or not self.colluders + 2 <= self.quorum <= most:
             raise ValueError(
-                "the shuffler's quorum must be at least 2 more than the silos that may work together with the server, "
+                "the shuffler's quorum must be at least 2 more than the silos that may collude with the server, "
                 "and at most the number of silos that a round asks"
             )
         if self.colluders != plan.most_colluders:
             raise ValueError(
-                "all stages through a shuffler must allow the same number of silos to work together with the server"
+                "all stages through a shuffler must allow the same number of silos to collude with the server"
             )
         total = sum(terms.stages[number].batch for terms in plan.silos)
         for terms in plan.silos:
@@ -172,8 +172,8 @@ class ShufflerChannel(BaseChannel):
         """Name the shuffler and the other silos."""
         most = f"no more than {other_silos(self.colluders)}" if self.colluders else "no other silo"
         return (
-            "Silos that follow it provide them by their joint noise, as long as the shuffler does not work together "
-            f"with the server, and {most} does; those against anyone hold by each silo's own noise alone."
+            "The joint noise of the silos that follow it provides them, as long as the shuffler does not collude with "
+            f"the server, and {most} does; those against anyone hold by each silo's own noise alone."
         )
 
     def reliance_words(self) -> list[str]:
@@ -181,14 +181,13 @@ class ShufflerChannel(BaseChannel):
         return [
             "",
             "Apart from the silo itself, this relies on two things:",
-            "- The shuffler does not work together with the server. It cannot read a message, but it knows which",
-            "  came from whom.",
+            "- The shuffler does not collude with the server. It cannot read a message, but it knows who sent it.",
             f"- At least {self.quorum - self.colluders} silos of every round, this one included, add the noise they "
             "promised,",
             "  and reveal it to nobody.",
-            *([] if self.colluders else ["It is no promise against another silo, which knows its own noise."]),
+            *([] if self.colluders else ["It does not hold against another silo, which knows its own noise."]),
             "",
-            "If the server works with the shuffler, or with more silos, only the silo's own noise protects it.",
+            "If the server colludes with the shuffler, or with more silos, only the silo's own noise protects it.",
         ]
 
     def noise_words(self, sigma: float, unit: str) -> str:
@@ -205,7 +204,7 @@ class ShufflerChannel(BaseChannel):
             "The shuffler: sealed messages, which it cannot read. It passes them on in random order once "
             f"{self.quorum} or more silos have sent theirs.",
             f"Other silos in the plan: {plan.others(terms.name)}. {self._others_words()}",
-            "The stated epsilon needs a shuffler that does not work together with the server, and "
+            "The stated epsilon needs a shuffler that does not collude with the server, and "
             f"{self.quorum - self.colluders} silos in every round, this one included, that add their noise and reveal "
             "it to nobody.",
         ]

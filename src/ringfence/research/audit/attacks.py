@@ -1,4 +1,4 @@
-"""Attacks that people know, on real pictures: against ordinary federated learning, and against a silo's gate.
+"""Known attacks, on real pictures: against ordinary federated learning, and against a silo's gate.
 
 *Membership.* The attacker knows every record of a silo but one, and two pictures, of which one is that record. It
 watches a whole training run and says which. *Reconstruction.* It knows all records but one again, takes what they

@@ -11,7 +11,7 @@ and βD₀² is `ratio` times D₀√c, the order of the error that noise causes
 
 Preconditioned descent is told H's eigenvectors, and its eigenvalues to a factor of 2: h_j/ĥ_j = 2^sin(j). It asks
 along A = Ĥ^−½. A clip in proportion to gradients' typical length, and with it the noise's variance, is
-tr(AHAᵀ)/tr(H) times that along the columns (docs/algorithms.md, "Why these axes").
+tr(AHAᵀ)/tr(H) times that along the columns (docs/preconditioned.md, "Why these axes").
 """
 
 import math

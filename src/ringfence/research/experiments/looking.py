@@ -22,7 +22,7 @@ def reproduce_looking(out: Path, *, quick: bool = False, watch: Watch = lambda d
     page = out / "looking.md"
     head = (
         "# Looking: how precise private figures are\n\nEvery epsilon on this page is for each record, against anyone "
-        "who sees everything that its silo sends in one plan, fixed beforehand."
+        "who sees everything that its silo sends in one plan, fixed in advance."
     )
     page.write_text("\n\n".join([head, made_by(command("looking", out, quick)), *parts]) + "\n", encoding="utf-8")
     return page

@@ -291,7 +291,7 @@ def _page(rows: Sequence[Row], line: str) -> str:
         "# Each silo's own model\n\nA silo may fit the federation's private model to its own records, for its own "
         "use: what never leaves needs no noise. This page measures what that is worth, and what taking part is worth, "
         "compared with the silo's records alone. Every epsilon is for each record, under replacing one, against "
-        "anyone who sees everything that its silo sends in this one plan, which is fixed beforehand; *charged* is the "
+        "anyone who sees everything that its silo sends in this one plan, which is fixed in advance; *charged* is the "
         "largest epsilon in any silo's ledger. Silos' own models are not private, and stay with them."
     )
     notes = [

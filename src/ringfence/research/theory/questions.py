@@ -21,7 +21,7 @@ def answer_question(
 ) -> AccountAnswer:
     """Return the noise that a closed form of the paper has for `epsilon`, and the epsilon that it truly gives.
 
-    Or `noise` is "shuffled": each of `records`, of all silos that do not work together with the server, sends its own
+    Or `noise` is "shuffled": each of `records`, of all silos that do not collude with the server, sends its own
     Gaussian message through a shuffler, and the noise is what that needs.
     """
     if noise == "shuffled":

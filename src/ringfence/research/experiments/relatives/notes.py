@@ -5,7 +5,7 @@ from ringfence.research.experiments.relatives.federation import Federation
 from ringfence.research.experiments.relatives.methods import RACED, TUNING_RUNS
 
 DESCRIPTIONS = (
-    "**Ringfence**: [preconditioned descent](../../algorithms.md#preconditioned-descent), without a survey where "
+    "**Ringfence**: [preconditioned descent](../../preconditioned.md), without a survey where "
     "that could not tell directions apart; untuned. Constants of its rule were compared on these tables too.",
     "**DP-FedSOFIM** (Nair, Sen, Sen and Banerjee 2026). *Taken*: clipped mean gradients with Gaussian noise; at the "
     "server their bias-corrected moving mean M, and a step along (MMᵀ + ρI)⁻¹M by Sherman and Morrison. That is M/(ρ "
