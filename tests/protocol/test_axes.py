@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ringfence.protocol.axes import Axes, MatrixAxes, RankOneAxes, axes_length, unpacked
+from ringfence.protocol.axes import Axes, AxesForm, MatrixAxes, RankOneAxes, axes_length, unpacked
 
 WIDTH = 7
 
@@ -38,7 +38,7 @@ def test_they_turn_rows_and_columns_as_their_matrix_does(axes: Axes, matrix: np.
 
 @pytest.mark.parametrize(("axes", "matrix"), drawn(3), ids=["matrix", "rank one", "no direction", "left out"])
 def test_a_request_carries_them(axes: Axes, matrix: np.ndarray) -> None:
-    form = None if isinstance(axes, MatrixAxes) else "rank-one"
+    form: AxesForm | None = None if isinstance(axes, MatrixAxes) else "rank-one"
     packed = axes.packed()
     assert len(packed) == axes_length(form, WIDTH)
     assert axes.width == WIDTH

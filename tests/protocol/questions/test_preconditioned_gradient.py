@@ -96,11 +96,11 @@ def test_along_axes_of_rank_one_it_is_what_their_matrix_would_give(loss: str) ->
     weights = plan.domain.project(0.1 * random.normal(size=plan.dimension))
     axes = RankOneAxes(1.5, random.normal(size=plan.data.width) / 2)
     matrix = axes.turned(np.eye(plan.data.width))
-    answers = [
+    rank_one, whole = (
         compute(question, plan, np.concatenate([weights, numbers]), records, np.ones(30), 30)
         for question, numbers in ((RANK_ONE, axes.packed()), (QUESTION, matrix.reshape(-1)))
-    ]
-    assert np.allclose(*answers, atol=1e-8)
+    )
+    assert np.allclose(rank_one, whole, atol=1e-8)
 
 
 def test_a_records_row_along_axes_of_rank_one_depends_on_nothing_beside_it() -> None:

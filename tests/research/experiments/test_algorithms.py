@@ -153,7 +153,7 @@ def preconditioned_rounds(quadratic: Quadratic, rounds: int) -> Callable[[FloatA
         state = preconditioned.init(start)
         for round, own in enumerate(noise):
             slope = quadratic.eigenvalues * preconditioned.query(settings, state, round)
-            gradient = settings.axes @ slope + louder * own
+            gradient = settings.axes.turned(slope) + louder * own
             state = preconditioned.step(settings, lambda point, _: point, state, gradient, round)
         return preconditioned.output(settings, state)
 
