@@ -8,6 +8,7 @@
 #                   scikit-learn's checks, every algorithm on the command line, every loss with every way to train,
 #                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, pages on narrow
 #                   screens and for screen readers, fuzzing, and, as root, services, machines and core dumps
+#   make comparison   install PyTorch and Opacus, 1 GB without CUDA and 5 GB with it, and run the test that needs them
 #   make audit      attack every mechanism at full size, and break each to check that the audit notices
 # For releases (CONTRIBUTING.md, "Release"):
 #   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
@@ -32,6 +33,9 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py \
   tests/report/test_in_a_browser.py tests/silo/operator/test_for_everybody.py
 
+# What it needs is in no extra that the other tests install.
+COMPARISON := tests/research/experiments/league/test_opacus.py
+
 # Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
 MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
@@ -39,7 +43,7 @@ MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm
 # Test workers share the cores: threads that a library starts for every product would only wait for each other.
 tests thorough audit: export OPENBLAS_NUM_THREADS := 1
 
-.PHONY: demo test tests thorough packages check style types audit docs dist release licences audit-dependencies clean
+.PHONY: demo test tests thorough packages check style types comparison audit docs dist release licences audit-dependencies clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
@@ -52,7 +56,12 @@ tests: $(VENV)/.test
 	$(MEMORY) $(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
 
 thorough: packages $(VENV)/.test
-	$(BIN)/pytest -n 3 -q $(THOROUGH)
+	$(BIN)/pytest -n 3 -q $(THOROUGH) --ignore=$(COMPARISON)
+
+# Where pip's own settings name a build of this version without CUDA, it takes that one.
+comparison: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable ".[comparison]"
+	$(BIN)/pytest -q $(COMPARISON)
 
 # Install the browser for the tests of our pages, and systemd's tools; the tests fail without them.
 packages:
