@@ -7,7 +7,9 @@
 #                   of its experiments, an attack on every mechanism and its power, both engines and the tour,
 #                   scikit-learn's checks, every algorithm on the command line, every loss with every way to train,
 #                   upgrades, crowds at the doors, code sent to the engine, tables in parts and in files, pages on narrow
-#                   screens and for screen readers, fuzzing, and, as root, services, machines and core dumps
+#                   screens and for screen readers, docstrings' examples, the simulator beside gates, fuzzing, and, as root,
+#                   services, machines and core dumps
+#   make comparison   install PyTorch and Opacus (1 GB; 5 GB with CUDA), and run the test that needs them
 #   make audit      attack every mechanism at full size, and break each to check that the audit notices
 # For releases (CONTRIBUTING.md, "Release"):
 #   make dist       build wheel and sdist of the last commit into dist/, twice, and compare them byte for byte
@@ -30,7 +32,12 @@ THOROUGH := tests/docs tests/research tests/fuzz \
   tests/attacks/test_engine_code.py tests/attacks/test_doors.py tests/attacks/test_one_ledger.py \
   tests/silo/test_chunks.py tests/silo/test_divided.py \
   tests/test_every_loss.py tests/estimators/test_every_loss.py tests/deployment/test_through_agents.py \
-  tests/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py
+  tests/report/test_in_a_browser.py tests/cli/test_in_a_browser.py tests/silo/operator/test_for_everybody.py \
+  tests/estimators/test_docstrings.py tests/simulation/test_elastic_net.py tests/simulation/test_trials.py \
+  tests/protocol/losses/test_limits.py tests/report/test_png.py
+
+# What it needs is in no extra that the other tests install.
+COMPARISON := tests/research/experiments/league/test_opacus.py
 
 # Keep the tests' files in memory if there is room: a ledger syncs at every step, and would wait for the disk.
 ROOM := $(shell df --output=avail /dev/shm 2>/dev/null | tail -1)
@@ -38,21 +45,28 @@ MEMORY := $(shell test "$(ROOM)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm
 
 # Test workers share the cores: threads that a library starts for every product would only wait for each other.
 tests thorough audit: export OPENBLAS_NUM_THREADS := 1
+# Even where the environment forbids to keep compiled modules: every process of every test would compile them again.
+tests thorough audit: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests thorough packages check style types audit docs dist release licences audit-dependencies clean
+.PHONY: demo test tests thorough packages check style types comparison audit docs dist release licences audit-dependencies clean
 
 demo: $(VENV)/.demo
 	$(BIN)/ringfence demo
 
-# Type checking takes one core for a minute, in parallel with the tests.
-test: packages style
-	$(MAKE) --no-print-directory --jobs 2 types tests
+# Style, then types, take one core for a minute, in parallel with the tests.
+test: packages $(VENV)/.test
+	$(MAKE) --no-print-directory --jobs 2 style tests types
 
 tests: $(VENV)/.test
 	$(MEMORY) $(BIN)/pytest -n 3 -q $(addprefix --ignore=,$(THOROUGH))
 
 thorough: packages $(VENV)/.test
-	$(BIN)/pytest -n 3 -q $(THOROUGH)
+	$(BIN)/pytest -n 3 -q $(THOROUGH) --ignore=$(COMPARISON)
+
+# Where pip's own settings name a build of this version without CUDA, it takes that one.
+comparison: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check torch==2.13.0 --editable ".[comparison]"
+	$(BIN)/pytest -q $(COMPARISON)
 
 # Install the browser for the tests of our pages, and systemd's tools; the tests fail without them.
 packages:

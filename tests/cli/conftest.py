@@ -2,6 +2,7 @@
 
 import csv
 import functools
+import io
 import json
 import sys
 from collections.abc import Callable
@@ -57,6 +58,24 @@ Ringfence = Callable[..., Finished]
 Json = Callable[..., dict[str, Any]]
 
 
+@functools.cache
+def _contents(records: int) -> dict[str, str]:
+    random = np.random.default_rng(5)
+    return {name: _content(random, records) for name in ("north", "south", "west")}
+
+
+def _content(random: np.random.Generator, records: int) -> str:
+    file = io.StringIO(newline="")
+    rows = csv.writer(file)
+    rows.writerow(["age", "dose", "ward", "ill", "cost"])
+    for _ in range(records):
+        age, dose, ward = random.uniform(0, 100), random.uniform(0, 10), random.choice(["a", "b", "c"])
+        score = age / 100 - dose / 10 + (0.5 if ward == "b" else 0.0)
+        cost = float(np.clip(40 + 40 * score, 0, 100))
+        rows.writerow([f"{age:.3f}", f"{dose:.3f}", ward, "yes" if score > 0.2 else "no", f"{cost:.3f}"])
+    return file.getvalue()
+
+
 class Federation:
     """Three CSV files and a schema in one folder."""
 
@@ -64,19 +83,11 @@ class Federation:
         self.folder = folder
         self.schema = folder / "schema.toml"
         self.schema.write_text(SCHEMA)
-        random = np.random.default_rng(5)
-        self.files = [self.write(name, random, records) for name in ("north", "south", "west")]
+        self.files = [self.write(name, content) for name, content in _contents(records).items()]
 
-    def write(self, name: str, random: np.random.Generator, records: int) -> Path:
+    def write(self, name: str, content: str) -> Path:
         path = self.folder / f"{name}.csv"
-        with path.open("w", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(["age", "dose", "ward", "ill", "cost"])
-            for _ in range(records):
-                age, dose, ward = random.uniform(0, 100), random.uniform(0, 10), random.choice(["a", "b", "c"])
-                score = age / 100 - dose / 10 + (0.5 if ward == "b" else 0.0)
-                cost = float(np.clip(40 + 40 * score, 0, 100))
-                rows.writerow([f"{age:.3f}", f"{dose:.3f}", ward, "yes" if score > 0.2 else "no", f"{cost:.3f}"])
+        path.write_text(content, newline="")
         return path
 
     def train(self, *changes: str, target: str = "ill", epsilon: str = "2", exact: bool = True) -> list[str]:

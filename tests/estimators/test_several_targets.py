@@ -12,6 +12,8 @@ from ringfence.errors import EstimatorError
 from ringfence.protocol.schema import Schema, parse_schema
 from tests.estimators.test_generalised import LITTLE_NOISE
 
+FEW_ROUNDS = LITTLE_NOISE | {"max_rounds": 250}
+
 RANDOM = np.random.default_rng(4)
 X = RANDOM.uniform(-1, 1, size=(300, 2))
 Y = (
@@ -32,13 +34,13 @@ def schema() -> Schema:
 
 
 def test_all_targets_have_the_coefficients_of_least_squares_in_scikit_learn_s_shapes() -> None:
-    model = ringfence.FederatedLinearRegression(target_bounds=BOUNDS, clip=5.0, **LITTLE_NOISE)
+    model = ringfence.FederatedLinearRegression(target_bounds=BOUNDS, clip=5.0, **FEW_ROUNDS)
     model.fit(X, Y)
     exact = LinearRegression().fit(X, Y)
     assert model.coef_.shape == exact.coef_.shape == (3, 2)
     assert model.intercept_.shape == exact.intercept_.shape == (3,)
     assert model.plan_.loss.name == "multi-squared"
-    # What 1000 rounds leave of the start, 1/R², and the noise are less than this part of each target's range.
+    # What 250 rounds leave of the start, 1/R², and the noise are less than this part of each target's range.
     ranges = np.subtract(BOUNDS[1], BOUNDS[0])
     np.testing.assert_allclose(model.coef_ / ranges[:, None], exact.coef_ / ranges[:, None], atol=1e-3)
     np.testing.assert_allclose(model.predict(X) / ranges, exact.predict(X) / ranges, atol=1e-3)
@@ -48,7 +50,7 @@ def test_all_targets_have_the_coefficients_of_least_squares_in_scikit_learn_s_sh
 
 
 def test_one_target_that_stands_upright_keeps_its_column() -> None:
-    model = ringfence.FederatedLinearRegression(target_bounds=(-1, 5), clip=5.0, **LITTLE_NOISE)
+    model = ringfence.FederatedLinearRegression(target_bounds=(-1, 5), clip=5.0, **FEW_ROUNDS)
     model.fit(X, Y[:, :1])
     assert model.coef_.shape == (1, 2)
     assert model.predict(X).shape == (300, 1)
@@ -58,7 +60,7 @@ def test_one_target_that_stands_upright_keeps_its_column() -> None:
 
 @pytest.mark.parametrize("y", [Y, pd.DataFrame(Y[:, ::-1], columns=list("rqp"))], ids=["array", "frame"])
 def test_a_schema_names_the_targets(y: Any) -> None:
-    model = ringfence.FederatedLinearRegression(schema=schema(), clip=5.0, **LITTLE_NOISE | {"bounds": None})
+    model = ringfence.FederatedLinearRegression(schema=schema(), clip=5.0, **FEW_ROUNDS | {"bounds": None})
     model.fit(pd.DataFrame(X, columns=["a", "b"]), y)
     ranges = np.subtract(BOUNDS[1], BOUNDS[0])
     exact = LinearRegression().fit(X, Y).coef_
@@ -67,7 +69,7 @@ def test_a_schema_names_the_targets(y: Any) -> None:
 
 def test_held_out_rows_tell_every_target_s_error_and_the_mean_of_what_is_explained() -> None:
     model = ringfence.FederatedLinearRegression(
-        target_bounds=BOUNDS, clip=5.0, **LITTLE_NOISE | {"held_out": 0.3, "epsilon": 1e6}
+        target_bounds=BOUNDS, clip=5.0, **FEW_ROUNDS | {"held_out": 0.3, "epsilon": 1e6}
     )
     y = pd.DataFrame(Y, columns=list("pqr"))
     model.fit(X, y)

@@ -63,7 +63,7 @@ _Releases = Iterable[tuple[Release, int]]
 class _Composed:
     """What events come to: profiles that compose, and δ that was set aside."""
 
-    parts: list[pld.Part]
+    parts: tuple[pld.Part, ...]
     slack: float
     mixed: bool
     """Whether something relies on mixed shares."""
@@ -224,7 +224,7 @@ def _compose(events: _Releases) -> _Composed:
         parts.append((GaussianProfile(max(together, SMALLEST_SHIFT) if sampled else together), 1))
     slacks += [max(map(math.fsum, by_part.values())) for by_part in divided_slacks.values()]
     mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event in counts)
-    return _Composed(parts, math.fsum(slacks), mixed)
+    return _Composed(tuple(parts), math.fsum(slacks), mixed)
 
 
 def _rounded_up(rate: float) -> float:

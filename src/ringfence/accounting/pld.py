@@ -14,6 +14,7 @@ window.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.fft import irfft, rfft
@@ -273,7 +274,8 @@ def compose(parts: Sequence[Part], moments: CumulantSketch, order: float) -> Com
     )
 
 
-def delta_bound(parts: Sequence[Part], epsilon: float) -> float:
+@lru_cache(maxsize=4096)
+def delta_bound(parts: tuple[Part, ...], epsilon: float) -> float:
     """Return an upper bound on the δ(ε) of all parts together."""
     everything = CumulantSketch.of(parts, 0.0)
     order = everything.order_for_epsilon(epsilon)
@@ -291,7 +293,8 @@ def delta_bound(parts: Sequence[Part], epsilon: float) -> float:
     return best
 
 
-def epsilon_bound(parts: Sequence[Part], delta: float) -> float:
+@lru_cache(maxsize=4096)  # planner, review, approval, charge and statement ask for the same composition
+def epsilon_bound(parts: tuple[Part, ...], delta: float) -> float:
     """Return an upper bound on the ε at which all parts together have ``delta``; infinity if there is none."""
     best = math.inf
     for share in NEGLIGIBLE:
@@ -305,7 +308,8 @@ def epsilon_bound(parts: Sequence[Part], delta: float) -> float:
     return best
 
 
-def dominating_shift(parts: Sequence[Part], slack: float) -> float:
+@lru_cache(maxsize=4096)
+def dominating_shift(parts: tuple[Part, ...], slack: float) -> float:
     """Return μ with which, at every ε of either sign, all parts together have δ(ε) ≤ δ_Gauss(μ; ε) + ``slack``.
 
     Infinity if none was found. Profiles are symmetric, δ(-ε) = 1 - e^-ε + e^-ε δ(ε) for both, so ε ≥ 0 is enough. One

@@ -23,3 +23,9 @@ def table(head: Sequence[str], lines: Sequence[Sequence[str]], *, texts: int = 1
 def bullets(notes: Iterable[str]) -> str:
     """Return a list of notes."""
     return "\n".join(f"- {note}" for note in notes)
+
+
+def write_parts(path: Path, parts: Iterable[str]) -> Path:
+    """Write the parts of a page, with empty lines between them; return its path."""
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return path

@@ -8,7 +8,7 @@ import numpy as np
 
 from ringfence.errors import TrainingError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate
+from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate, unpack
 from ringfence.protocol.plan import Place, Plan, Stage
 from ringfence.server.channels import Collect, Totals, receiving
 from ringfence.server.learned import Answers, Findings, Learned
@@ -61,6 +61,7 @@ class Session:
         self._gone: set[str] = set()
         self._turns: Counter[tuple[int, str]] = Counter()  # how often each silo was asked in a stage
         self._asked: list[str] | None = None
+        self._request: RoundRequest | None = None
         self._history: list[RoundOutcome] = []
 
     @property
@@ -80,8 +81,10 @@ class Session:
         return self._asked
 
     def request(self) -> RoundRequest:
-        """Return what they are asked."""
-        return RoundRequest.at(self._digest, self.round, self._argument())
+        """Return what they are asked; the same until the round is over."""
+        if self._request is None:
+            self._request = RoundRequest.at(self._digest, self.round, self._argument())
+        return self._request
 
     def can_use(self, silo: str, answer: Answer | None) -> bool:
         """Tell whether this round can use that answer of the silo."""
@@ -107,7 +110,7 @@ class Session:
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        weights = self._argument()[: self.plan.dimension] if self.stage.question.trains else None
+        weights = unpack(request.weights)[: self.plan.dimension] if self.stage.question.trains else None
         mean = self._receive(used, totals)
         updates = () if mean is None else tuple(used)
         outcome = RoundOutcome(
@@ -120,7 +123,7 @@ class Session:
         )
         self._history.append(replace(outcome, weights=None))
         self._turns.update((self._place.number, name) for name in asked)
-        self._asked = None
+        self._asked = self._request = None
         self.round += 1
         return outcome
 

@@ -26,7 +26,7 @@ def threads() -> int:
 
 def added(tasks: Sequence[Callable[[], Counts]]) -> Counts:
     """Return the sum of what the tasks return."""
-    workers = min(threads(), len(tasks))
+    workers = 1 if len(tasks) == 1 else min(threads(), len(tasks))
     if workers == 1:
         return summed(task() for task in tasks)
     with _libraries().limit(limits=1), ThreadPoolExecutor(workers) as pool:

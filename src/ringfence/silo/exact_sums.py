@@ -127,9 +127,9 @@ def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 3
 
 
 def _blocks(rows: FloatArray, size: int) -> list[FloatArray]:
-    """Return the rows in blocks of one size, and a last block of those that are left."""
+    """Return the rows in blocks of one size, where there are so many, and a last block of those that are left."""
     whole = len(rows) // size * size
-    return [rows[:whole].reshape(-1, size, rows.shape[1]), rows[None, whole:]]
+    return [*([rows[:whole].reshape(-1, size, rows.shape[1])] if whole else []), rows[None, whole:]]
 
 
 def quotient(total: Counts, divisor: int, scale: float = 1.0) -> FloatArray:

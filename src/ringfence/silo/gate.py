@@ -156,7 +156,7 @@ class Gate:
             if isinstance(verdict, StoredAnswer):
                 return verdict, []
             plan = account.plans[request.plan].plan
-            event = task_event(plan, self._own_terms(plan), verdict).to_dict()
+            event = task_event(plan, _terms(plan, self.silo), verdict).to_dict()
             charge = {"plan": request.plan, "round": request.round, "weights": fingerprint, "event": event}
             return verdict, [Draft("charged", charge)]
 
@@ -198,10 +198,10 @@ class Gate:
             return RefusalReason.MALFORMED
         if not question.accepts(plan, weights):
             return RefusalReason.OUTSIDE_DOMAIN
-        answered = sum(first <= charged < first + stage.rounds for charged in approved.rounds)
+        answered = sum(map(range(first, first + stage.rounds).__contains__, approved.rounds))
         if answered >= stage.most_answers:  # by the silo's own count of charges: the server may ask as it likes
             return RefusalReason.TURNS_TAKEN
-        return task(plan, self._own_terms(plan), request.round, answered)
+        return task(plan, _terms(plan, self.silo), request.round, answered)
 
     def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
         """Compute a charged round's answer, and store it before it is sent.
@@ -211,7 +211,7 @@ class Gate:
         """
         approved, channel = self._ledger.account().plans[request.plan], work.stage.channel
         plan, charge = approved.plan, approved.rounds[request.round]
-        terms, way = self._own_terms(plan), sending(work.stage.channel)
+        terms, way = _terms(plan, self.silo), sending(work.stage.channel)
         draws = randomness.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
         numbers = mechanism.release(plan, work, weights, self._records.encoded(plan.data), draws, memory)
@@ -244,11 +244,9 @@ class Gate:
         return [Draft("refused", {"plan": request.plan, "round": request.round, "reason": reason.value})]
 
     def _own_terms(self, plan: Plan) -> SiloTerms:
-        terms = plan.terms(self.silo)
-        mismatch = self._mismatch(plan)
-        if terms is None or mismatch:
+        if mismatch := self._mismatch(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
-        return terms
+        return _terms(plan, self.silo)
 
     def _mismatch(self, plan: Plan) -> str:
         """Say why the plan is not about these records, or nothing if it is."""
@@ -328,6 +326,14 @@ class Gate:
 
 
 _FILTERED = ", where plans may be chosen by earlier answers"
+
+
+def _terms(plan: Plan, silo: str) -> SiloTerms:
+    """Return the silo's terms in a plan that is about its records."""
+    terms = plan.terms(silo)
+    if terms is None:
+        raise ApprovalError(f"Silo '{silo}' takes no part in this plan.")
+    return terms
 
 
 def _withdrawn(approved: Approved) -> RefusalReason | None:

@@ -154,7 +154,8 @@ class Records(Unpicklable):
         A record takes about `breadth` numbers while it is processed. `add_up` must return whole numbers that add up
         over any division of the records, so that the division changes no byte.
         """
-        most = max(LEAST_AT_ONCE // 2, -(-at_once(self.rows, breadth) // chunks.threads()))
+        some, least = at_once(self.rows, breadth), LEAST_AT_ONCE // 2
+        most = least if some <= least else max(least, -(-some // chunks.threads()))
         return chunks.added(
             [partial(add_up, self._part(members, rows), chosen[members]) for members, rows in self._parts(most)]
         )

@@ -4,6 +4,7 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import pdist
 
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.plan import Plan
@@ -99,12 +100,11 @@ def draw_setting(
 def corners(plan: Plan) -> list[Record]:
     """Return records at the ends of what the schema allows, and beyond: along one feature or all, either way."""
     axes = np.eye(plan.data.width)
-    directions = [axes[0], axes[-1], np.ones(plan.data.width) / np.sqrt(plan.data.width), np.zeros(plan.data.width)]
-    signed = [sign * direction for direction in directions for sign in (1.0, -1.0)]
+    directions = [axes[0], axes[-1], np.ones(plan.data.width) / np.sqrt(plan.data.width)]
+    ends = [length * direction for direction in directions for length in (1.0, -1.0, 100.0, -100.0)]
     return [
-        Record(length * plan.data.feature_norm * direction, target)
-        for direction in signed
-        for length in (1.0, 100.0)
+        Record(plan.data.feature_norm * end, target)
+        for end in [*ends, np.zeros(plan.data.width)]
         for target in extreme_targets(plan)
         if targets_fit(plan, target)
     ]
@@ -126,9 +126,10 @@ def candidates(setting: Setting, random: np.random.Generator, drawn: int = 40) -
 def worst(setting: Setting, records: list[Record]) -> tuple[float, Record, Record]:
     """Return how far the answer moves at most if one of these records replaces another, and which two they are."""
     answers = np.array([setting.answer(record) for record in records])
-    distances = np.linalg.norm(answers[:, None] - answers[None], axis=-1)
-    one, other = np.unravel_index(np.argmax(distances), distances.shape)
-    return float(distances[one, other]), records[one], records[other]
+    distances = pdist(answers)
+    place = int(np.argmax(distances))
+    one, other = (int(side[place]) for side in np.triu_indices(len(records), 1))
+    return float(distances[place]), records[one], records[other]
 
 
 def farthest(setting: Setting, random: np.random.Generator, steps: int = 200) -> float:

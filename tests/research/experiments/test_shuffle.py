@@ -126,7 +126,7 @@ def results(shuffled: float) -> ShuffleResults:
 
 
 def test_the_page_says_where_the_goal_is_missed_and_what_was_refused() -> None:
-    missed, met = (shuffle_page.text(results(shuffled), "command") for shuffled in (1.6, 1.4))
+    missed, met = ("\n\n".join(shuffle_page.parts_of(results(shuffled), "command")) for shuffled in (1.6, 1.4))
     assert "missed by accelerated on different silos at ε = 2 (1.60 ± 0.23)" in missed
     assert "met everywhere" in met
     assert f"| {MINIBATCH} | {shuffle_page.NAMES[MESSAGES]} | refused |" in met

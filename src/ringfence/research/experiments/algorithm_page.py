@@ -51,9 +51,9 @@ class AlgorithmResults:
     trials: int
 
 
-def text(results: AlgorithmResults, command: str) -> str:
-    """Return the page."""
-    parts = [
+def parts_of(results: AlgorithmResults, command: str) -> list[str]:
+    """Return the page's parts."""
+    return [
         "# Algorithms with the parameters of theory",
         "How the algorithms perform when nothing is tuned: excess risks next to their upper and lower bounds, rounds "
         "on ill-conditioned problems, rounds on MNIST, and what tuning would gain over the planner. Every ε is for "
@@ -65,7 +65,6 @@ def text(results: AlgorithmResults, command: str) -> str:
         *_mnist_section(results),
         *_tuning_section(results.tuning),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _excess_section(results: AlgorithmResults) -> list[str]:

@@ -24,7 +24,7 @@ from ringfence.research.experiments import (
 from ringfence.research.experiments.algorithm_page import AlgorithmResults, Tuning
 from ringfence.research.experiments.methods import lower_bound
 from ringfence.research.experiments.sweeps import SweepPart, Watch, mean_and_error, run_parts, sorted_by, write_cells
-from ringfence.research.markdown import command
+from ringfence.research.markdown import command, write_parts
 from ringfence.simulation.cells import Row
 
 NAME = "algorithms"
@@ -82,9 +82,7 @@ def write(rows: Mapping[str, Sequence[Row]], out: Path, *, size: synthetic.Size,
         algorithm_figures.conditioning_rounds(results.floors, out / algorithm_page.FIGURES[1])
         algorithm_figures.mnist_rounds(results.mnist, out / algorithm_page.FIGURES[2])
     write_cells([{"part": part, **row} for part, own in rows.items() for row in _ordered(own)], out / "cells.csv")
-    page = out / "index.md"
-    page.write_text(algorithm_page.text(results, command(NAME, out, quick)), encoding="utf-8")
-    return page
+    return write_parts(out / "index.md", algorithm_page.parts_of(results, command(NAME, out, quick)))
 
 
 def _errors(rows: Sequence[Row]) -> dict[tuple[str, int], tuple[float, float]]:

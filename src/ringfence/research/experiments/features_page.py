@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from ringfence.research.drawing import COLOURS, MARKERS, bare, save, style
 from ringfence.research.experiments.sweeps import mean_and_error, write_cells
 from ringfence.research.experiments.trust import NOBODY, SHUFFLER
-from ringfence.research.markdown import bullets, made_by, table
+from ringfence.research.markdown import bullets, made_by, table, write_parts
 from ringfence.simulation.cells import Row
 
 NAME = "features"
@@ -33,9 +33,7 @@ def write_page(rows: Sequence[Row], out: Path, *, size: str, line: str) -> Path:
     """Write cells.csv, the figure and index.md."""
     write_cells(rows, out / "cells.csv")
     _draw(rows, out / NAME)
-    page = out / "index.md"
-    page.write_text(_page(rows, size, line), encoding="utf-8")
-    return page
+    return write_parts(out / "index.md", _parts(rows, size, line))
 
 
 def _panels(rows: Sequence[Row]) -> list[str]:
@@ -73,7 +71,7 @@ def _draw(rows: Sequence[Row], stem: Path) -> None:
         save(figure, stem)
 
 
-def _page(rows: Sequence[Row], size: str, line: str) -> str:
+def _parts(rows: Sequence[Row], size: str, line: str) -> list[str]:
     head = (
         "# Ten digits from public features\n\nWhat `ringfence train` reaches on images that are first turned into "
         f"public features, in a [`vector`](../../features.md) column. {size}\n\nEvery epsilon is for each record "
@@ -101,7 +99,7 @@ def _page(rows: Sequence[Row], size: str, line: str) -> str:
         "digits' frequencies do.",
         "± is the standard error over runs, which differ in their noise.",
     ]
-    return "\n\n".join([head, made_by(line), figure, *sections, f"## Notes\n\n{bullets(notes)}"]) + "\n"
+    return [head, made_by(line), figure, *sections, f"## Notes\n\n{bullets(notes)}"]
 
 
 def _table(rows: Sequence[Row], panel: str) -> str:

@@ -20,7 +20,7 @@ from matplotlib.ticker import LogLocator
 from ringfence.errors import RingfenceError
 from ringfence.research.drawing import bare, plain_ticks, save, style
 from ringfence.research.experiments import sweeps
-from ringfence.research.markdown import bullets, made_by, table
+from ringfence.research.markdown import bullets, made_by, table, write_parts
 from ringfence.simulation.cells import Value
 
 Rows: TypeAlias = Sequence[Mapping[str, Value]]
@@ -160,9 +160,7 @@ def write_page(
     if notes:
         parts += ["## Notes", bullets(notes)]
     out.mkdir(parents=True, exist_ok=True)
-    path = out / "index.md"
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return path
+    return write_parts(out / "index.md", parts)
 
 
 def write_cells(rows: Rows, out: Path) -> Path:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ringfence.research.experiments import looking_coefficients, looking_evaluation, looking_statistics
-from ringfence.research.markdown import command, made_by
+from ringfence.research.markdown import command, made_by, write_parts
 
 Watch = Callable[[int, int], None]
 SECTIONS: Mapping[str, Callable[[bool, Watch], str]] = {
@@ -19,10 +19,8 @@ def reproduce_looking(out: Path, *, quick: bool = False, watch: Watch = lambda d
     """Measure everything and write looking.md into the folder `out`. `quick` is a rehearsal, not a result."""
     out.mkdir(parents=True, exist_ok=True)
     parts = [f"## {title}\n\n{write(quick, watch)}" for title, write in SECTIONS.items()]
-    page = out / "looking.md"
     head = (
         "# Looking: how precise private figures are\n\nEvery epsilon on this page is for each record, against anyone "
         "who sees everything that its silo sends in one plan, fixed in advance."
     )
-    page.write_text("\n\n".join([head, made_by(command("looking", out, quick)), *parts]) + "\n", encoding="utf-8")
-    return page
+    return write_parts(out / "looking.md", [head, made_by(command("looking", out, quick)), *parts])

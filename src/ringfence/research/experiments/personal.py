@@ -26,7 +26,7 @@ from ringfence.research import datasets, federate
 from ringfence.research.drawing import COLOURS, MARKERS, bare, save, style
 from ringfence.research.experiments import mnist, obesity
 from ringfence.research.experiments.sweeps import SweepPart, Watch, mean_and_error, run_parts, sorted_by, write_cells
-from ringfence.research.markdown import bullets, command, made_by, table
+from ringfence.research.markdown import bullets, command, made_by, table, write_parts
 from ringfence.server import rounds
 from ringfence.silo.budget import Budget
 from ringfence.silo.gate import Gate
@@ -176,9 +176,7 @@ def reproduce(
     ]
     write_cells(rows, out / "cells.csv")
     _draw(rows, out / "personal")
-    page = out / "index.md"
-    page.write_text(_page(rows, command(NAME, out, quick)), encoding="utf-8")
-    return page
+    return write_parts(out / "index.md", _parts(rows, command(NAME, out, quick)))
 
 
 def wanted(name: str, *, quick: bool) -> list[Cell]:
@@ -285,7 +283,7 @@ def _draw(rows: Sequence[Row], stem: Path) -> None:
         save(figure, stem)
 
 
-def _page(rows: Sequence[Row], line: str) -> str:
+def _parts(rows: Sequence[Row], line: str) -> list[str]:
     sections = [_section(rows, name) for name in DATA if any(row["data"] == name for row in rows)]
     head = (
         "# Each silo's own model\n\nA silo may fit the federation's private model to its own records, for its own "
@@ -304,7 +302,7 @@ def _page(rows: Sequence[Row], line: str) -> str:
         "± is the standard error over trials, whose splits differ.",
     ]
     figure = "![Errors of the three models by epsilon](personal.png)"
-    return "\n\n".join([head, made_by(line), figure, *sections, f"## Notes\n\n{bullets(notes)}"]) + "\n"
+    return [head, made_by(line), figure, *sections, f"## Notes\n\n{bullets(notes)}"]
 
 
 def _section(rows: Sequence[Row], name: str) -> str:

@@ -27,7 +27,7 @@ from ringfence.research.experiments.trust import (
     Method,
     NoiseComparison,
 )
-from ringfence.research.markdown import made_by, table
+from ringfence.research.markdown import made_by, table, write_parts
 from ringfence.research.theory import bounds
 from ringfence.simulation.cells import Row
 
@@ -123,14 +123,12 @@ def write(results: ShuffleResults, out: Path, command: str) -> Path:
     """Write the figure and the page; return the page."""
     with style():
         draw(results, out / FIGURE)
-    page = out / "index.md"
-    page.write_text(text(results, command), encoding="utf-8")
-    return page
+    return write_parts(out / "index.md", parts_of(results, command))
 
 
-def text(results: ShuffleResults, command: str) -> str:
-    """Return the page."""
-    parts = [
+def parts_of(results: ShuffleResults, command: str) -> list[str]:
+    """Return the page's parts."""
+    return [
         "# What a shuffler buys",
         "The same algorithm at the same (ε, δ), trusting nobody (ISRL-DP), a shuffler (shuffle-DP, by shuffled vector "
         "sums), or the server (central DP). Each guarantee is for one record over one run: without trust against "
@@ -143,7 +141,6 @@ def text(results: ShuffleResults, command: str) -> str:
         *_noise_section(results),
         *_cost_section(results),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _excess_section(results: ShuffleResults) -> list[str]:

@@ -24,7 +24,7 @@ from ringfence.protocol.encoding import encode_features, encode_target
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import Schema, parse_schema
 from ringfence.research.datasets import ROTTERDAM, provide
-from ringfence.research.markdown import bullets, command, made_by, table
+from ringfence.research.markdown import bullets, command, made_by, table, write_parts
 from ringfence.simulation import engine
 from ringfence.sources.cells import Table
 
@@ -179,10 +179,8 @@ def reproduce_survival(
         lines.append([name, *told])
     head = ["method", "standardised squared error, mean", "median", "concordance"]
     out.mkdir(parents=True, exist_ok=True)
-    page = out / "survival.md"
     parts_of_page = ["# Survival: hazard ratios of a cohort", made_by(command("survival", out, quick)), *_text(trials)]
-    page.write_text("\n\n".join([*parts_of_page, table(head, lines), bullets(_NOTES)]) + "\n", encoding="utf-8")
-    return page
+    return write_parts(out / "survival.md", [*parts_of_page, table(head, lines), bullets(_NOTES)])
 
 
 def _methods() -> dict[str, Callable[[Cohort, list[NDArray[np.int64]], int], FloatArray]]:

@@ -13,7 +13,7 @@ from ringfence.accounting.account import answer_question
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses import Logistic, Squared
 from ringfence.protocol.schema import Geometry
-from ringfence.research.experiments.league import apart, flower, methods, opacus
+from ringfence.research.experiments.league import apart, flower, opacus
 from ringfence.research.experiments.league.central import not_private, private_fit, symmetric_noise
 from ringfence.research.experiments.league.tables import load_table
 from tests.research.experiments.league.made_up import write_league
@@ -87,14 +87,3 @@ def test_opacus_gets_the_noise_that_a_second_accountant_finds_for_a_replaced_rec
     theirs.compose(dp_accounting.PoissonSampledDpEvent(batch / records, noise), opacus.STEPS)
     # Both round up, theirs by at most its grid of 1e-4 in each of 100 steps.
     assert theirs.get_epsilon(delta) == pytest.approx(epsilon, abs=0.01)
-
-
-@pytest.mark.skipif(
-    not methods.METHODS["opacus"].is_installed, reason="Opacus is not installed: its extra is comparison"
-)
-def test_opacus_learns_with_plenty_of_budget(tmp_path: Path) -> None:
-    for name in ("cost", "ill"):
-        table = load_table(write_league(tmp_path / name), name)
-        (run,) = opacus.tuned(table, 50.0, [0])
-        assert run.rounds == opacus.ROUNDS
-        assert table.error(run.weights) < 0.7 * table.guessing

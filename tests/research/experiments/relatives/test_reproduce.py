@@ -57,6 +57,6 @@ def test_a_relative_wins_where_it_errs_less_by_more_than_two_standard_errors(err
     points |= {(name, "a", 1.0): point(0.2) for name in (OURS, OURS_POOLED)}
     points["fedsofim" + PUBLISHED, "a", 1.0] = point(error)
     results = LeagueResults([Reference("a", "ill", 100, 2, 3, guessing=1.0, not_private=0.0)], points)
-    written = page.text(results, "ringfence reproduce relatives --out here")
+    written = "\n\n".join(page.parts_of(results, "ringfence reproduce relatives --out here"))
     assert ("| a | nobody | 1 | DP-FedSOFIM | published |" in written) is wins
     assert f"In {int(wins)} of 2 cells" in written

@@ -7,31 +7,21 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ringfence.research.drawing import COLOURS, MARKERS, save, style
+from ringfence.research.drawing import COLOURS, MARKERS, save
 from ringfence.research.experiments.league import descent, flower, opacus
 from ringfence.research.experiments.league.central import RIDGE
 from ringfence.research.experiments.league.methods import CENTRAL, METHODS, OURS, OURS_POOLED, OURS_SHUFFLED
 from ringfence.research.experiments.league.results import LeagueResults
-from ringfence.research.experiments.league.shown import cell, draw_means, heading, mean_regrets, regret_in_words
+from ringfence.research.experiments.league.shown import FIGURE, cell, draw_means, heading, mean_regrets, regret_in_words
 from ringfence.research.markdown import bullets, made_by, table
 
-FIGURE = "regret"
 SHOWN_TABLES = (OURS, OURS_SHUFFLED, "descent", CENTRAL)
 """Methods that the figure shows table by table."""
 
 
-def write(results: LeagueResults, out: Path, command: str) -> Path:
-    """Write the figure and the page; return the page."""
-    with style():
-        draw(results, out / FIGURE)
-    path = out / "index.md"
-    path.write_text(text(results, command), encoding="utf-8")
-    return path
-
-
-def text(results: LeagueResults, command: str) -> str:
-    """Return the page."""
-    parts = [
+def parts_of(results: LeagueResults, command: str) -> list[str]:
+    """Return the page's parts."""
+    return [
         "# The league: untuned on public tables",
         f"{len(results.references)} public tables, divided into silos, with schemas from code books and physical "
         "limits. `ringfence train` given only an epsilon, next to other methods on the same records. Every epsilon is "
@@ -48,7 +38,6 @@ def text(results: LeagueResults, command: str) -> str:
         *_agreements(results),
         *_left_out(results),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def _compact(results: LeagueResults) -> list[str]:

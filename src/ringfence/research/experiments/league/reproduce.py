@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from ringfence.planning.request import Trust
-from ringfence.research.experiments.league import own, page, results
+from ringfence.research.experiments.league import own, page, results, shown
 from ringfence.research.experiments.league.central import not_private
 from ringfence.research.experiments.league.methods import METHODS, OURS, OURS_SHUFFLED, Method
 from ringfence.research.experiments.league.results import LeaguePoint, LeagueResults, Reference
@@ -64,7 +64,7 @@ def reproduce(
         {"method": name, **row} for name in (*installed, GATES, GATES_SHUFFLED) for row in in_order(rows.get(name, []))
     ]
     write_cells(table, out / "cells.csv")
-    return page.write(found, out, command(NAME, out, quick))
+    return shown.write(page.parts_of(found, command(NAME, out, quick)), partial(page.draw, found), out)
 
 
 def _cells(

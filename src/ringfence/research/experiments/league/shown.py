@@ -1,16 +1,25 @@
 """What pages about methods on the league's tables share: how regrets and errors are written and drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 
-from ringfence.research.drawing import logarithmic, plain_ticks
+from ringfence.research.drawing import logarithmic, plain_ticks, style
 from ringfence.research.experiments.league.methods import NOBODY, Method
 from ringfence.research.experiments.league.results import LeaguePoint, LeagueResults
-from ringfence.research.markdown import table
+from ringfence.research.markdown import table, write_parts
 
 CHOSEN = "chosen on the test set"
+FIGURE = "regret"
+
+
+def write(parts: Sequence[str], draw: Callable[[Path], None], out: Path) -> Path:
+    """Draw the figure and write the page into the folder `out`; return the page."""
+    with style():
+        draw(out / FIGURE)
+    return write_parts(out / "index.md", parts)
 
 
 def mean_regrets(results: LeagueResults, methods: Mapping[str, Method], untuned: Callable[[str], str]) -> str:

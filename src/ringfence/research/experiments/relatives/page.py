@@ -6,33 +6,23 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from ringfence.research.drawing import COLOURS, MARKERS, save, style
+from ringfence.research.drawing import COLOURS, MARKERS, save
 from ringfence.research.experiments.league.methods import CURATOR, NOBODY, OURS, OURS_POOLED
 from ringfence.research.experiments.league.results import LeaguePoint, LeagueResults
-from ringfence.research.experiments.league.shown import CHOSEN, cell, draw_means, mean_regrets, regret_in_words
+from ringfence.research.experiments.league.shown import CHOSEN, FIGURE, cell, draw_means, mean_regrets, regret_in_words
 from ringfence.research.experiments.relatives.methods import PUBLISHED, RACED, RELATIVES
 from ringfence.research.experiments.relatives.notes import DESCRIPTIONS, SETTINGS
 from ringfence.research.markdown import bullets, made_by, table
 
-FIGURE = "regret"
 HIGHEST, LOWEST = 3.0, 0.01
 """The range of regrets that the figure shows."""
 OWN = {NOBODY: OURS, CURATOR: OURS_POOLED}
 """What the relatives are raced against, by whom they trust."""
 
 
-def write(results: LeagueResults, out: Path, command: str) -> Path:
-    """Write the figure and the page; return the page."""
-    with style():
-        draw(results, out / FIGURE)
-    path = out / "index.md"
-    path.write_text(text(results, command), encoding="utf-8")
-    return path
-
-
-def text(results: LeagueResults, command: str) -> str:
-    """Return the page."""
-    parts = [
+def parts_of(results: LeagueResults, command: str) -> list[str]:
+    """Return the page's parts."""
+    return [
         "# Published relatives of preconditioned descent",
         f"Private second-order methods on the {len(results.references)} tables of [the league](../league/index.md), "
         "each implemented from its description, next to what `ringfence train` plans given only an epsilon. Every "
@@ -58,7 +48,6 @@ def text(results: LeagueResults, command: str) -> str:
         "## Settings",
         bullets(SETTINGS),
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def settings_of(name: str) -> str:

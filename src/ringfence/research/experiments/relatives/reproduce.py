@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from ringfence.research.experiments.league import reproduce as league
+from ringfence.research.experiments.league import shown
 from ringfence.research.experiments.league.results import LeaguePoint, LeagueResults, points_of
 from ringfence.research.experiments.league.tables import league_folder
 from ringfence.research.experiments.relatives import page
@@ -43,4 +44,5 @@ def reproduce(
         points |= points_of(rows[name], name, references)
     table = [{"method": name, **row} for name in RELATIVES for row in league.in_order(rows[name])]
     write_cells(table, out / "cells.csv")
-    return page.write(LeagueResults(references, points), out, command(NAME, out, quick))
+    found = LeagueResults(references, points)
+    return shown.write(page.parts_of(found, command(NAME, out, quick)), partial(page.draw, found), out)
