@@ -22,9 +22,10 @@ def settings(report: dict[str, object]) -> list[object]:
 def test_the_best_candidate_is_returned_with_its_evaluation_and_the_distance_of_the_others(
     federation: Federation, ringfence_json: Json
 ) -> None:
-    """The one's loss is above the other's by more than 0.4, and so is the interval's end: over ten deviations each."""
+    """The one's loss is above the other's by .57, and the interval's end by .43 or more in 24 runs: six deviations of
+    the .065 at most that records and noise together had there. At an epsilon of 19, noise alone had up to .3."""
     model = federation.folder / "model.json"
-    report = ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", str(model), "--no-report", epsilon="19"))
+    report = ringfence_json(*federation.train(*SMALL_AND_GOOD, "--out", str(model), "--no-report", epsilon="1000"))
     assert settings(report) == [{"clip": 0.001}, {"clip": 1.0}]
     assert report["choice"]["best"] == 1
     best, worse = report["choice"]["candidates"][1], report["choice"]["candidates"][0]
