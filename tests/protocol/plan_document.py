@@ -251,6 +251,14 @@ PRECONDITIONED: Edits = FULL | {
     "silos.1.stages": [{"batch": 60, "sigma": 1.0}, {"batch": 60, "sigma": 1.0}],
 }
 
+RANK_ONE: Edits = PRECONDITIONED | {
+    "training.algorithm": {"name": "preconditioned", "momentum": 0.5, "axes": "rank-one"},
+    "stages": [
+        CURVATURE | {"question": {"name": "feature-means"}, "rounds": 2},
+        CURVATURE | {"question": {"name": "preconditioned-gradient", "axes": "rank-one"}, "rounds": 12},
+    ],
+}
+
 _GAPS: dict[str, Any] = {"missing_tokens": ["NA", "-9"], "indicator": True}
 COLUMNS: Edits = {
     "data.columns": {
@@ -326,6 +334,7 @@ KINDS: dict[str, Edits] = {
     "accelerated": ACCELERATED,
     "restarted": RESTARTED,
     "preconditioned": PRECONDITIONED,
+    "rank-one": RANK_ONE,
     "localized": LOCALIZED,
     "shuffled": SHUFFLED,
     "surveyed and shuffled": SURVEYED_AND_SHUFFLED,

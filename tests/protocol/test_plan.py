@@ -22,6 +22,7 @@ from tests.protocol.plan_document import (
     DOCUMENT,
     KINDS,
     LOCALIZED,
+    PRECONDITIONED,
     RESTARTED,
     SHUFFLED,
     Edits,
@@ -227,6 +228,8 @@ THREE: Edits = {
 }
 TOGETHER: list[Edits] = [
     COMPARED | {"stages.0.question.part": "losses"},
+    {place: value for place, value in PRECONDITIONED.items() if "sampling" not in place}
+    | {"training.algorithm.axes": "rank-one", "stages.1.question.axes": "rank-one"},
     {"sums": "floating-point"},
     {"silos.0.weight": 0.4, "silos.1.weight": 0.6},
     RESTARTED | {"training.algorithm.stages.0.rounds": 13, "training.algorithm.stages.1.rounds": 7},
