@@ -116,4 +116,4 @@ class FeatureMoments(BaseQuestion):
 
     def limits(self, facts: Facts) -> str:
         """Name the cut."""
-        return "A record's features, along the axes asked about, are clipped to norm 1"
+        return "A record's features, along the requested axes, are clipped to norm 1"

@@ -97,12 +97,12 @@ class PreconditionedGradient(BaseQuestion):
         """Name the cut, and what a person's rows come to."""
         most = facts.rows_per_person
         return {
-            None: "Each record's gradient, along the axes asked about, is clipped to norm 1",
-            "mean": "Of a person the mean over all rows counts, each row's gradient, along the axes asked about, cut "
-            "to length 1",
-            "rows": f"Of a person the first {most} rows count, 1/{most} each, with gradients, along the axes asked "
-            "about, clipped to norm 1",
-            "sum": "The sum of the gradients of a person's rows, along the axes asked about, is clipped to norm 1",
+            None: "Each record's gradient, along the requested axes, is clipped to norm 1",
+            "mean": "A person counts as the mean over all rows, each row's gradient, along the requested axes, clipped "
+            "to norm 1",
+            "rows": f"A person counts as the first {most} rows, 1/{most} each, with gradients, along the requested "
+            "axes, clipped to norm 1",
+            "sum": "The sum of the gradients of a person's rows, along the requested axes, is clipped to norm 1",
         }[facts.person_rule]
 
     def uncovered(self, facts: Facts) -> str:

@@ -40,7 +40,7 @@ class Statistics(BaseQuestion):
                 raise ValueError(f"a cross table needs two different columns, and '{pair[0]}' is one")
             for name in pair:
                 if name not in self.columns:
-                    raise ValueError(f"a cross table needs columns that are asked about, and '{name}' is not")
+                    raise ValueError(f"a cross table needs columns that the plan asks about, and '{name}' is not one")
         return self
 
     def layout(self, facts: Facts) -> Layout:
