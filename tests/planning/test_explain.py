@@ -161,6 +161,8 @@ def test_of_many_features_means_are_surveyed_unless_noise_would_hide_them() -> N
         assert (proposal.edge < 1 / 2) == surveyed
         assert proposal.plan.algorithm == Preconditioned(axes="rank-one")
         assert (proposal.plan.stages[0].question.name == "feature-means") == surveyed
+        why = explain_proposal(proposal)[1]
+        assert (f"resolves the direction of the features' mean down to {proposal.edge:.2g}" in why) == surveyed
 
 
 def test_the_edge_falls_with_records_and_budget_and_at_one_half_a_survey_is_made(schema: Schema) -> None:

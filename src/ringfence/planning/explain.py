@@ -70,7 +70,8 @@ def _told(proposal: Proposal) -> str:
     facts = f"with {records:,} {plan.unit}s, {plan.data.width} features and this budget"
     better = "chosen because it gave smaller errors on public tables than the choice by loss bounds"
     if plan.training_numbers[0]:
-        return f"{better}; {facts}, its survey resolves directions down to {edge:.2g} of the largest second moment; "
+        what = plan.algorithm.resolved
+        return f"{better}; {facts}, its survey resolves {what} down to {edge:.2g} of the largest second moment; "
     return (
         f"{better}; no survey is made: {facts}, its noise would reach {edge:.2g} of the largest second moment and hide "
         "all but one direction; axes, clip and step assume features spread evenly over their bounds; "

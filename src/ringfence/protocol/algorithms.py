@@ -43,6 +43,11 @@ class _Algorithm(Public):
     finds_clip: ClassVar[bool] = False
     """Whether a survey decides where gradients are cut."""
 
+    @property
+    def resolved(self) -> str:
+        """What a survey of the features tells from its noise."""
+        return "directions"
+
     def training_stages(self, sampling: SamplingName, rounds: int) -> list[tuple[int, Sampling]]:
         """Return the rounds and the sampling rule of every training stage."""
         return [(rounds, sampling_named(sampling))]
@@ -302,6 +307,11 @@ class Preconditioned(_Algorithm):
     def survey(self) -> tuple[Question, int]:
         """Survey the features once as they are and once along the axes found; or twice their means, of many."""
         return (FeatureMoments() if self.axes is None else FeatureMeans()), 2
+
+    @property
+    def resolved(self) -> str:
+        """All directions, or the one of the features' mean."""
+        return "directions" if self.axes is None else "the direction of the features' mean"
 
     def check(self, plan: "Plan") -> None:
         """Require gradients along axes, and no lasso: in another metric, its proximal step is not a threshold."""
