@@ -210,6 +210,9 @@ def _odd(column: Any, what: str) -> Cells:
     return cells
 
 
+_SMALL = 2**20
+
+
 def read_csv_block(
     block: bytes, names: list[str], delimiter: str, numbers: Collection[str], *, comma: bool, either: bool
 ) -> dict[str, Cells] | None:
@@ -222,7 +225,12 @@ def read_csv_block(
     try:
         table = pyarrow.csv.read_csv(
             pa.BufferReader(block),
-            read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=max(2**20, len(block) // 8)),
+            read_options=pyarrow.csv.ReadOptions(
+                column_names=names,
+                block_size=max(_SMALL, len(block) // 8),
+                # A small table gains nothing by threads, which Arrow may still have at the process's end and abort.
+                use_threads=len(block) > _SMALL,
+            ),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=b'"' in block, ignore_empty_lines=False
             ),
