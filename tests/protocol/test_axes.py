@@ -43,3 +43,11 @@ def test_a_request_carries_them(axes: Axes, matrix: np.ndarray) -> None:
     assert len(packed) == axes_length(form, WIDTH)
     assert axes.width == WIDTH
     assert np.allclose(unpacked(form, packed).turned(np.eye(WIDTH)), matrix)
+
+
+def test_a_direction_whose_products_would_be_too_small_for_all_digits_is_read_as_none() -> None:
+    """Such products take a processor many times as long, and whether there are any depends on the record."""
+    numbers = np.concatenate([[1.0], 2.0 ** np.array([0.0, -200.0, -249.0, -251.0, -499.0, -1000.0, 100.0])])
+    axes = unpacked("rank-one", numbers)
+    assert isinstance(axes, RankOneAxes)
+    assert np.array_equal(axes.direction, np.where(numbers[1:] < 2.0**-250, 0.0, numbers[1:]))

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray
 
 AxesForm: TypeAlias = Literal["rank-one"]
 """Axes that are no matrix of their own: the features' own ones but for one direction."""
@@ -130,7 +130,12 @@ def axes_length(form: AxesForm | None, width: int) -> int:
 
 
 def unpacked(form: AxesForm | None, numbers: FloatArray) -> Axes:
-    """Read axes of that form from what a request carries."""
+    """Read axes of that form from what a request carries.
+
+    Rows are multiplied by a direction twice, so its numbers are read as 0 if their squares are negligible: how long a
+    product takes must not tell of a record.
+    """
     if form is None:
         return MatrixAxes(numbers.reshape(round(len(numbers) ** 0.5), -1))
-    return RankOneAxes(float(numbers[0]), numbers[1:])
+    direction = numbers[1:]
+    return RankOneAxes(float(numbers[0]), np.where(np.square(direction) < NEGLIGIBLE, 0.0, direction))

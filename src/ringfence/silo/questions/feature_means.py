@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.arrays import FloatArray, without_negligible
 from ringfence.protocol.losses.told import told
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.questions import FeatureMeans
@@ -16,9 +16,9 @@ def total(
     question: FeatureMeans, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
     """Add up features, their squares, and which of the target's parts records fall into, times `WEIGHT`."""
-    bins = question.bins(plan)
+    bins, window = question.bins(plan), without_negligible(argument)
     columns = records.bounded_features(plan.data.feature_norm)
-    shares = WEIGHT * np.eye(bins)[parts(plan, argument[0], argument[1], bins, told(records.targets).numbers)]
+    shares = WEIGHT * np.eye(bins)[parts(plan, window[0], window[1], bins, told(records.targets).numbers)]
     return exact_sums.column_sums(records.means(np.concatenate([columns, columns**2, shares], axis=1)), chosen)
 
 
