@@ -7,7 +7,7 @@ from ringfence.foreign_text import visible
 from ringfence.planning.planner import Choice
 from ringfence.planning.preconditioned import tells_apart
 from ringfence.planning.propose import Proposal
-from ringfence.planning.widths import too_wide
+from ringfence.planning.widths import noise_wins, too_wide
 from ringfence.protocol.guarantee import LARGE_EPSILON
 from ringfence.protocol.plan import Plan
 from ringfence.protocol.prospects import guessing_loss, noise_in_weights, weight_of, weighting
@@ -170,7 +170,8 @@ def warnings(proposal: Proposal) -> list[str]:
     """Say, before anything is spent, where a budget buys nothing, or protects nobody."""
     epsilon = max(terms.guarantee.epsilon for terms in proposal.plan.silos)
     plan = proposal.plan
-    return [told for told in (buys_nothing(proposal), too_wide(plan), protects_nobody(epsilon, plan.unit)) if told]
+    said = (buys_nothing(proposal), noise_wins(plan), too_wide(plan), protects_nobody(epsilon, plan.unit))
+    return [told for told in said if told]
 
 
 def buys_nothing(proposal: Proposal) -> str:
