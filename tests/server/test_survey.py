@@ -13,6 +13,7 @@ from ringfence.protocol.plan import Plan
 from ringfence.protocol.schema import parse_schema
 from ringfence.server import survey
 from ringfence.server.metric import MainDirection, directions, expected_directions, main_direction
+from ringfence.simulation import trials
 
 FALSE_ALARM = 1e-6
 NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
@@ -255,3 +256,68 @@ def test_along_the_axes_of_a_main_direction_second_moments_are_what_they_are_sai
     values = np.linalg.eigvalsh(whitened.axes.turned(whitened.axes.turned(moments).T))
     assert np.allclose(np.sort(values), np.sort(whitened.moments))
     assert whitened.norm == pytest.approx(math.sqrt(float(np.sum(values))))
+
+
+def test_records_that_differ_curve_the_loss_of_classes_less_than_their_mean_does_in_every_direction() -> None:
+    random = np.random.default_rng(8)
+    for classes in (2, 3, 7):
+        probabilities = random.dirichlet(np.full(classes, 0.3), size=200)
+        mean = probabilities.mean(axis=0)
+        curvature = np.diag(mean) - probabilities.T @ probabilities / len(probabilities)
+        at_the_mean = np.diag(mean) - np.outer(mean, mean)
+        assert np.linalg.eigvalsh(at_the_mean - curvature)[0] > -1e-12
+
+
+@pytest.mark.parametrize("shares", [[1 / 3] * 3, [1 / 9] * 9, [0.7, 0.1, 0.1, 0.1]])
+def test_steps_for_several_classes_keep_to_the_curvature_at_their_shares(
+    shares: list[float],
+) -> None:
+    curvature = np.linalg.eigvalsh(np.diag(shares) - np.outer(shares, shares))[-1]
+    for epsilon in (0.1, 1.0, 10.0, 1000.0):
+        _, step = of_classes(shares, epsilon=epsilon)
+        assert step * curvature * 8 / 9 <= max(survey.STEPS)  # along axes with second moments of 8/9 or a little less
+
+
+def test_seven_classes_around_a_circle_are_told_apart_where_there_is_little_noise() -> None:
+    """Of all records .17 are not where their class is. Steps for a single record's bound, ½, left .24 of them wrong."""
+    random, classes = np.random.default_rng(1), 7
+    angles = 2 * math.pi * np.arange(classes) / classes
+
+    def drawn(records: int) -> tuple[FloatArray, FloatArray]:
+        places = np.clip(random.normal(size=(records, 3)), -3, 3)
+        scores = 4 * places[:, :2] @ np.stack([np.cos(angles), np.sin(angles)])
+        labels = np.argmax(scores + 0.3 * random.gumbel(size=scores.shape), axis=1).astype(float)
+        return np.column_stack([places / 3, np.ones(records)]), labels
+
+    labels = {"type": "categorical", "categories": [str(number) for number in range(classes)]}
+    columns = dict.fromkeys("abc", NUMBER | {"lower": -3.0, "upper": 3.0}) | {"y": labels}
+    silos, (features, targets) = [drawn(2000) for _ in range(3)], drawn(4000)
+    members = [Member(name, 2000, 10.0, 1e-6) for name in "abc"]
+    made = make_plan(parse_schema({"columns": columns}, target="y"), members, PlanRequest(held_out=0.0))
+    for weights in trials.weights(made, silos, [1, 2, 3]):
+        assert np.mean(np.argmax(features @ weights.reshape(4, classes), axis=1) != targets) < 0.2
+
+
+def test_with_hardly_any_noise_gradients_of_several_classes_are_not_cut() -> None:
+    """They are no longer than the features: the widest cut is at a typical length of these."""
+    for classes in (3, 5, 9):
+        cut, _ = of_classes([1 / classes] * classes, epsilon=1000.0)
+        assert cut == pytest.approx(1.0)
+
+
+def test_under_much_noise_gradients_of_several_classes_are_cut_and_steps_short() -> None:
+    quiet, loud = (of_classes([0.2] * 5, epsilon=epsilon) for epsilon in (100.0, 0.05))
+    assert loud[0] < quiet[0]
+    assert loud[0] * loud[1] < quiet[0] * quiet[1] / 2
+
+
+def of_classes(shares: list[float], *, epsilon: float) -> tuple[float, float]:
+    """Return the cut, in typical lengths of features, and the step along whitened axes for classes of these shares."""
+    target = {"type": "categorical", "categories": [f"c{number}" for number in range(len(shares))]}
+    columns = {name: column.model_dump(exclude_none=True) for name, column in SCHEMA.columns.items()}
+    made = make_plan(parse_schema({"columns": columns | {"y": target}}, target="y"), [Member("a", 3000, epsilon, 1e-6)])
+    found = directions(np.eye(8), np.eye(8) / 8, 1e-3)
+    decided = survey.decided(made, found, survey.of_labels(np.array(shares), 1e-9), 0.5)
+    plain = found.whitened(found.edge / 2)
+    unit = plain.axes.packed()[0] / decided.axes.packed()[0]
+    return float(unit / plain.norm), float(decided.step / unit**2)

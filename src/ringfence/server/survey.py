@@ -39,12 +39,15 @@ shift a skewed target's prediction by."""
 STEPS = (0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5)
 """Steps that are compared, in units of 1/β along whitened axes."""
 
+SAME_ERROR = 0.01
+"""Squared errors of several classes' scores that differ by less are the same: a four-hundredth of `SCORE_VARIANCE`."""
+
 
 def points_averaged(loss: Loss, rounds: int) -> int:
     """Return of how many last points the mean is the model: half of them, as in suffix averaging, or only the last.
 
-    A mean lags behind, which costs little once steps have arrived. With a score for each class the loss curves by
-    (1 − Σp²)/(K − 1) at most, a fraction of the bound that steps keep to, so they are still on their way.
+    A mean lags behind, which costs little once steps have arrived. With a score for each class they are still on their
+    way: the likelier a class becomes, the less the loss curves.
     """
     return 1 if loss.target_kind == "class" else max(1, rounds // 2)
 
@@ -62,6 +65,13 @@ class Target:
     spread: float = 1.0
     imbalance: float = 0.0
     bend: float = 1.0
+
+    @property
+    def shares(self) -> FloatArray:
+        """The shares of several classes if everybody has the centre's scores."""
+        odds = np.exp(self.centre - np.max(self.centre))
+        result: FloatArray = odds / np.sum(odds)
+        return result
 
 
 def expected_target(plan: Plan) -> Target:
@@ -166,15 +176,18 @@ def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tupl
 
     Of a number both are as if its loss had the curvature 1 at the centre: a loss that is c times as steep, with steps
     1/c times as long and cuts c times as wide, leaves the same of the signal, and gathers the same noise.
+
+    The error does not tell what a cut of several classes' gradients shifts, so that many cuts, with longer steps the
+    narrower they are, have about the same one. Of these the widest is taken, which shifts the least.
     """
     noise = training_noise(plan)
     numeric = plan.loss.target_kind == "number"
     explained = _explained(plan, target)
-    steepest = _steepest(plan, explained)
+    steepest = _steepest(plan, target, explained)
     bend, main = _bend(), int(np.argmax(metric.moments))
     spread = metric.moments / np.sum(metric.moments)
     averaged = points_averaged(plan.loss, plan.steps)
-    best = (math.inf, 1.0, 1.0)
+    found = []
     for cut in np.geomspace(0.2, 6.0 if numeric else 1.0, 24):
         unit = cut * metric.norm * target.spread
         if numeric:  # residuals as an exponential distribution's: how many stay whole, and what the cut shifts
@@ -185,6 +198,7 @@ def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tupl
         else:
             curvature, shift = bend * min(1.0, 2 * cut), (1 - cut) * target.imbalance / bend
             signal = SCORE_VARIANCE
+        best = (math.inf, 1.0)
         for share in STEPS:
             step = share / steepest / max(float(np.max(metric.moments)), 0.5)
             left, gathered = descent(metric.moments * curvature, step, momentum, plan.steps, averaged)
@@ -194,8 +208,12 @@ def _best(plan: Plan, metric: Whitened, target: Target, momentum: float) -> tupl
                 + float(np.sum(metric.moments * (gathered * unit * noise) ** 2))
                 + shift**2
             )
-            best = min(best, (error, float(cut), step))
-    return best[1:]
+            best = min(best, (error, step))
+        found.append((*best, float(cut)))
+    same = SAME_ERROR if plan.loss.target_kind == "class" else 0.0
+    least = min(found)[0] + same
+    _, step, cut = next(own for own in reversed(found) if own[0] <= least)
+    return cut, step
 
 
 def _explained(plan: Plan, target: Target) -> float:
@@ -204,14 +222,21 @@ def _explained(plan: Plan, target: Target) -> float:
     return math.log1p(variance) if isinstance(plan.loss, LogLink) else variance
 
 
-def _steepest(plan: Plan, explained: float) -> float:
-    """Return the largest curvature for features of norm 1, in units of that at the centre.
+def _steepest(plan: Plan, target: Target, explained: float) -> float:
+    """Return the largest curvature for features of norm 1; of a number, in units of that at the centre.
 
     Of a log link it has no bound. Along the scores s themselves, if means m are log-normal, E[m·s²] is 1 + the scores'
     variance times E[m]·E[s²], and elsewhere less.
+
+    Of several classes it is that at the centre, with shares p: the largest eigenvalue of diag(p) − ppᵀ, which is 1/K
+    for K equal ones. Records whose probabilities q have the mean p have, on average, less curvature in every direction:
+    E[qqᵀ] is at least ppᵀ. The bound for a single record is ½ whatever K, and steps that keep to it may not arrive.
     """
     if isinstance(plan.loss, LogLink):
         return 1.0 + explained
+    if plan.loss.target_kind == "class":
+        p = target.shares
+        return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1])
     return plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
 
 
