@@ -22,7 +22,7 @@ from ringfence.planning.explain import buys_nothing, protects_nobody
 from ringfence.planning.one_question import facts_of
 from ringfence.planning.propose import Proposal, propose
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
-from ringfence.planning.widths import too_wide
+from ringfence.planning.widths import noise_wins, too_wide
 from ringfence.protocol.guarantee import Guarantee, observers_of
 from ringfence.protocol.plan import Plan, SiloTerms, Stage
 from ringfence.protocol.questions import Comparison, Evaluation
@@ -100,8 +100,8 @@ class ChoiceProposal:
             if self.hidden > 0.5
             else ""
         )
-        wide = too_wide(self.candidates[0].plan)
-        return [line for line in (few, wide, blind, protects_nobody(epsilon, self.comparison.unit)) if line]
+        loud, wide = noise_wins(self.candidates[0].plan), too_wide(self.candidates[0].plan)
+        return [line for line in (few, loud, wide, blind, protects_nobody(epsilon, self.comparison.unit)) if line]
 
 
 def propose_choice(data: Schema, candidates: Sequence[CandidatePlan]) -> ChoiceProposal:
