@@ -120,17 +120,23 @@ def error(own: LeagueTable, plan: Plan, seed: int, kind: str | None, free: bool)
 
 
 def main() -> None:
-    """Print a row for each table and epsilon."""
+    """Print a row for each table and epsilon, and the geometric means of the errors in units of the default's."""
     print(f"| table | ε | {' | '.join(LOOKS)} |\n|---|---:|{'---:|' * len(LOOKS)}")
+    ratios: dict[float, list[FloatArray]] = {}
     for own in tables():
         for epsilon in [float(text) for text in sys.argv[1:]] or [0.5, 1.0, 3.0]:
             members = [Member(name, size, epsilon) for name, size in own.sizes.items()]
             plan = make_plan(own.schema, members, PlanRequest(algorithm="preconditioned", held_out=0.0))
-            told = []
-            for kind, free in LOOKS.values():
-                found = [error(own, plan, seed, kind, free) for seed in range(RUNS)]
-                told.append(f"{np.mean(found):.4f} ± {np.std(found, ddof=1) / RUNS**0.5:.4f}")
+            found = np.array(
+                [[error(own, plan, seed, kind, free) for seed in range(RUNS)] for kind, free in LOOKS.values()]
+            )
+            means, spreads = found.mean(axis=1), found.std(axis=1, ddof=1) / RUNS**0.5
+            ratios.setdefault(epsilon, []).append(np.log(means / means[0]))
+            told = (f"{mean:.4f} ± {spread:.4f}" for mean, spread in zip(means, spreads, strict=True))
             print(f"| {own.name} | {epsilon:g} | {' | '.join(told)} |", flush=True)
+    for epsilon, logarithms in ratios.items():
+        told = (f"{ratio:.3f}" for ratio in np.exp(np.mean(logarithms, axis=0)))
+        print(f"| all, in units of the default | {epsilon:g} | {' | '.join(told)} |")
 
 
 if __name__ == "__main__":
