@@ -268,6 +268,15 @@ def test_records_that_differ_curve_the_loss_of_classes_less_than_their_mean_does
         assert np.linalg.eigvalsh(at_the_mean - curvature)[0] > -1e-12
 
 
+def test_the_curvature_of_classes_is_the_largest_eigenvalue_at_their_shares_however_many_there_are() -> None:
+    random = np.random.default_rng(9)
+    for classes in (3, 4, 30):
+        for shares in (np.full(classes, 1 / classes), random.dirichlet(np.full(classes, 0.5))):
+            matrix = np.diag(shares) - np.outer(shares, shares)
+            assert survey.curvature_of_classes(shares) == pytest.approx(np.linalg.eigvalsh(matrix)[-1], rel=1e-9)
+    assert survey.curvature_of_classes(np.full(10_000, 1e-4)) == pytest.approx(1e-4)
+
+
 @pytest.mark.parametrize("shares", [[1 / 3] * 3, [1 / 9] * 9, [0.7, 0.1, 0.1, 0.1]])
 def test_steps_for_several_classes_keep_to_the_curvature_at_their_shares(
     shares: list[float],

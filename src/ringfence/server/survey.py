@@ -235,9 +235,20 @@ def _steepest(plan: Plan, target: Target, explained: float) -> float:
     if isinstance(plan.loss, LogLink):
         return 1.0 + explained
     if plan.loss.target_kind == "class":
-        p = target.shares
-        return float(np.linalg.eigvalsh(np.diag(p) - np.outer(p, p))[-1])
+        return curvature_of_classes(target.shares)
     return plan.loss.constants(1.0, plan.data.target_bound, math.inf).smoothness
+
+
+def curvature_of_classes(shares: FloatArray) -> float:
+    """Return the largest eigenvalue of diag(p) − ppᵀ, by halving: it lies between the two largest shares, where
+    Σ p²/(p − λ), which rises between them, is 1."""
+    low, high = np.sort(shares)[-2:]
+    while low < (middle := (low + high) / 2) < high:
+        if np.sum(shares**2 / (shares - middle)) < 1:
+            low = middle
+        else:
+            high = middle
+    return float(high)
 
 
 def training_noise(plan: Plan) -> float:
