@@ -1,7 +1,7 @@
-"""Array types, and the one place that says how NumPy and JAX arrays share the same formulas."""
+"""Array types, and how NumPy and JAX arrays share the same formulas."""
 
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ TINY = 1e-30
 """Stands for a length of 0 in a division; it is a normal number in single precision too."""
 
 NEGLIGIBLE = 2.0**-500
-"""Smaller numbers are read as 0: with their products, too small for 53 digits, processors take many times as long."""
+"""Smaller numbers are read as 0: products of them are subnormal, and take processors many times as long."""
 
 
 PIECE = 2**16
@@ -20,7 +20,7 @@ PIECE = 2**16
 
 
 def pieces(count: int, size: int = PIECE) -> Iterator[slice]:
-    """Cut that many rows into pieces to be worked on one after the other."""
+    """Divide that many rows of an array into slices that are processed one after the other."""
     return (slice(begin, min(begin + size, count)) for begin in range(0, count, size))
 
 
@@ -33,11 +33,11 @@ def without_negligible(array: FloatArray) -> FloatArray:
 
 
 ADDED = 2**12
-"""That many squares of a row are added up at a time: NumPy cuts longer rows, and one that is alone elsewhere."""
+"""How many squares of a row are added up at a time: NumPy splits longer rows, depending on their neighbours."""
 
 
 def row_norms(rows: FloatArray) -> FloatArray:
-    """Return every row's norm: of each a function of its own numbers, whatever stands beside it and however it lies."""
+    """Return the norm of every row of an array, a function of that row alone: its neighbours do not change a bit."""
     rows, squares = np.ascontiguousarray(rows), np.zeros(len(rows))
     for some in pieces(rows.shape[1], ADDED):
         squares += np.einsum("ij,ij->i", rows[:, some], rows[:, some])
@@ -45,6 +45,13 @@ def row_norms(rows: FloatArray) -> FloatArray:
     return norms
 
 
-def namespace(array: Any) -> Any:
+class Namespace(Protocol):
+    """A library of functions of arrays."""
+
+    def __getattr__(self, name: str) -> Callable[..., FloatArray]: ...
+
+
+def namespace(array: Any) -> Namespace:
     """Return the array's own library (NumPy at the gate, JAX in the simulator), by the array API standard."""
-    return array.__array_namespace__()
+    library: Namespace = array.__array_namespace__()
+    return library

@@ -1,4 +1,4 @@
-"""Axes along which a request asks for gradients: any matrix, or, of many features, what a few numbers describe.
+"""Axes along which a request asks for gradients: any matrix, or the identity with one direction rescaled.
 
 A record's features x become z = Ax before its gradient is clipped, so that axes decide where noise goes; a gradient g
 along the axes comes back as Aᵀg.
@@ -12,21 +12,21 @@ import numpy as np
 from ringfence.protocol.arrays import NEGLIGIBLE, FloatArray
 
 AxesForm: TypeAlias = Literal["rank-one"]
-"""Axes that are no matrix of their own: the features' own ones but for one direction."""
+"""The identity with one direction rescaled."""
 
 Product: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
 """How rows are multiplied by the columns of a matrix: exactly at a silo, in floating point in a simulation."""
 
 
 class Axes(Protocol):
-    """What silo, server and simulator need of axes."""
+    """The interface of axes for silo, server and simulator."""
 
     @property
     def width(self) -> int:
-        """The number of features, and of axes."""
+        """The number of features that the axes are made of, and of axes."""
 
     def packed(self) -> FloatArray:
-        """Return what a request carries."""
+        """Return the axes as the numbers that a request carries."""
 
     def scaled(self, factor: float) -> "Axes":
         """Return the same axes, each that much longer."""
@@ -35,13 +35,13 @@ class Axes(Protocol):
         """Return rows of features along the axes: of each a function of its own numbers, if products are."""
 
     def turned(self, columns: FloatArray) -> FloatArray:
-        """Return A times the columns, which have a number for each feature."""
+        """Return A times the columns, for the axes A; columns have a number for each feature."""
 
     def back(self, columns: FloatArray) -> FloatArray:
         """Return Aᵀ times the columns, which have a number for each axis."""
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
-        """Return (I + pull·AᵀA)⁻¹ times the columns: an implicit step of a ridge."""
+        """Return (I + pull·AᵀA)⁻¹ times the columns, for the axes A: an implicit step of a ridge."""
 
 
 class MatrixAxes(NamedTuple):
@@ -51,31 +51,31 @@ class MatrixAxes(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The matrix's."""
+        """The side of the square matrix of axes."""
         return len(self.matrix)
 
     def packed(self) -> FloatArray:
-        """Return all entries."""
+        """Return all entries of the matrix of axes."""
         return self.matrix.reshape(-1)
 
     def scaled(self, factor: float) -> "MatrixAxes":
-        """Scale all entries."""
+        """Multiply the matrix of axes by a factor."""
         return MatrixAxes(self.matrix * factor)
 
     def along(self, rows: FloatArray, times: Product) -> FloatArray:
-        """Multiply by the transpose."""
+        """Multiply rows by the transposed matrix of axes."""
         return times(rows, self.matrix.T)
 
     def turned(self, columns: FloatArray) -> FloatArray:
-        """Multiply by the matrix."""
+        """Multiply columns by the matrix of axes."""
         return self.matrix @ columns
 
     def back(self, columns: FloatArray) -> FloatArray:
-        """Multiply by the transpose."""
+        """Multiply columns by the transposed matrix of axes."""
         return self.matrix.T @ columns
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
-        """Solve; without a pull there is nothing to do."""
+        """Solve a linear system with I + pull·AᵀA, for the matrix A of axes."""
         if not pull:
             return columns
         pulled = np.eye(self.width) + pull * self.matrix.T @ self.matrix
@@ -93,31 +93,31 @@ class RankOneAxes(NamedTuple):
 
     @property
     def width(self) -> int:
-        """The direction's."""
+        """The length of the one direction of rank-one axes."""
         return len(self.direction)
 
     def packed(self) -> FloatArray:
-        """Return the scale, then the direction."""
+        """Return the scale of rank-one axes, then their direction."""
         return np.concatenate([[self.scale], self.direction])
 
     def scaled(self, factor: float) -> "RankOneAxes":
-        """Change the scale alone."""
+        """Multiply the scale of rank-one axes by a factor."""
         return RankOneAxes(self.scale * factor, self.direction)
 
     def along(self, rows: FloatArray, times: Product) -> FloatArray:
-        """Take from each row what it has along the direction."""
+        """Rescale rows by rank-one axes, and shorten them along the one direction."""
         return self.scale * (rows - times(rows, self.direction[:, None]) * self.direction)
 
     def turned(self, columns: FloatArray) -> FloatArray:
-        """Take from each column what it has along the direction."""
+        """Multiply columns by rank-one axes, scale·(I − uuᵀ)."""
         return self.scale * (columns - np.outer(self.direction, self.direction @ columns))
 
     def back(self, columns: FloatArray) -> FloatArray:
-        """Do the same: the matrix is symmetric."""
+        """Multiply columns by rank-one axes, which are symmetric."""
         return self.turned(columns)
 
     def shrunk(self, columns: FloatArray, pull: float) -> FloatArray:
-        """Divide by 1 + pull·scale², and by 1 + pull·(scale·(1 − |u|²))² along the direction."""
+        """Divide by 1 + pull·scale², and by 1 + pull·(scale·(1 − |u|²))² along the direction of rank-one axes."""
         square = float(self.direction @ self.direction)
         others, own = 1 + pull * self.scale**2, 1 + pull * (self.scale * (1 - square)) ** 2
         along = np.outer(self.direction, self.direction @ columns) / (square or 1.0)

@@ -1,4 +1,4 @@
-"""The base of every public document: how it is named, which format it has, and how its validation errors read.
+"""Base classes of public documents: digest, format number, canonical JSON, and readable validation errors.
 
 `docs/compatibility.md` states the rules that hold for all documents, for ever.
 """
@@ -20,12 +20,12 @@ from pydantic import (
     model_serializer,
 )
 
-from ringfence.errors import RingfenceError
-from ringfence.foreign_text import visible
-from ringfence.storage.formats import require_known_format
+from ringfence.errors import RingfenceError, visible
+from ringfence.storage.files import require_known_format
 
 
 def _is_canonical_base64(text: str) -> str:
+    """Refuse a field of a public document that is not canonical base64."""
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -36,7 +36,7 @@ def _is_canonical_base64(text: str) -> str:
 
 
 Base64: TypeAlias = Annotated[str, AfterValidator(_is_canonical_base64)]
-"""Bytes as text, written the one way in which equal bytes give equal text."""
+"""Bytes as canonical base64: equal bytes give equal text."""
 
 Digest: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """A SHA-256 in hexadecimal."""
@@ -47,7 +47,8 @@ SiloName: TypeAlias = Annotated[str, Field(min_length=1, max_length=200, pattern
 class Public(BaseModel):
     """A frozen, strictly validated document that any party may read.
 
-    Unknown fields, NaN and infinity are refused, so that a digest covers everything a document says.
+    Unknown fields, NaN and infinity are refused, so that a digest covers everything a document says. Fields that are
+    None are not written: a later version may add an optional field without changing the bytes of other documents.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
@@ -55,11 +56,8 @@ class Public(BaseModel):
     newest_format: ClassVar[int] = 1
     """The newest format that this version reads. A document without a `format` has format 1."""
 
-    later_fields: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are left out where they say nothing: such a document has the bytes that it had before them."""
-
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show it in IPython and notebooks: in words where it has some, else a line per field, cut to the line."""
+        """Show the document in IPython: `str` if it has one, else a line per field."""
         del cycle
         if type(self).__str__ is not BaseModel.__str__:
             printer.text(str(self))
@@ -70,16 +68,17 @@ class Public(BaseModel):
         printer.text("\n    ".join([f"{type(self).__name__}(", *lines]) + "\n)")
 
     @model_serializer(mode="wrap")
-    def _said(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_none(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Write a public document without its empty fields."""
         fields: dict[str, Any] = written(self)
-        return {name: value for name, value in fields.items() if value is not None or name not in self.later_fields}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def canonical(self) -> bytes:
-        """Serialise so that equal documents have equal bytes: sorted keys, shortest floats, no white space."""
+        """Serialise so that equal public documents have equal bytes: sorted keys, shortest floats, no white space."""
         return canonical_json(self.model_dump(mode="json"))
 
     def __copy__(self) -> Self:
-        """Copy the fields alone: what was computed from them does not fit a changed copy."""
+        """Copy a public document's fields without cached properties, which would not fit a changed copy."""
         copied = super().__copy__()
         for name in set(copied.__dict__) - set(type(self).model_fields):
             del copied.__dict__[name]
@@ -109,6 +108,7 @@ class Public(BaseModel):
 
     @classmethod
     def _read(cls, content: bytes) -> Self:
+        """Read a public document from JSON."""
         return cls.model_validate_json(content)
 
 
@@ -126,6 +126,7 @@ class Document(Public):
 
     @cached_property
     def _digest(self) -> str:
+        """The SHA-256 of a document's own bytes."""
         return hashlib.sha256(self.content).hexdigest()
 
     def digest(self) -> str:
@@ -134,6 +135,7 @@ class Document(Public):
 
     @classmethod
     def _read(cls, content: bytes) -> Self:
+        """Read a document, and keep the bytes that it was read from."""
         return super()._read(content)._of(content)
 
     def _of(self, content: bytes) -> Self:
@@ -143,7 +145,7 @@ class Document(Public):
 
 
 class _Formatted(BaseModel):
-    """Looks at a document's format and at nothing else."""
+    """Reads a document's format and nothing else."""
 
     format: Any = 1
 
@@ -158,11 +160,12 @@ def format_of(content: bytes) -> int:
 
 
 def canonical_json(value: Any) -> bytes:
-    """Write JSON the one way in which equal values have equal bytes."""
+    """Write JSON of public documents the one way in which equal values have equal bytes."""
     return json.dumps(_without_negative_zero(value), sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _without_negative_zero(value: Any) -> Any:
+    """Write 0 for −0 in a JSON value, so that equal documents have equal bytes."""
     if isinstance(value, dict):
         return {key: _without_negative_zero(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -171,12 +174,13 @@ def _without_negative_zero(value: Any) -> Any:
 
 
 def _shortened(text: str, longest: int = 200) -> str:
+    """Shorten a text that an error about a public document shows."""
     shown = visible(text)
     return shown if len(shown) <= longest else shown[:longest] + "..."
 
 
 def explain(refused: ValidationError, *, quote: bool = True) -> str:
-    """Name the first error, its place and how many more there are, but no value."""
+    """Name the first error of a refused document, its place and how many more there are, but no value."""
     problems = refused.errors(include_url=False, include_input=False, include_context=False)
     first = problems[0]
     kind, steps = first["type"], first["loc"]

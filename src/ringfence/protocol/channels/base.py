@@ -1,22 +1,22 @@
-"""What every channel says of itself in public.
+"""The interface of a channel: how a stage's answers leave a silo.
 
-A channel is how a stage's answers leave a silo. It has files of the same name in four rooms: one here (its parameters,
-whom it protects against, what it demands of a plan, its words), one in `planning.channels` (what an answer costs), one
-in `silo.channels` (noise and message) and one in `server.channels` (how answers become their mean).
+A channel has files of the same name here (parameters, observers, requirements on a plan, words), in
+`accounting.channels` (the cost of an answer), `planning.channels` (the noise that a budget allows), `silo.channels`
+(noise and message) and `server.channels` (the mean of the answers).
 """
 
 import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from ringfence.protocol.effort import Effort
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.messages import SIZE_LIMIT, written_length
+from ringfence.protocol.documents.messages import SIZE_LIMIT, written_length
+from ringfence.protocol.plan.effort import Effort
+from ringfence.protocol.plan.guarantee import Observer
 from ringfence.protocol.public import Public
 
 if TYPE_CHECKING:
-    from ringfence.protocol.keys import Key, PublicKeys
-    from ringfence.protocol.plan import Plan, SiloTerms, Stage
+    from ringfence.protocol.documents.keys import Key, PublicKeys
+    from ringfence.protocol.plan.plan import Plan, SiloTerms, Stage
 
 
 class BaseChannel(Public):
@@ -32,14 +32,14 @@ class BaseChannel(Public):
 
     @abstractmethod
     def observer_words(self) -> str:
-        """Return the decisive observer, and what it sees, as the subject of a sentence."""
+        """Return a channel's decisive observer, and what it sees, as the subject of a sentence."""
 
     @abstractmethod
     def claim_words(self) -> str:
-        """Return, in a sentence, how silos that follow a plan provide the guarantees that it claims."""
+        """Return, in a sentence, how silos that follow a plan with this channel provide the claimed guarantees."""
 
     def most_colluders(self) -> int | None:
-        """Return how many other silos may collude with the server; None if all of them may."""
+        """Return how many other silos may collude with the server by this channel; None, by default, if all may."""
         return None
 
     @abstractmethod
@@ -48,19 +48,19 @@ class BaseChannel(Public):
 
     @abstractmethod
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
-        """Return the most bytes that an honest silo's answer can have, before it is written as text."""
+        """Return the most bytes that an honest silo's answer through the channel can have, before it is text."""
 
     @abstractmethod
     def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
-        """Return what a silo's noise and message take in a round, with that batch."""
+        """Return what a silo's noise and message take in a round through the channel, with that batch."""
 
     def oversize(self, plan: "Plan", stage: "Stage") -> str:
-        """Say, as a clause, that an answer would be too long for its reader; or nothing."""
+        """Say, as a clause, that an answer through the channel would be too long for its reader; or nothing."""
         longest = written_length(self.longest_answer(plan, stage))
         return f"an answer would have {longest} bytes, where {SIZE_LIMIT} are allowed" if longest > SIZE_LIMIT else ""
 
     def least_answers(self) -> int:
-        """Return how many silos must answer before a round can be used."""
+        """Return how many silos must answer before a round through the channel can be used."""
         return 1
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
@@ -73,23 +73,23 @@ class BaseChannel(Public):
 
     @abstractmethod
     def reliance_words(self) -> list[str]:
-        """Say, in lines of text for everyone, what the decisive guarantee relies on."""
+        """Say, in lines of text for everyone, what the decisive guarantee of a channel relies on."""
 
     def noise_level(self, sigma: float) -> float | None:
-        """Return the standard deviation of the noise in a single answer; None if it has no such level."""
+        """Return the standard deviation of a channel's noise in a single answer; None if it has no such level."""
         return None
 
     @abstractmethod
     def noise_words(self, sigma: float, unit: str) -> str:
-        """Tell an operator, as a part of a sentence, what noise is added."""
+        """Tell an operator, as a part of a sentence, what noise the channel adds."""
 
     def further_words(self) -> list[str]:
-        """Tell an operator, in sentences, what else there is to know about the noise."""
+        """Tell an operator, in sentences, what else there is to know about the channel's noise."""
         return []
 
     @abstractmethod
     def audience(self, plan: "Plan", terms: "SiloTerms") -> list[str]:
-        """Tell an operator, in sentences, who will see the answers."""
+        """Tell an operator, in sentences, who will see the answers through the channel."""
 
 
 def require_computable(silo: str, sigma: float) -> None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from ringfence.protocol.channels.base import BaseChannel, require_computable
-from ringfence.protocol.effort import NOISE, NUMBER, PASS, RANDOM, SEAL, THRESHOLD, Effort
-from ringfence.protocol.guarantee import Observer, other_silos
-from ringfence.protocol.keys import Key, PublicKeys
-from ringfence.protocol.messages import SIZE_LIMIT, written_length
+from ringfence.protocol.documents.keys import Key, PublicKeys
+from ringfence.protocol.documents.messages import SIZE_LIMIT, written_length
+from ringfence.protocol.plan.effort import NOISE, NUMBER, PASS, RANDOM, SEAL, THRESHOLD, Effort
+from ringfence.protocol.plan.guarantee import Observer, other_silos
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan, SiloTerms, Stage
+    from ringfence.protocol.plan.plan import Plan, SiloTerms, Stage
 
 LABEL_BYTES = 2
 """Every message begins with the number of its block of coordinates."""
@@ -31,7 +31,7 @@ BATCH_LIMIT = 2**29
 
 
 class ShufflerChannel(BaseChannel):
-    """Vector summation through a shuffler (`sealed_sums.vector_sum`, `sealed_sums.shares`).
+    """Vector summation through a shuffler (`shuffler.vector_sum`, `shuffler.shares`).
 
     `levels` g is how finely an answer is rounded and `coins` b how many fair coins are added to every coordinate for
     each record that takes part, so that a batch of m records carries Bin(m·b, 1/2). A batch leaves the shuffler with at
@@ -60,33 +60,33 @@ class ShufflerChannel(BaseChannel):
 
     @property
     def message_bytes(self) -> int:
-        """Length of every message before it is sealed."""
+        """Length of every message to the shuffler before it is sealed."""
         return LABEL_BYTES + self.block * self.width
 
     def blocks(self, numbers: int) -> int:
-        """Return how many messages carry one share of that many numbers."""
+        """Return how many shuffled messages carry one share of that many numbers."""
         return -(-numbers // self.block)
 
     def messages(self, numbers: int) -> int:
-        """Return how many messages a silo sends in a round."""
+        """Return how many messages a silo sends to the shuffler in a round."""
         return self.blocks(numbers) * self.shares
 
     def envelope_bytes(self, numbers: int) -> int:
-        """Return the length of a silo's sealed envelope: its sealed messages, sealed once more."""
+        """Return the length of a silo's sealed envelope for the shuffler: sealed messages, sealed once more."""
         return self.messages(numbers) * (self.message_bytes + SEALED_EXTRA) + SEALED_EXTRA
 
     @staticmethod
     def numbers(plan: "Plan", stage: "Stage") -> int:
-        """Return how many numbers a silo's shares carry: a count per number, and how many records they are of."""
-        return stage.question.length(plan) + 1
+        """Return how many numbers a silo's shuffled shares carry: a count per number, and how many records."""
+        return stage.query.length(plan) + 1
 
     def sigma(self, record_norm: float, batch: int) -> float:
         """Return the standard deviation, per coordinate, of one silo's coins in its average over `batch` records."""
         return 2 * record_norm / self.levels * math.sqrt(batch * self.coins) / 2 / batch
 
     def check(self, plan: "Plan", stage: "Stage", number: int) -> None:
-        """Require what totals need: public batches, weights by records, keys, a quorum, and counts that fit."""
-        record_norm = stage.question.record_norm(plan)
+        """Require what shuffled totals need: public batches, weights by records, keys, a quorum, counts that fit."""
+        record_norm = stage.query.record_norm(plan)
         if stage.sampling.is_secret or stage.sampling.is_phased or record_norm is None:
             raise ValueError("a shuffler takes full and one-pass sampling only, without correlated noise or a survey")
         most = stage.participation.silos or len(plan.silos)
@@ -119,11 +119,11 @@ class ShufflerChannel(BaseChannel):
             )
 
     def longest_answer(self, plan: "Plan", stage: "Stage") -> int:
-        """Return the envelope's length."""
+        """Return the length of the sealed envelope for the shuffler."""
         return self.envelope_bytes(self.numbers(plan, stage))
 
     def effort(self, plan: "Plan", stage: "Stage", batch: int) -> Effort:
-        """Return the coins of every number, random shares of all of them, and a seal on each message."""
+        """Return the effort of the coins of every number, their random shares, and a seal on each shuffled message."""
         numbers = self.numbers(plan, stage)
         # Heads are drawn within 11.5 standard deviations of their mean, before a draw needs a finer table.
         thresholds = 6 * math.sqrt(batch * self.coins)
@@ -134,7 +134,7 @@ class ShufflerChannel(BaseChannel):
         return Effort(seconds, 4 * shared + 8 * sent + 8 * NUMBER * numbers + 25 * NUMBER * thresholds)
 
     def oversize(self, plan: "Plan", stage: "Stage") -> str:
-        """Say so of a batch, too: the shuffler holds all silos' messages of a round at once."""
+        """Say that an envelope, or the batch of all silos' messages that the shuffler holds, would be too long."""
         longest = written_length(self.longest_answer(plan, stage))
         together = longest * len(plan.silos)
         if longest <= SIZE_LIMIT and together <= BATCH_LIMIT:
@@ -145,31 +145,31 @@ class ShufflerChannel(BaseChannel):
         )
 
     def least_answers(self) -> int:
-        """Return the quorum."""
+        """Return the quorum of the shuffler."""
         return self.quorum
 
     def uncovered(self, plan: "Plan", stage: "Stage", number: int) -> str:
-        """Name silos that differ and are not always all there."""
+        """Name silos of different sizes that take turns at the shuffler: no loss bound covers them."""
         turns = stage.participation.silos not in (None, len(plan.silos))
         differ = len({terms.stages[number].batch for terms in plan.silos}) > 1
         return "silos of different sizes that take turns at the shuffler" if turns and differ else ""
 
     def keys(self, silos: dict[str, Key]) -> PublicKeys:
-        """Return the keys of server and shuffler beside the silos'."""
+        """Return the keys of server and shuffler beside those of the silos."""
         return PublicKeys(server=self.server_key, shuffler=self.shuffler_key, silos=silos)
 
     def most_colluders(self) -> int:
-        """Return the plan's number."""
+        """Return how many silos may collude with the server by the plan's shuffler channel."""
         return self.colluders
 
     def observer_words(self) -> str:
-        """Name the server, and how many silos are with it."""
+        """Name the server, which sees shuffled totals, and how many silos collude with it."""
         return (
             f"a server that sees everything that the shuffler releases, has {other_silos(self.colluders)} on its side"
         )
 
     def claim_words(self) -> str:
-        """Name the shuffler and the other silos."""
+        """Say that the shuffler and the coins of other silos provide the guarantee."""
         most = f"no more than {other_silos(self.colluders)}" if self.colluders else "no other silo"
         return (
             "The joint noise of the silos that follow it provides them, as long as the shuffler does not collude with "
@@ -177,7 +177,7 @@ class ShufflerChannel(BaseChannel):
         )
 
     def reliance_words(self) -> list[str]:
-        """Name the shuffler, and the other silos' noise."""
+        """Say that the guarantee relies on the shuffler, and on the noise of the other silos."""
         return [
             "",
             "Apart from the silo itself, this relies on two things:",
@@ -191,7 +191,7 @@ class ShufflerChannel(BaseChannel):
         ]
 
     def noise_words(self, sigma: float, unit: str) -> str:
-        """Tell of coins."""
+        """Describe the noise of shuffled sums: coins."""
         return (
             f"the sum is turned into whole numbers by {self.coins} coins tossed for each {unit} and number: noise of "
             f"standard deviation {sigma:.4g} on the silo's own average, and less on the average of all silos"
@@ -210,6 +210,7 @@ class ShufflerChannel(BaseChannel):
         ]
 
     def _others_words(self) -> str:
+        """Tell an operator whether the shuffler's epsilon holds if other silos collude with the server."""
         if self.colluders:
             return f"The stated epsilon holds even if {self.colluders} of them tell the server everything they know."
         return "The stated epsilon does not hold against them: a silo knows its own noise, and sees the weights."

@@ -1,18 +1,19 @@
-"""What a ledger says of the data that it is kept for: why it began, and when that data changed.
+"""A ledger's entries about its data: why the ledger began, and when the data changed.
 
-These are parts of ledger entries, and so of certificates: no fingerprint, no path and no record is in them.
+They are part of certificates: no fingerprint, path or record is in them.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from ringfence.protocol.guarantee import Guarantee, against_words
+from ringfence.protocol.plan.guarantee import Guarantee, against_words
 from ringfence.protocol.public import Digest, Public
 
 
 def _is_one_line(text: str) -> str:
+    """Refuse a reason or a name, in a statement on a ledger's custody, that is not one printable line."""
     if not text.isprintable() or text != text.strip():
         raise ValueError("write one line of plain text, without leading or trailing spaces")
     return text
@@ -35,7 +36,7 @@ class FormerLedger(Public):
     spent: tuple[Guarantee, ...] = Field(default=(), strict=False)
 
     def words(self) -> str:
-        """Say what that ledger's releases used."""
+        """Describe the cost of the releases of a former ledger."""
         name = f"ledger {self.ledger[:12]}"
         if not self.spent:
             return f"{name}, which could no longer be read, so that the cost of its releases is unknown"
@@ -51,7 +52,7 @@ class NewBeginning(Public):
     former: tuple[FormerLedger, ...] = Field(min_length=1, strict=False)
 
     def words(self) -> str:
-        """Say so."""
+        """State that a ledger is a new beginning, by whom, why, and which former ledgers it does not count."""
         former = " and by ".join(ledger.words() for ledger in self.former)
         return (
             f"This ledger is a new beginning, made by {self.by} for the reason “{self.reason}”. It does not count "
@@ -66,7 +67,7 @@ class Registration(Public):
     beginning: NewBeginning | None = Field(default=None, strict=False)
 
     def words(self) -> str:
-        """Say so."""
+        """State who registered a ledger as that of its data, or its new beginning."""
         if self.beginning is not None:
             return self.beginning.words()
         return f"{self.by} stated that this is the ledger of its data: no registry knew it."
@@ -78,16 +79,14 @@ class DataChange(Public):
     `before` and `after` count records, or persons if `unit` says so; they are left out where these were not told apart.
     """
 
-    later_fields: ClassVar[frozenset[str]] = frozenset({"unit"})
-
-    before: int | None = Field(ge=0)
-    after: int | None = Field(ge=0)
+    before: int | None = Field(default=None, ge=0)
+    after: int | None = Field(default=None, ge=0)
     unit: Literal["person"] | None = None
     reason: Line
     by: Line
 
     def words(self) -> str:
-        """Say so."""
+        """State who declared a change of the data behind a ledger, and why."""
         unit = f"{self.unit or 'record'}s"
         numbers = "" if None in (self.before, self.after) else f", from {self.before} {unit} to {self.after},"
         return (
@@ -97,7 +96,7 @@ class DataChange(Public):
 
 
 def remarks(kind: str, body: Mapping[str, Any]) -> list[str]:
-    """Return what an entry of that kind says of the ledger's beginning and of its data: nothing, or one sentence."""
+    """Return an entry's remark about the ledger's beginning or its data, as a list of at most one sentence."""
     match kind:
         case "opened" if "new_beginning" in body:
             return [NewBeginning.model_validate(body["new_beginning"]).words()]

@@ -24,7 +24,7 @@ _LOW_ORDER = frozenset({0, 1, _PRIME - 1, *_ORDER_EIGHT})
 
 
 def is_low_order(key: Key) -> bool:
-    """Tell whether the key is one of the few points of small order, however it is written.
+    """Return whether the key is a point of small order, in any encoding.
 
     With such a key, signatures fit anything (Ed25519), and what is sealed to it has a secret that everyone knows
     (X25519). No private key has such a public key, so naming one is an attack. A coordinate may be written with the
@@ -42,7 +42,7 @@ class PublicKeys(Public):
     silos: dict[str, Key]
 
     def low_order(self) -> str:
-        """Name the first party whose key is of low order, or nothing."""
+        """Return the first party whose key is of low order; empty if there is none."""
         parties = {"the server": self.server, "the shuffler": self.shuffler}
         parties |= {f"silo '{name}'": key for name, key in self.silos.items()}
         return next((party for party, key in parties.items() if is_low_order(key)), "")

@@ -1,4 +1,4 @@
-"""The only things that cross the wire: a request; a noisy update, open or sealed; a refusal; a shuffler's batch."""
+"""All that crosses the wire: requests, noisy updates (open or sealed), refusals, batches, and signed heads."""
 
 import base64
 import hashlib
@@ -11,9 +11,38 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from ringfence.errors import MessageError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.head import Signature, SignedHead
 from ringfence.protocol.public import Base64, Digest, Public, SiloName, canonical_json, explain, format_of
-from ringfence.storage.formats import require_known_format
+from ringfence.storage.files import require_known_format
+
+Signature: TypeAlias = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+"""An Ed25519 signature in hexadecimal."""
+
+# Keeps the signature from being taken for one of something else.
+_PURPOSE = b"ringfence head 1\n"
+
+
+class Head(Public):
+    """An entry that a ledger has: its number and hash, and the hash of the ledger's first entry, by which it is known.
+
+    In a ledger that only grows, a later head's number is larger. Nothing in a head is computed from a record. Whoever
+    holds a signed one (a server's transcript, a courier, an auditor) can prove with it that a ledger was rolled back.
+    """
+
+    format: Literal[1] = 1
+    ledger: Digest
+    number: int = Field(ge=1, le=2**53)
+    hash: Digest
+
+    def signed_bytes(self) -> bytes:
+        """Return the bytes of a message's head that the silo signs."""
+        return _PURPOSE + canonical_json([self.ledger, self.number, self.hash])
+
+
+class SignedHead(Head):
+    """A head, and its silo's signature under it."""
+
+    signature: Signature
+
 
 SIZE_LIMIT = 64 * 2**20
 """The longest message that is read: a vector of about six million numbers."""
@@ -22,17 +51,19 @@ _FRAME = 4096  # more than a message has around its content
 
 
 def written_length(content: int) -> int:
-    """Return the most bytes of a message whose content has that many bytes, written as text."""
+    """Return an upper bound on the length of a message with that many bytes of content, as base64."""
     return _FRAME + 4 * -(-content // 3)
 
 
 def _is_whole(text: str) -> str:
+    """Refuse a message's vector that is not a whole number of 8-byte floats."""
     if len(base64.b64decode(text)) % 8:
         raise ValueError("not a whole number of 8-byte floats")
     return text
 
 
 def _is_not_empty(text: str) -> str:
+    """Refuse an empty vector in a message."""
     if not text:
         raise ValueError("not a whole number of 8-byte floats")
     return text
@@ -64,12 +95,8 @@ class _Message(Public):
     plan: Digest
     round: int = Field(ge=0, le=2**53)
 
-    def canonical(self) -> bytes:
-        """Leave out unset fields: a message without a head has the same bytes as before heads existed."""
-        return canonical_json(self.model_dump(mode="json", exclude_none=True))
-
     def to_bytes(self) -> bytes:
-        """Return the message's canonical bytes."""
+        """Write a message as canonical JSON."""
         return self.canonical()
 
     @classmethod
@@ -79,20 +106,19 @@ class _Message(Public):
 
 
 class RoundRequest(_Message):
-    """Server to silo: your noisy gradient at these weights, please. A silo treats it as hostile.
+    """Server to silo: a round and the query's argument, such as the weights of a gradient. A silo treats it as hostile.
 
-    A plan without a model sends no weights. `heads` are the latest that the server holds of the silos it asks: a silo
-    looks for its own among them.
+    `heads` are the latest that the server holds of the silos it asks; a silo checks its own.
     """
 
     kind: Literal["request"] = "request"
-    weights: Argument
+    argument: Argument
     heads: tuple[SignedHead, ...] | None = Field(default=None, min_length=1, max_length=MOST_HEADS)
 
     @classmethod
-    def at(cls, plan: str, round: int, weights: FloatArray) -> Self:
+    def at(cls, plan: str, round: int, argument: FloatArray) -> Self:
         """Ask for the given round of the plan with that digest."""
-        return cls(plan=plan, round=round, weights=pack(weights))
+        return cls(plan=plan, round=round, argument=pack(argument))
 
 
 class NoisyUpdate(_Message):
@@ -102,7 +128,7 @@ class NoisyUpdate(_Message):
     silo: SiloName
     vector: Vector
     head: SignedHead | None = None
-    """That the round was charged; like `SealedUpdate.head` and `Refusal.head`, of silos that have a key."""
+    """Proof that the round was charged; silos without a key send none."""
 
 
 class SealedUpdate(_Message):
@@ -120,35 +146,42 @@ class SealedUpdate(_Message):
 
     @staticmethod
     def signed_bytes(plan: str, round: int, silo: str, envelope: str) -> bytes:
-        """Return what the silo signs."""
+        """Return the bytes that the silo signs in the message with its sealed envelope."""
         content = ["ringfence sealed update 1", plan, round, silo, hashlib.sha256(envelope.encode()).hexdigest()]
         return json.dumps(content).encode()
 
 
-class RefusalReason(StrEnum):
+class ExplainedReason(StrEnum):
+    """A reason, and the same as a sentence, with what can be done about it."""
+
+    explanation: str
+
+    def __new__(cls, value: str, explanation: str) -> Self:
+        """Give every reason in a refusal message its explanation."""
+        member = str.__new__(cls, value)
+        member._value_, member.explanation = value, explanation
+        return member
+
+
+class RefusalReason(ExplainedReason):
     """Why a silo refuses. No reason depends on a record's value."""
 
-    MALFORMED = "malformed"
-    NOT_APPROVED = "not-approved"
-    REVOKED = "revoked"
-    ROUND_OUT_OF_RANGE = "round-out-of-range"
-    ROUND_PASSED = "round-passed"
-    ROUND_ANSWERED = "round-answered"
-    ROUND_LOST = "round-lost"
-    TURNS_TAKEN = "turns-taken"
-    OUTSIDE_DOMAIN = "outside-domain"
-    BUDGET = "budget"
-    UNAVAILABLE = "unavailable"
-    FORGOTTEN = "forgotten"
-
-    @property
-    def explanation(self) -> str:
-        """The reason as a sentence, with what the server can do about it."""
-        return _EXPLANATIONS[self]
+    MALFORMED = "malformed", "The weights have the wrong shape or are not finite; send the plan's dimension."
+    NOT_APPROVED = "not-approved", "This silo's operator has not approved a plan with this digest."
+    REVOKED = "revoked", "This silo's operator has revoked the plan; nothing more will be answered."
+    ROUND_OUT_OF_RANGE = "round-out-of-range", "The plan has no such round."
+    ROUND_PASSED = "round-passed", "A later round was already answered, and rounds only go forward."
+    ROUND_ANSWERED = "round-answered", "This round was answered for other weights; ask the next round."
+    ROUND_LOST = "round-lost", "This round was charged, but its answer was lost in a crash; ask the next round."
+    TURNS_TAKEN = "turns-taken", "This silo has answered as many rounds of the stage as the plan allows; ask others."
+    OUTSIDE_DOMAIN = "outside-domain", "The weights lie outside the plan's domain; project them first."
+    BUDGET = "budget", "The budget of this silo's data set does not cover another round."
+    UNAVAILABLE = "unavailable", "The silo cannot write its ledger or read its records now; nothing was released."
+    FORGOTTEN = "forgotten", "This silo's ledger lacks an entry that the silo signed; its operator must restore it."
 
     @property
     def is_final(self) -> bool:
-        """Whether it is pointless to ask this silo again in a later round of the same plan."""
+        """Whether, after this refusal message, it is pointless to ask the silo again in a later round of the plan."""
         return self in (
             RefusalReason.NOT_APPROVED,
             RefusalReason.REVOKED,
@@ -157,24 +190,8 @@ class RefusalReason(StrEnum):
         )
 
 
-_EXPLANATIONS = {
-    RefusalReason.MALFORMED: "The weights have the wrong shape or are not finite; send the plan's dimension.",
-    RefusalReason.NOT_APPROVED: "This silo's operator has not approved a plan with this digest.",
-    RefusalReason.REVOKED: "This silo's operator has revoked the plan; nothing more will be answered.",
-    RefusalReason.ROUND_OUT_OF_RANGE: "The plan has no such round.",
-    RefusalReason.ROUND_PASSED: "A later round was already answered, and rounds only go forward.",
-    RefusalReason.ROUND_ANSWERED: "This round was answered for other weights; ask the next round.",
-    RefusalReason.ROUND_LOST: "This round was charged, but its answer was lost in a crash; ask the next round.",
-    RefusalReason.TURNS_TAKEN: "This silo has answered as many rounds of the stage as the plan allows; ask others.",
-    RefusalReason.OUTSIDE_DOMAIN: "The weights lie outside the plan's domain; project them first.",
-    RefusalReason.BUDGET: "The budget of this silo's data set does not cover another round.",
-    RefusalReason.UNAVAILABLE: "The silo cannot write its ledger or read its records now; nothing was released.",
-    RefusalReason.FORGOTTEN: "This silo's ledger lacks an entry that the silo signed; its operator must restore it.",
-}
-
-
 class Refusal(_Message):
-    """Silo to server: no, and why, in public terms."""
+    """Silo to server: a refusal and its public reason."""
 
     kind: Literal["refusal"] = "refusal"
     silo: SiloName

@@ -7,39 +7,11 @@ from typing import Annotated, TypeAlias, get_args
 
 from pydantic import Field
 
-from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, NonSmooth, TargetKind
-from ringfence.protocol.losses.counts import Gamma, LogLink, NegativeBinomial, PoissonLoss
 from ringfence.protocol.losses.custom import Custom
-from ringfence.protocol.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
-from ringfence.protocol.losses.several import MultiSquared
-from ringfence.protocol.losses.shared import Ordinal, Survival
-from ringfence.protocol.losses.smooth import Huber, Logistic, Softmax, Squared
-
-__all__ = [
-    "LOSSES",
-    "Absolute",
-    "BaseLoss",
-    "Choices",
-    "Constants",
-    "Custom",
-    "EpsilonInsensitive",
-    "Gamma",
-    "Hinge",
-    "Huber",
-    "LogLink",
-    "Logistic",
-    "Loss",
-    "MultiSquared",
-    "NegativeBinomial",
-    "NonSmooth",
-    "Ordinal",
-    "Pinball",
-    "PoissonLoss",
-    "Softmax",
-    "Squared",
-    "Survival",
-    "TargetKind",
-]
+from ringfence.protocol.losses.log_link import Gamma, NegativeBinomial, PoissonLoss
+from ringfence.protocol.losses.nonsmooth import Absolute, EpsilonInsensitive, Hinge, Pinball
+from ringfence.protocol.losses.shared_slopes import Ordinal, Survival
+from ringfence.protocol.losses.smooth import Huber, Logistic, MultiSquared, Softmax, Squared
 
 Loss: TypeAlias = Annotated[
     Logistic

@@ -17,21 +17,18 @@ Losses with kinks (`NonSmooth`) have no finite β until they are smoothed over a
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Protocol, Self, TypeAlias
-
-from pydantic import Field, field_validator
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.outputs import Outputs
 from ringfence.protocol.public import Public
+
+if TYPE_CHECKING:
+    from ringfence.protocol.schema.schema import Geometry, Schema
 
 TargetKind: TypeAlias = Literal["number", "numbers", "label", "class", "time"]
 """What a loss takes as target: a scaled number, several of them, a label ±1, the index of a class, or a time and its
 event."""
-
-NARROWEST, WIDEST = 1e-30, 1e30
-"""A width or margin between these is a normal number in single precision too, where the simulator computes."""
 
 
 @dataclass(frozen=True)
@@ -69,24 +66,71 @@ class Program(NamedTuple):
     digest: str
 
 
-class Ranges(Protocol):
-    """The public ranges of records, as a schema tells them."""
+class Outputs:
+    """The shape of a linear model's weights: one column per output, or slopes that all outputs share.
+
+    With shared slopes every output k has the score u_k = x̃ᵀβ + c·α_k, of the features x̃ before the constant and the
+    constant c itself: weights are β and one α per output. A record's gradient is then (Σ_k r_k)·x̃ in β and c·r in α, of
+    residuals r, and its norm √(‖x̃‖²(Σr)² + c²‖r‖²) follows from two norms, as that of an outer product does.
+    """
+
+    shares_slopes: ClassVar[bool] = False
+    """Whether outputs differ by their constant alone, so that a schema without intercept does not suit it."""
 
     @property
-    def feature_norm(self) -> float:
-        """X: the longest a feature vector can be."""
+    def outputs(self) -> int:
+        """The number of a loss's scores for a record."""
+        return 1
+
+    def dimension(self, width: int) -> int:
+        """Return how many weights a loss has, for that many features with the constant."""
+        return width - 1 + self.outputs if self.shares_slopes else width * self.outputs
+
+    def matrix(self, weights: FloatArray, width: int) -> FloatArray:
+        """Return weights, on the last axis, as a row per feature and a column per output."""
+        before = weights.shape[:-1]
+        if not self.shares_slopes:
+            return weights.reshape(*before, width, self.outputs)
+        xp = namespace(weights)
+        slopes = xp.broadcast_to(weights[..., : width - 1, None], (*before, width - 1, self.outputs))
+        return xp.concatenate([slopes, weights[..., None, width - 1 :]], axis=-2)
+
+    def gradient_norms(self, residuals: FloatArray, norms: FloatArray, constants: FloatArray) -> FloatArray:
+        """Return the norm of every record's gradient, of its features' norm and of their last, which is constant."""
+        xp = namespace(residuals)
+        squares = xp.sum(residuals * residuals, axis=-1)
+        between = [1] * (residuals.ndim - 2)
+        if not self.shares_slopes:
+            return norms.reshape(-1, *between) * xp.sqrt(squares)
+        # A sum of residuals that cancel errs by their sizes: the length is that of the largest it may be computed as.
+        total = xp.abs(xp.sum(residuals, axis=-1)) + self.outputs * 2.0**-50 * xp.sum(xp.abs(residuals), axis=-1)
+        last = (constants * constants).reshape(-1, *between)
+        slopes = xp.maximum((norms * norms).reshape(-1, *between) - last, 0.0)
+        return xp.sqrt(slopes * total * total + last * squares)
+
+    def residual_columns(self, residuals: FloatArray) -> FloatArray:
+        """Return the factors of the features: the residuals and, with shared slopes, before them their sum."""
+        if not self.shares_slopes:
+            return residuals
+        xp = namespace(residuals)
+        return xp.concatenate([xp.sum(residuals, axis=-1, keepdims=True), residuals], axis=-1)
+
+    def weight_gradients(self, products: FloatArray) -> FloatArray:
+        """Return the gradients of the weights from products of features and `residual_columns`, a row per feature."""
+        if not self.shares_slopes:
+            return products
+        xp = namespace(products)
+        constants = xp.moveaxis(products[-1, ..., 1:], -1, 0)
+        return xp.concatenate([products[:-1, ..., 0], constants], axis=0)
+
+    def rounded(self, width: int) -> int:
+        """Return how many roundings of 2⁻⁵² a loss's computed length may be off by, relatively (`docs/proofs.md`)."""
+        return 2 * self.outputs * (width + 8) if self.shares_slopes else width + self.outputs
 
     @property
-    def target_bound(self) -> float:
-        """Y: the largest absolute target after scaling."""
-
-    @property
-    def offset_bound(self) -> float:
-        """The largest absolute offset."""
-
-    @property
-    def weight_bound(self) -> float:
-        """The largest weight of a record."""
+    def spare(self) -> float:
+        """A power of two above what a sum of a loss's residuals may exceed their norm by."""
+        return 2.0 ** math.ceil(math.log2(self.outputs) / 2) if self.shares_slopes else 1.0
 
 
 class BaseLoss(Outputs, Public):
@@ -97,42 +141,43 @@ class BaseLoss(Outputs, Public):
     is_log_loss: ClassVar[bool] = False
     """Whether it is the negative logarithm of the probability that scores give to the right class."""
     is_squared_error: ClassVar[bool] = False
-    """Whether it is the squared error, times a constant: an evaluation tells that anyway."""
+    """Whether it is the squared error times a constant, which an evaluation reports anyway."""
     is_proved: ClassVar[bool] = True
     """Whether its constants are proved, so that loss bounds may rest on them."""
     may_be_negative: ClassVar[bool] = False
-    """Whether values below 0 occur: two records then differ by more in a cut loss."""
-    is_convex_cut: ClassVar[bool] = False
-    """Whether residuals of several outputs, shortened by a cut, are those of a convex loss; of one they always are."""
+    """Whether values below 0 occur: the clipped losses of two records then differ by more."""
+    is_convex_clipped: ClassVar[bool] = False
+    """Whether clipped residuals of several outputs are those of a convex loss; of one output they always are."""
     takes_least: ClassVar[float] = -math.inf
     """The least target that it takes, in the target's own units."""
+    link: ClassVar[Literal["identity", "log"]] = "identity"
+    """Which function of a numeric target's mean the score is."""
     is_curved: ClassVar[bool] = False
     """Whether it has `curvatures`, so that coefficients have intervals."""
 
     @property
     def has_probabilities(self) -> bool:
-        """Whether scores give every class a probability."""
+        """Whether the loss's scores give every class a probability; by default not."""
         return self.is_log_loss
 
     @property
     def is_of_numbers(self) -> bool:
-        """Whether its target is a number and its prediction the score."""
+        """Whether the loss's target is a number and its prediction the score."""
         return self.target_kind == "number" and self.link == "identity"
 
     @property
     def categories(self) -> int:
-        """How many categories a class target has: by default, the number of outputs."""
+        """How many categories a loss's class target has: by default, the number of outputs."""
         return self.outputs
 
     @classmethod
-    def chosen(cls, choices: Choices) -> Self:
-        """Return the loss as asked for by name: it takes the choices that are its own."""
+    def from_choices(cls, choices: Choices) -> Self:
+        """Return the loss of this name, with those of the choices that are its parameters."""
         options = {name: getattr(choices, name) for name in ("classes", "targets", "quantile", "margin")}
         return cls.model_validate({name: value for name, value in options.items() if name in cls.model_fields})
 
-    def misfit(self, unit: float, offset: float, lower: float) -> str:
-        """Say, as a clause, why it does not fit a numeric target with that scaling and smallest value; or nothing."""
-        del unit, offset, lower
+    def target_problem(self, unit: float, offset: float, lower: float) -> str:
+        """Return why a loss does not suit a numeric target with this scaling and smallest value; empty if it does."""
         return ""
 
     @property
@@ -144,34 +189,27 @@ class BaseLoss(Outputs, Public):
 
     @property
     def parts_end(self) -> tuple[float, ...]:
-        """Where the parts of a time end, if it has any, in units of the target's scale."""
+        """Where the parts of a loss's time end, if it has any, in units of the target's scale."""
         return ()
 
     def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
-        """Return a name for every score, of targets in units of `unit`: its target, or the class it stands for."""
-        del unit
+        """Return a name for every score of a loss, of targets in units of `unit`: its target, or its class."""
         return list(targets) if not classes else list(classes[1:] if self.outputs == 1 else classes)
 
-    @property
-    def link(self) -> Literal["identity", "log"]:
-        """Which function of a numeric target's mean the score is."""
-        return "identity"
-
     def predictions(self, scores: FloatArray) -> FloatArray:
-        """Return what scores predict, in the target's encoding: a scaled number, a label ±1, or a class's index."""
+        """Return what a loss's scores predict, in the target's encoding: scaled number, label ±1, or class index."""
         xp = namespace(scores)
         if self.target_kind == "class":
-            classes: FloatArray = xp.argmax(scores, axis=-1).astype(scores.dtype)
-            return classes
+            return xp.argmax(scores, axis=-1).astype(scores.dtype)
         result: FloatArray = scores[..., 0]
         return xp.where(result > 0, 1.0, -1.0) if self.target_kind == "label" else result
 
     def score_units(self, unit: float, offset: float) -> tuple[float, float]:
-        """Return what to multiply a score by, and what to add, to have it for the target in its own units."""
+        """Return what to multiply a loss's score by, and what to add, to have it for the target in its own units."""
         return unit, offset
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
-        """Return how large the weights are expected to get.
+        """Return how large the weights are expected to get, by default for any loss.
 
         Labels: scores of up to 20, times the number of outputs. Numbers: twice what takes the longest record to the
         largest target. The factors were chosen once, on public data.
@@ -179,7 +217,7 @@ class BaseLoss(Outputs, Public):
         numeric = self.target_kind == "number"
         return 2.0 * target_bound / feature_norm if numeric else 20.0 * self.outputs / feature_norm
 
-    def constants_on(self, data: Ranges, weight_norm: float) -> Constants:
+    def constants_on(self, data: "Schema | Geometry", weight_norm: float) -> Constants:
         """Return L, β and μ over records of these ranges, with their offsets and weights.
 
         Scores with offsets of at most o are as large as those without of weights longer by o/X; and constants depend on
@@ -190,12 +228,11 @@ class BaseLoss(Outputs, Public):
         return Constants(most * own.lipschitz, most * own.smoothness, 0.0 if most != 1.0 else own.strong_convexity)
 
     def clipped_smoothness(self, feature_norm: float, target_bound: float, clip: float) -> float:
-        """Return β of gradients that are cut to the clip, if that bounds it; else infinity."""
-        del feature_norm, target_bound, clip
+        """Return β of gradients that are clipped, if that bounds it; else infinity."""
         return math.inf
 
-    def smoothness_on(self, data: Ranges, weight_norm: float, clip: float) -> float:
-        """Return β of gradients that are cut to the clip, over records of these ranges."""
+    def smoothness_on(self, data: "Schema | Geometry", weight_norm: float, clip: float) -> float:
+        """Return β of gradients that are clipped, over records of these ranges."""
         most = data.weight_bound
         cut = most * self.clipped_smoothness(data.feature_norm, data.target_bound, clip / most)
         return min(self.constants_on(data, weight_norm).smoothness, cut)
@@ -209,7 +246,7 @@ class BaseLoss(Outputs, Public):
 
     @property
     def called(self) -> str:
-        """Its name in texts for people."""
+        """The loss's name in texts for people."""
         return self.name
 
     @property
@@ -219,12 +256,12 @@ class BaseLoss(Outputs, Public):
 
     @property
     def missing(self) -> str:
-        """Say, as a clause, why it cannot be computed here; nothing if it can."""
+        """Return why a loss cannot be computed here; empty if it can, as by default."""
         return ""
 
     @property
     def has_kinks(self) -> bool:
-        """Whether it has no finite β, so that only some algorithms have a loss bound."""
+        """Whether a loss has no finite β, so that only some algorithms have a loss bound."""
         return False
 
     @property
@@ -238,7 +275,7 @@ class BaseLoss(Outputs, Public):
         return None
 
     def unsmoothed(self) -> Self:
-        """Return the loss that this one smooths: itself if it smooths none."""
+        """Return the loss that this one smooths: by default itself, as it smooths none."""
         return self
 
     def smoothed(self, feature_norm: float, smoothness: float) -> Self:
@@ -250,11 +287,11 @@ class BaseLoss(Outputs, Public):
 
     @abstractmethod
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return φ for every record."""
+        """Return φ, the loss, for every record, as each loss defines it."""
 
     @abstractmethod
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return ∂φ/∂u of every record, in the shape of `scores`."""
+        """Return ∂φ/∂u of every record, in the shape of `scores`, as each loss defines it."""
 
     def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return ∂²φ/∂u² of every record, in the shape of `scores`, of a loss that `is_curved`."""
@@ -266,107 +303,14 @@ class BaseLoss(Outputs, Public):
 
     @abstractmethod
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
-        """Return L, β and μ for ‖x‖ ≤ feature_norm, |y| ≤ target_bound, ‖W‖ ≤ weight_norm (may be inf)."""
-
-
-class NonSmooth(BaseLoss):
-    """A loss with kinks, φ(u) = max of s·e(u) over slopes s from `low` to `high`, smoothed over a `width` τ.
-
-    τ is in units of the score. With τ = 0, the default, this is φ itself and the residual a subgradient: at a
-    kink the smallest, which the smoothed ones tend to. With τ > 0 it is the Moreau envelope (Nesterov smoothing)
-
-        φ_τ(z) = min over u of φ(u) + (z − u)²/(2τ) = max over s of s·e(z) − τs²/2,
-
-    attained at s = clip(e/τ, low, high), which is the derivative in e, and u* = z − τ·φ_τ'(z). As a function of
-    the weights this is the envelope of f with parameter ‖x‖²/τ. One may let τ = ‖x‖²/β vary with the
-    record so that each has exactly the wanted β. Here τ = X²/β for all of them: that is the same where
-    ‖x‖ = X; a smaller record's is smoother still, ‖x‖²/τ ≤ β; and the gap stays 0 ≤ φ − φ_τ ≤ ℓ²τ/2 = L²/(2β),
-    where ℓ = max(|low|, |high|) bounds the slope and L = ℓX. No gradient grows: L is that of φ.
-    """
-
-    width: float = Field(default=0.0, ge=0, le=WIDEST)
-
-    @field_validator("width")
-    @classmethod
-    def _is_not_too_narrow(cls, width: float) -> float:
-        if 0 < width < NARROWEST:
-            raise ValueError(f"a width must be 0 or at least {NARROWEST:g}: single precision loses anything smaller")
-        return width
-
-    @property
-    def has_kinks(self) -> bool:
-        """Whether it is not smoothed."""
-        return self.width == 0
-
-    @property
-    def smoothing_error(self) -> float:
-        """ℓ²τ/2, which is L²/(2β): 0 ≤ φ − φ_τ ≤ ℓ²τ/2, and equal where the slope is steepest."""
-        return 0.5 * self.width * self._steepest**2
-
-    def with_width(self, width: float) -> Self:
-        """Return this loss with another width, checked as in the constructor. 0 removes the smoothing."""
-        return type(self)(**(dict(self) | {"width": width}))
-
-    def unsmoothed(self) -> Self:
-        """Return this loss with width 0."""
-        return self.with_width(0.0)
-
-    def smoothed(self, feature_norm: float, smoothness: float) -> Self:
-        """Return this loss with the width X²/β, whatever its width was before."""
-        sensible = 0 < feature_norm < math.inf and 0 < smoothness < math.inf
-        width = feature_norm / smoothness * feature_norm if sensible else math.nan
-        if not NARROWEST <= width <= WIDEST:
-            raise PlanError(
-                f"The {self.name} loss cannot have the smoothness {smoothness!r} where features have norms up to "
-                f"{feature_norm!r}: both must be positive, and their X²/β from {NARROWEST:g} to {WIDEST:g}."
-            )
-        return self.with_width(width)
-
-    def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return φ_τ; s·(e − τs/2) with |s| ≤ 1 does not overflow."""
-        excess, _ = self._excess(scores, targets)
-        slopes = self._slopes_at(excess)
-        result: FloatArray = (slopes * (excess - 0.5 * self.width * slopes))[..., 0]
-        return result
-
-    def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return φ_τ', or for width 0 the subgradient of φ nearest to 0."""
-        excess, direction = self._excess(scores, targets)
-        return self._slopes_at(excess) * direction
-
-    def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
-        """L = ℓX; β = X²/τ, infinite without a width unless all features are 0."""
-        without_width = math.inf if feature_norm > 0 else 0.0
-        smoothness = feature_norm**2 / self.width if self.width > 0 else without_width
-        return Constants(feature_norm * self._steepest, smoothness, 0.0)
-
-    @property
-    def _slopes(self) -> tuple[float, float]:
-        """The least and the greatest slope in e, `low` ≤ 0 ≤ `high`; neither is beyond ±1."""
-        return -1.0, 1.0
-
-    @property
-    def _steepest(self) -> float:
-        low, high = self._slopes
-        return max(-low, high)
-
-    @abstractmethod
-    def _excess(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray | float]:
-        """Return e(u), in the shape of `scores`, and its derivative."""
-
-    def _slopes_at(self, excess: FloatArray) -> FloatArray:
-        xp = namespace(excess)
-        # Cutting e to ±τ before dividing cannot overflow, and no slope is beyond ±1.
-        ratio = xp.clip(excess, -self.width, self.width) / self.width if self.width > 0 else xp.sign(excess)
-        result: FloatArray = xp.clip(ratio, *self._slopes)
-        return result
+        """Return a loss's L, β and μ for ‖x‖ ≤ feature_norm, |y| ≤ target_bound, ‖W‖ ≤ weight_norm (may be inf)."""
 
 
 def beside(scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return the targets shaped to broadcast with the scores, one row per record."""
+    """Return the targets of a loss shaped to broadcast with the scores, one row per record."""
     return targets.reshape(-1, *[1] * (scores.ndim - 1))
 
 
 def largest_error(feature_norm: float, target_bound: float, weight_norm: float) -> float:
-    """Return the largest |u − y|."""
+    """Return the largest |u − y| that a loss can meet."""
     return (feature_norm * weight_norm if feature_norm > 0 else 0.0) + target_bound

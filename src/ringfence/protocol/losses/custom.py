@@ -1,7 +1,7 @@
-"""Somebody's own loss: its source stands in the plan, and it is computed only where an operator has installed it.
+"""A custom loss: its source is part of the plan, and it runs only where an operator has installed it.
 
 Reading a plan runs none of it. What is computed is what was installed in this process under the source's digest
-(`ringfence.losses.custom`, `ringfence.losses.install`), never what a message carries.
+(`ringfence.custom_loss`, `federation.custom_loss.install_loss`), never what a message carries.
 """
 
 import hashlib
@@ -11,11 +11,10 @@ from typing import ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from ringfence.errors import PlanError
-from ringfence.foreign_text import visible_lines
+from ringfence.errors import PlanError, visible_lines
 from ringfence.protocol.arrays import FloatArray
 from ringfence.protocol.losses.base import BaseLoss, Constants, Program
-from ringfence.protocol.losses.told import Derivable
+from ringfence.protocol.losses.targets import Derivable
 from ringfence.protocol.public import Digest
 
 _GRID = 201
@@ -28,8 +27,8 @@ INSTALLED: dict[str, Derivable] = {}
 class Custom(BaseLoss):
     """A convex loss of a score and a number, written for one study.
 
-    `steepest` and `bend` are the largest |∂φ/∂u| and ∂²φ/∂u² that were found for scores up to `largest_score` and
-    scaled targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate
+    `lipschitz` and `smoothness` are the largest |∂φ/∂u| and ∂²φ/∂u² for scores up to `largest_score` and scaled
+    targets up to `largest_target`. They were found on a grid, so no loss bound is stated with them. A gate
     checks the grid again before it approves: the plan's author need not have done so.
     """
 
@@ -41,17 +40,19 @@ class Custom(BaseLoss):
     digest: Digest
     largest_score: float = Field(gt=0, le=1e6)
     largest_target: float = Field(gt=0, le=1e6)
-    steepest: float = Field(ge=0, le=1e30)
-    bend: float = Field(gt=0, le=1e30)
+    lipschitz: float = Field(ge=0, le=1e30)
+    smoothness: float = Field(gt=0, le=1e30)
 
     @model_validator(mode="after")
     def _has_its_digest(self) -> Self:
+        """Refuse a custom loss whose digest does not match its source."""
         if digest_of(self.source) != self.digest:
             raise ValueError("the digest of the custom loss does not match its source")
         return self
 
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:
+        """Refuse a custom loss whose source has invisible characters."""
         plain = self.source.replace("\t", " ")
         if visible_lines(plain) != plain:
             raise ValueError(
@@ -62,17 +63,17 @@ class Custom(BaseLoss):
 
     @property
     def called(self) -> str:
-        """Its title, and which program it is."""
+        """The title of a custom loss, and which program it is."""
         return f"custom '{self.title}' (a program of sha256 {self.digest[:12]}…)"
 
     @property
     def program(self) -> Program:
-        """All of it."""
+        """The title, source and digest of a custom loss."""
         return Program(self.title, self.source, self.digest)
 
     @property
     def missing(self) -> str:
-        """Say, as a clause, why it cannot be computed here; nothing if it can."""
+        """Return why a custom loss cannot be computed here, such as that it is not installed; empty if it can."""
         named = f"its loss '{self.title}' (sha256 {self.digest[:12]}…)"
         if self.digest not in INSTALLED:
             return (
@@ -83,38 +84,37 @@ class Custom(BaseLoss):
             found = examined(self.digest, self.largest_score, self.largest_target)
         except PlanError as refused:
             return f"{named} {refused}: ask for a plan with a convex and smooth one"
-        if not np.allclose(found, (self.steepest, self.bend), rtol=1e-6):
+        if not np.allclose(found, (self.lipschitz, self.smoothness), rtol=1e-6):
             return (
                 f"{named} does not have the slope or curvature that the plan states: ask for a plan that states its own"
             )
         return ""
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return what the installed function gives."""
+        """Return the values of the installed custom loss."""
         return self._installed().values(scores, targets)
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return its derivative, by automatic differentiation."""
+        """Return the derivative of the custom loss, by automatic differentiation."""
         return self._installed().residuals(scores, targets)
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
-        """Return a third of the weights that were checked, as far as the domain reaches beyond the distance."""
-        del target_bound
+        """Return a third of the weights that the custom loss was checked for: its largest score over 3X."""
         return self.largest_score / (3.0 * feature_norm)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
-        """L and β by what was found on the grid; infinite beyond it."""
+        """L and β of a custom loss by its largest derivatives on the checked grid; infinite beyond it."""
         within = weight_norm * feature_norm <= self.largest_score * (1 + 1e-9) and target_bound <= self.largest_target
         unknown = float("inf")
-        steepest, bend = (self.steepest, self.bend) if within else (unknown, unknown)
-        return Constants(feature_norm * steepest, feature_norm**2 * bend, 0.0)
+        lipschitz, smoothness = (self.lipschitz, self.smoothness) if within else (unknown, unknown)
+        return Constants(feature_norm * lipschitz, feature_norm**2 * smoothness, 0.0)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return half of the longest that was found."""
-        del target_bound
-        return max(0.5 * feature_norm * self.steepest, 1e-12)
+        """Return half of the largest gradient of the custom loss on the checked grid."""
+        return max(0.5 * feature_norm * self.lipschitz, 1e-12)
 
     def _installed(self) -> Derivable:
+        """Return the installed program of the custom loss; PlanError if it is missing here."""
         if self.missing:
             raise PlanError(f"This plan cannot be computed here: {self.missing}.")
         return INSTALLED[self.digest]
@@ -132,25 +132,25 @@ def examined(digest: str, largest_score: float, largest_target: float) -> tuple[
     grid, beside = np.repeat(scores, _GRID)[:, None], np.tile(targets, _GRID)
     try:
         values, slopes = derived.values(grid, beside), derived.residuals(grid, beside)[:, 0]
-    except Exception as raised:  # whatever somebody's function may raise
+    except Exception as raised:  # whatever a custom function may raise
         raise PlanError(f"raises {type(raised).__name__}: {raised}") from None
     slopes = slopes.reshape(_GRID, _GRID)
     changes = np.diff(slopes, axis=0) / np.diff(scores)[:, None]
-    steepest, bend = float(np.abs(slopes).max()), float(changes.max())
+    lipschitz, smoothness = float(np.abs(slopes).max()), float(changes.max())
     problem = ""
     if not (np.isfinite(values).all() and np.isfinite(slopes).all()):
         problem = "is not finite"
-    elif changes.min() < -1e-9 * max(bend, 1.0):
+    elif changes.min() < -1e-9 * max(smoothness, 1.0):
         problem = "is not convex: its slope falls somewhere"
-    elif bend <= 0 or _is_kinked(derived, scores, targets, bend):
+    elif smoothness <= 0 or _is_kinked(derived, scores, targets, smoothness):
         problem = "is not smooth: its slope jumps, or never changes"
     if problem:
         raise PlanError(f"{problem}, for scores up to {largest_score:g} and targets up to {largest_target:g}")
-    return steepest, bend
+    return lipschitz, smoothness
 
 
-def _is_kinked(derived: Derivable, scores: FloatArray, targets: FloatArray, bend: float) -> bool:
-    """Tell whether the slope changes, between two scores of the grid, a hundred times as fast as on average there.
+def _is_kinked(derived: Derivable, scores: FloatArray, targets: FloatArray, smoothness: float) -> bool:
+    """Tell whether a custom loss's slope changes, between two scores, a hundred times as fast as on average there.
 
     A jump does so on a grid a thousand times as fine, wherever it is; a smooth slope does not.
     """
@@ -159,11 +159,11 @@ def _is_kinked(derived: Derivable, scores: FloatArray, targets: FloatArray, bend
         place = int(np.argmax(np.diff(slopes)))
         fine = np.linspace(scores[place], scores[place + 1], 1001)
         closer = derived.residuals(fine[:, None], np.full(len(fine), target))[:, 0]
-        if np.max(np.diff(closer)) / (fine[1] - fine[0]) > 100 * bend:
+        if np.max(np.diff(closer)) / (fine[1] - fine[0]) > 100 * smoothness:
             return True
     return False
 
 
 def digest_of(source: str) -> str:
-    """Return the name of a source."""
+    """Return the digest that identifies the source of a custom loss."""
     return hashlib.sha256(source.encode()).hexdigest()

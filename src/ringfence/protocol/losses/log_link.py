@@ -4,8 +4,9 @@ The score is the logarithm of the mean, m = e^u, of the target y ≥ 0 in units 
 may have its zero elsewhere: y = t − `zero`. None of these losses has an L or β on the whole space. On a ball of radius
 ρ scores stay within ±b, b = ρX, and the constants below are tight there: each is reached at an end of that range.
 
-Where e^b is large, so are they, and the clip is what counts. A gradient that is cut to norm C at features of norm X
-changes only where |∂φ/∂u| < C/X, so that the curvature which descent meets is at most that of `curvature_where_cut`.
+Where e^b is large, so are they, and the clip is what counts. A gradient that is clipped to norm C at features of norm X
+changes only where |∂φ/∂u| < C/X, so that the curvature which descent meets is at most
+`curvature_where_clipped`.
 """
 
 import math
@@ -21,19 +22,27 @@ STEEPEST = 60.0
 """Scores are clamped to ± this: e^60 is still finite in single precision."""
 
 
+def bounded_exp(scores: FloatArray) -> FloatArray:
+    """Return e^u, the mean of a log link, of scores clamped to ±STEEPEST."""
+    xp = namespace(scores)
+    return xp.exp(xp.clip(scores, -STEEPEST, STEEPEST))
+
+
 class LogLink(BaseLoss):
     """A loss of y ≥ 0 whose score is the logarithm of the mean."""
 
     takes_least: ClassVar[float] = 0.0
+    link: ClassVar[Literal["identity", "log"]] = "log"
+    scikit_learn: ClassVar[str] = "PoissonRegressor"
     zero: float = Field(default=0.0, le=0, ge=-1e6)
 
     @classmethod
-    def chosen(cls, choices: Choices) -> Self:
-        """Take the target's own zero for zero."""
+    def from_choices(cls, choices: Choices) -> Self:
+        """Count the target of a log-link loss from its own zero."""
         return cls.model_validate({"zero": -choices.offset / choices.unit})
 
-    def misfit(self, unit: float, offset: float, lower: float) -> str:
-        """Say why it does not fit a numeric target, as a clause, or nothing."""
+    def target_problem(self, unit: float, offset: float, lower: float) -> str:
+        """Refuse targets below the least of a log-link loss, and a zero that is not the schema's."""
         if lower < 0 or (self.takes_least > 0 and lower <= 0):
             least = "above 0" if self.takes_least > 0 else "0 or more"
             return f"the {self.name} loss needs targets {least}: give the target's column a `lower` of {least}"
@@ -42,59 +51,43 @@ class LogLink(BaseLoss):
         return ""
 
     def predictions(self, scores: FloatArray) -> FloatArray:
-        """Return the mean, in the target's scaled units."""
-        return self._means(scores)[..., 0] + self.zero
+        """Return the mean e^u, in the target's scaled units."""
+        return bounded_exp(scores)[..., 0] + self.zero
 
     def score_units(self, unit: float, offset: float) -> tuple[float, float]:
         """Return 1 and ln(unit): the score of the mean in the target's own units is u + ln(unit)."""
-        del offset
         return 1.0, math.log(unit)
 
-    @property
-    def scikit_learn(self) -> str:
-        """Another model of the same link, which predicts the mean."""
-        return "PoissonRegressor"
-
-    @property
-    def link(self) -> Literal["identity", "log"]:
-        """Logarithm."""
-        return "log"
-
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return 0.08·X·Y, as for the squared loss: most means, and errors, are far below the largest target."""
+        """Return 0.08·X·Y for a log link, as for the squared loss: most errors are far below the largest target."""
         return 0.08 * feature_norm * self._largest(target_bound)
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
-        """Return 6/X: means between e⁻⁶ and e⁶ times the scale, for the longest record."""
-        del target_bound
+        """Return 6/X, for a log link: means between e⁻⁶ and e⁶ times the scale, for the longest record."""
         return 6.0 / feature_norm
 
     @abstractmethod
     def slope_per_error(self, mean: float) -> float:
-        """Return k, where ∂φ/∂u = k·(m − y) at the mean m; the curvature there is k·m on average over y."""
+        """Return k of a log-link loss: ∂φ/∂u = k·(m − y) at the mean m; the mean curvature there over y is k·m."""
 
     @abstractmethod
-    def curvature_where_cut(self, slope: float, largest: float) -> float:
-        """Return the largest ∂²φ/∂u² where |∂φ/∂u| ≤ slope and y ≤ largest."""
+    def curvature_where_clipped(self, slope: float, largest: float) -> float:
+        """Return a log-link loss's largest ∂²φ/∂u² where |∂φ/∂u| ≤ slope and y ≤ largest."""
 
     def clipped_smoothness(self, feature_norm: float, target_bound: float, clip: float) -> float:
-        """Return β of gradients cut to the clip: the largest ‖x‖²·φ'' where ‖x‖·|φ'| ≤ clip, over ‖x‖ ≤ X.
+        """Return β of clipped gradients: the largest ‖x‖²·φ'' where ‖x‖·|φ'| ≤ clip, over ‖x‖ ≤ X.
 
         It grows with ‖x‖: of a shorter record more is let through, but never so much that the product falls short.
         """
-        return feature_norm**2 * self.curvature_where_cut(clip / feature_norm, self._largest(target_bound))
+        return feature_norm**2 * self.curvature_where_clipped(clip / feature_norm, self._largest(target_bound))
 
     def _largest(self, target_bound: float) -> float:
+        """Return the largest amount, for a log link: the target's bound counted from its zero."""
         return target_bound - self.zero
 
-    def _means(self, scores: FloatArray) -> FloatArray:
-        xp = namespace(scores)
-        result: FloatArray = xp.exp(xp.clip(scores, -STEEPEST, STEEPEST))
-        return result
-
     def _amounts(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        result: FloatArray = namespace(scores).maximum(beside(scores, targets) - self.zero, 0.0)
-        return result
+        """Return targets counted from zero, for a log link, without negative ones."""
+        return namespace(scores).maximum(beside(scores, targets) - self.zero, 0.0)
 
 
 class PoissonLoss(LogLink):
@@ -106,14 +99,13 @@ class PoissonLoss(LogLink):
     name: Literal["poisson"] = "poisson"
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return e^u − y·u − (y − y·ln y)."""
+        """Return e^u − y·u − (y − y·ln y), the Poisson loss."""
         y = self._amounts(scores, targets)
-        result: FloatArray = (self._means(scores) - y * scores - y + y * logarithm(y))[..., 0]
-        return result
+        return (bounded_exp(scores) - y * scores - y + y * logarithm(y))[..., 0]
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return e^u − y."""
-        return self._means(scores) - self._amounts(scores, targets)
+        """Return e^u − y, for the Poisson loss."""
+        return bounded_exp(scores) - self._amounts(scores, targets)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X·max(e^b, Y − e^−b); β = X²e^b, at y = 0 or Y and the two ends; no μ, for x may be orthogonal."""
@@ -122,12 +114,11 @@ class PoissonLoss(LogLink):
         return Constants(feature_norm * steepest, feature_norm**2 * top, 0.0)
 
     def slope_per_error(self, mean: float) -> float:
-        """Return 1."""
-        del mean
+        """Return 1, for the Poisson loss."""
         return 1.0
 
-    def curvature_where_cut(self, slope: float, largest: float) -> float:
-        """Return Y + slope: e^u ≤ y + slope."""
+    def curvature_where_clipped(self, slope: float, largest: float) -> float:
+        """Return Y + slope, for the Poisson loss: e^u ≤ y + slope."""
         return largest + slope
 
 
@@ -135,41 +126,34 @@ class Gamma(LogLink):
     """u + y·e^−u − (1 + ln y): a positive amount of mean e^u and deviation in proportion; half its deviance."""
 
     takes_least: ClassVar[float] = 1e-300
+    scikit_learn: ClassVar[str] = "GammaRegressor"
     name: Literal["gamma"] = "gamma"
 
-    @property
-    def scikit_learn(self) -> str:
-        """The same."""
-        return "GammaRegressor"
-
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return u + y·e^−u − (1 + ln y)."""
+        """Return u + y·e^−u − (1 + ln y), the gamma loss."""
         y = self._amounts(scores, targets)
-        result: FloatArray = (scores + y * self._means(-scores) - 1.0 - logarithm(y))[..., 0]
-        return result
+        return (scores + y * bounded_exp(-scores) - 1.0 - logarithm(y))[..., 0]
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return 1 − y·e^−u."""
-        return 1.0 - self._amounts(scores, targets) * self._means(-scores)
+        """Return 1 − y·e^−u, for the gamma loss."""
+        return 1.0 - self._amounts(scores, targets) * bounded_exp(-scores)
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
-        """L = X·max(1, Y·e^b − 1), the slope's ends at y = 0 and Y; β = X²·Y·e^b."""
+        """L = X·max(1, Y·e^b − 1), for the gamma loss: the slope's ends at y = 0 and Y; β = X²·Y·e^b."""
         top, _ = ends(feature_norm, weight_norm)
         steepest = self._largest(target_bound) * top
         return Constants(feature_norm * max(1.0, steepest - 1.0), feature_norm**2 * steepest, 0.0)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return X: the residual, 1 − y/m, is about 1 for a deviation as large as the mean."""
-        del target_bound
+        """Return X, for the gamma loss: 1 − y/m is about 1 for a deviation as large as the mean."""
         return feature_norm
 
     def slope_per_error(self, mean: float) -> float:
-        """Return 1/m."""
+        """Return 1/m, for the gamma loss."""
         return 1.0 / mean
 
-    def curvature_where_cut(self, slope: float, largest: float) -> float:
-        """Return 1 + slope: y·e^−u = 1 − residual."""
-        del largest
+    def curvature_where_clipped(self, slope: float, largest: float) -> float:
+        """Return 1 + slope, for the gamma loss: y·e^−u = 1 − residual."""
         return 1.0 + slope
 
 
@@ -183,16 +167,15 @@ class NegativeBinomial(LogLink):
     dispersion: float = Field(gt=0, le=1e6)
 
     @classmethod
-    def chosen(cls, choices: Choices) -> Self:
-        """Scale the dispersion of the target's own units."""
+    def from_choices(cls, choices: Choices) -> Self:
+        """Scale the negative binomial's dispersion, which is in the target's own units."""
         return cls(zero=-choices.offset / choices.unit, dispersion=choices.dispersion * choices.unit)
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the half deviance, without overflow."""
+        """Return half the deviance of the negative binomial, without overflow."""
         xp, y = namespace(scores), self._amounts(scores, targets)
         spread = xp.logaddexp(0.0, scores + math.log(self.dispersion)) - xp.log1p(self.dispersion * y)
-        result: FloatArray = ((y + 1.0 / self.dispersion) * spread - y * (scores - logarithm(y)))[..., 0]
-        return result
+        return ((y + 1.0 / self.dispersion) * spread - y * (scores - logarithm(y)))[..., 0]
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
         """Return (e^u − y)/(1 + a·e^u), as (y + 1/a)·p − y with p = a·m/(1 + a·m): from −y to 1/a, without overflow."""
@@ -210,33 +193,32 @@ class NegativeBinomial(LogLink):
         lowest = (largest - bottom) / (1.0 + a * bottom)
         # p(1 − p) is largest at a·m = 1, or at the end that is nearest to it.
         share = a * min(max(1.0 / a, bottom), top)
-        bend = share / (1.0 + share) ** 2
-        return Constants(feature_norm * max(highest, lowest), feature_norm**2 * (largest + 1.0 / a) * bend, 0.0)
+        curvature = share / (1.0 + share) ** 2
+        return Constants(feature_norm * max(highest, lowest), feature_norm**2 * (largest + 1.0 / a) * curvature, 0.0)
 
     def slope_per_error(self, mean: float) -> float:
-        """Return 1/(1 + a·m)."""
+        """Return 1/(1 + a·m), for the negative binomial loss."""
         return 1.0 / (1.0 + self.dispersion * mean)
 
-    def curvature_where_cut(self, slope: float, largest: float) -> float:
-        """Return (Y + 1/a)/4, or less if a gradient is cut before the score at which a·m = 1 is reached."""
+    def curvature_where_clipped(self, slope: float, largest: float) -> float:
+        """Return (Y + 1/a)/4, or less if a gradient is clipped before the score at which a·m = 1 is reached."""
         a = self.dispersion
         # With y = Y the residual r = (Y + 1/a)p − Y stays below the slope up to p = (Y + slope)/(Y + 1/a).
         share = min(0.5, (largest + slope) / (largest + 1.0 / a))
         return (largest + 1.0 / a) * share * (1.0 - share)
 
     def _shares(self, scores: FloatArray) -> FloatArray:
-        result: FloatArray = 0.5 * (1.0 + namespace(scores).tanh(0.5 * (scores + math.log(self.dispersion))))
-        return result
+        """Return p = a·m/(1 + a·m) of the negative binomial loss, without overflow."""
+        return 0.5 * (1.0 + namespace(scores).tanh(0.5 * (scores + math.log(self.dispersion))))
 
 
 def logarithm(amounts: FloatArray) -> FloatArray:
-    """Return ln y, and a number to multiply 0 by where y is 0."""
+    """Return ln y for the losses with a log link, and a finite number where y is 0."""
     xp = namespace(amounts)
-    result: FloatArray = xp.log(xp.maximum(amounts, 1e-30))
-    return result
+    return xp.log(xp.maximum(amounts, 1e-30))
 
 
 def ends(feature_norm: float, weight_norm: float) -> tuple[float, float]:
-    """Return e^b and e^−b for scores up to b = ρX."""
+    """Return e^b and e^−b for scores up to b = ρX: the extreme means of a log link."""
     reach = weight_norm * feature_norm if feature_norm > 0 else 0.0
     return (math.exp(reach), math.exp(-reach)) if reach < 700 else (math.inf, 0.0)

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, TargetKind
-from ringfence.protocol.losses.counts import STEEPEST, ends
+from ringfence.protocol.losses.base import BaseLoss, Choices, Constants, TargetKind, beside
+from ringfence.protocol.losses.log_link import bounded_exp, ends
 
 PARTS = 5
-"""Into how many equal parts the time up to its bound is cut, unless somebody says where."""
+"""How many equal intervals the time up to its bound has by default."""
 
 
 class Survival(BaseLoss):
@@ -28,6 +28,8 @@ class Survival(BaseLoss):
     shares_slopes: ClassVar[bool] = True
     target_kind: ClassVar[TargetKind] = "time"
     may_be_negative: ClassVar[bool] = True
+    link: ClassVar[Literal["identity", "log"]] = "log"
+    scikit_learn: ClassVar[str] = ""
     name: Literal["survival"] = "survival"
     zero: float = Field(default=0.0, le=0, ge=-1e6)
     cuts: tuple[float, ...] = Field(max_length=1000)
@@ -35,85 +37,69 @@ class Survival(BaseLoss):
     @field_validator("cuts")
     @classmethod
     def _rise(cls, cuts: tuple[float, ...]) -> tuple[float, ...]:
+        """Refuse cuts of a survival loss that are not above 0 and increasing."""
         if any(later <= earlier for earlier, later in zip((0.0, *cuts), cuts, strict=False)):
             raise ValueError("cuts must be above 0 and increase")
         return cuts
 
     @classmethod
-    def chosen(cls, choices: Choices) -> Self:
-        """Cut the time where somebody says, or into equal parts up to its bound."""
+    def from_choices(cls, choices: Choices) -> Self:
+        """Take the interval ends asked for in a survival loss, or equal intervals up to the bound."""
         upper, unit = choices.upper, choices.unit
         cuts = [upper * k / PARTS for k in range(1, PARTS)] if choices.cuts is None else choices.cuts
         return cls(zero=-choices.offset / unit, cuts=tuple(cut / unit for cut in cuts))
 
     @property
     def outputs(self) -> int:
-        """One per part of the time."""
+        """One score of the survival loss per part of the time."""
         return len(self.cuts) + 1
 
     @property
-    def scikit_learn(self) -> str:
-        """None."""
-        return ""
-
-    @property
     def parts_end(self) -> tuple[float, ...]:
-        """The cuts."""
+        """The cuts of the survival loss."""
         return self.cuts
 
     def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
-        """Name each part's hazard by where it begins."""
-        del classes
+        """Name the hazard of each part of the survival loss by where the part begins."""
         return [f"log hazard from {targets[0]} {start * unit:g}" for start in (0.0, *self.cuts)]
 
-    @property
-    def link(self) -> Literal["identity", "log"]:
-        """Logarithm, of a hazard."""
-        return "log"
-
-    def misfit(self, unit: float, offset: float, lower: float) -> str:
-        """Say that a time's zero is its own, if it is not."""
+    def target_problem(self, unit: float, offset: float, lower: float) -> str:
+        """Refuse a survival time whose scaled zero is not that of the schema."""
         fits = lower >= 0 and math.isclose(self.zero, -offset / unit, rel_tol=1e-9, abs_tol=1e-12)
         return "" if fits else "the survival loss needs times from 0: give the target's column a `lower` of 0"
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return Σ_k e^{u_k}·t_k − d·u_K."""
+        """Return Σ_k e^{u_k}·t_k − d·u_K, the survival loss with a hazard for each part."""
         spent, ended = self._parts(scores, targets)
-        result: FloatArray = (self._hazards(scores) * spent - ended * scores).sum(axis=-1)
-        return result
+        return namespace(scores).sum(bounded_exp(scores) * spent - ended * scores, axis=-1)
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return e^{u_k}·t_k − d·[k = K]."""
+        """Return e^{u_k}·t_k − d·[k = K], for the survival loss."""
         spent, ended = self._parts(scores, targets)
-        return self._hazards(scores) * spent - ended
+        return bounded_exp(scores) * spent - ended
 
     def predictions(self, scores: FloatArray) -> FloatArray:
-        """Return the expected time without an event, up to the last cut or the unit, in the target's encoding."""
+        """Return the expected survival time, up to the last cut or the unit, in the target's encoding."""
         xp = namespace(scores)
-        hazards, left = self._hazards(scores), 1.0
-        total = 0.0 * scores[..., 0]
+        hazards, total, left = bounded_exp(scores), 0.0 * scores[..., 0], xp.ones_like(scores[..., 0])
         starts = (0.0, *self.cuts)
         for k, start in enumerate(starts):
             length = (starts[k + 1] if k + 1 < len(starts) else max(2.0 * start, 2.0)) - start
             rate = hazards[..., k]
             total = total + left * -xp.expm1(-rate * length) / xp.maximum(rate, 1e-30)
             left = left * xp.exp(-rate * length)
-        result: FloatArray = total + self.zero
-        return result
+        return total + self.zero
 
     def score_units(self, unit: float, offset: float) -> tuple[float, float]:
         """Return 1 and −ln(unit): a hazard per unit of the time itself."""
-        del offset
         return 1.0, -math.log(unit)
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
         """Return 3·√parts: hazards of e^±3 and as much between records, in units of the time's scale."""
-        del feature_norm, target_bound
         return 3.0 * math.sqrt(self.outputs)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
-        """Return X: a record's residuals add up to its event less what was expected, mostly about 1 in size."""
-        del target_bound
+        """Return X, for the survival loss: residuals add up to the event less its expectation, about 1 in size."""
         return feature_norm
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
@@ -126,21 +112,15 @@ class Survival(BaseLoss):
         return Constants(feature_norm * (top * longest + 1.0), feature_norm**2 * top * longest, 0.0)
 
     def clipped_smoothness(self, feature_norm: float, target_bound: float, clip: float) -> float:
-        """Return X² + √(1 + K)·X·clip, for K parts: the curvature of records whose gradients are not cut.
+        """Return X² + √(1 + K)·X·clip, for K parts: the curvature of records whose gradients are not clipped.
 
         It is at most ‖x‖²·Σ_k e^{u_k}t_k ≤ (‖x̃‖² + c²)(1 + |Σr|), where ‖x̃‖·|Σr| ≤ clip and c·|Σr| ≤ √K·c‖r‖ ≤ √K·clip.
-        Gradients that are cut need not be those of any convex loss, and no loss bound is stated for them.
+        Clipped gradients need not be those of any convex loss, and no loss bound is stated for them.
         """
-        del target_bound
         return feature_norm**2 + math.sqrt(1.0 + self.outputs) * feature_norm * clip
 
-    def _hazards(self, scores: FloatArray) -> FloatArray:
-        xp = namespace(scores)
-        result: FloatArray = xp.exp(xp.clip(scores, -STEEPEST, STEEPEST))
-        return result
-
     def _parts(self, scores: FloatArray, targets: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what of every time lies in each part, and 1 for the part that an event ended."""
+        """Return how much of every survival time lies in each part, and 1 for the part that an event ended."""
         xp = namespace(scores)
         between = [1] * (scores.ndim - 2)
         times, events = (targets[:, k].reshape(-1, *between, 1) for k in (0, 1))
@@ -165,76 +145,59 @@ class Ordinal(BaseLoss):
 
     shares_slopes: ClassVar[bool] = True
     target_kind: ClassVar[TargetKind] = "class"
+    has_probabilities: ClassVar[bool] = True
+    scikit_learn: ClassVar[str] = ""
     name: Literal["ordinal"] = "ordinal"
     classes: int = Field(ge=3, le=10_000)
 
     @property
     def outputs(self) -> int:
-        """One per threshold between neighbouring categories."""
+        """One score of the ordinal loss per threshold between neighbouring categories."""
         return self.classes - 1
 
     @property
-    def has_probabilities(self) -> bool:
-        """Differences of neighbouring thresholds' shares."""
-        return True
-
-    @property
     def categories(self) -> int:
-        """How many categories a target has."""
+        """How many ordered categories a target of the ordinal loss has."""
         return self.classes
 
-    @property
-    def scikit_learn(self) -> str:
-        """None."""
-        return ""
-
     def output_names(self, targets: tuple[str, ...], classes: tuple[str, ...], unit: float) -> list[str]:
-        """Name each threshold by the category below it."""
-        del targets, unit
+        """Name each threshold of the ordinal loss by the category below it."""
         return [f"above {category}" for category in classes[:-1]]
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return Σ_k ln(1 + e^{−s_k·u_k}), s_k = ±1."""
+        """Return Σ_k ln(1 + e^{−s_k·u_k}), s_k = ±1, the ordinal loss over thresholds k."""
         xp = namespace(scores)
-        result: FloatArray = xp.logaddexp(0.0, -self._signs(scores, targets) * scores).sum(axis=-1)
-        return result
+        return xp.sum(xp.logaddexp(0.0, -self._signs(scores, targets) * scores), axis=-1)
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return −s_k·sigmoid(−s_k·u_k)."""
+        """Return −s_k·sigmoid(−s_k·u_k), for each threshold of the ordinal loss."""
         signs = self._signs(scores, targets)
-        result: FloatArray = -0.5 * signs * (1.0 - namespace(scores).tanh(0.5 * signs * scores))
-        return result
+        return -0.5 * signs * (1.0 - namespace(scores).tanh(0.5 * signs * scores))
 
     def predictions(self, scores: FloatArray) -> FloatArray:
-        """Return how many thresholds a record is likelier above than below: the median category."""
-        result: FloatArray = (scores > 0).sum(axis=-1).astype(scores.dtype)
-        return result
+        """Return how many ordinal thresholds a record is likelier above than below: the median category."""
+        return namespace(scores).sum(scores > 0, axis=-1).astype(scores.dtype)
 
     def probabilities(self, scores: FloatArray) -> FloatArray:
         """Return every category's probability; thresholds out of order, as noise may leave them, are put in order."""
         xp = namespace(scores)
         above = 0.5 * (1.0 + xp.tanh(-0.5 * xp.sort(-scores, axis=-1)))
         ends = xp.zeros_like(scores[..., :1])
-        result: FloatArray = -xp.diff(xp.concatenate([ends + 1.0, above, ends], axis=-1), axis=-1)
-        return result
+        return -xp.diff(xp.concatenate([ends + 1.0, above, ends], axis=-1), axis=-1)
 
     def reach(self, feature_norm: float, target_bound: float) -> float:
-        """Return 20·√thresholds/X: scores of up to 20, as for two labels."""
-        del target_bound
+        """Return 20·√thresholds/X for the ordinal loss: scores of up to 20, as for two labels."""
         return 20.0 * math.sqrt(self.outputs) / feature_norm
 
     def constants(self, feature_norm: float, target_bound: float, weight_norm: float) -> Constants:
         """L = X·K, for K thresholds; β = X²·K/4: the loss is a sum of K logistic ones, each in features of norm X."""
-        del target_bound, weight_norm
         return Constants(feature_norm * self.outputs, feature_norm**2 * self.outputs / 4, 0.0)
 
     def typical_gradient(self, feature_norm: float, target_bound: float) -> float:
         """Return X/2 times √thresholds: a record is sure of most thresholds, and about half a unit off at some."""
-        del target_bound
         return 0.5 * feature_norm * math.sqrt(self.outputs)
 
     def _signs(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
+        """Return +1 for ordinal thresholds below the target's category, and −1 for the others."""
         xp = namespace(scores)
-        places = targets.reshape(-1, *[1] * (scores.ndim - 1))
-        result: FloatArray = xp.where(places > xp.arange(self.outputs), 1.0, -1.0)
-        return result
+        return xp.where(beside(scores, targets) > xp.arange(self.outputs), 1.0, -1.0)

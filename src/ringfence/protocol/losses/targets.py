@@ -1,5 +1,4 @@
-"""What a loss is given of a record besides its features: its target and, where the schema names them, an offset and a
-weight.
+"""A record's target, and its offset and weight where the schema names them: how they enter a loss.
 
 Without these two `targets` has one number per record. With them it has a row per record: what the loss takes for a
 target, then the offset o, then the weight w. The record's loss is then w·φ(u + o, y), for every loss alike: no loss
@@ -9,9 +8,10 @@ knows of either.
 from typing import NamedTuple, Protocol
 
 from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol.losses.base import BaseLoss, beside
 
 
-class Told(NamedTuple):
+class SplitTargets(NamedTuple):
     """Targets as a loss takes them, and each record's offset and weight; None if there are none."""
 
     targets: FloatArray
@@ -21,62 +21,55 @@ class Told(NamedTuple):
 
     @property
     def numbers(self) -> FloatArray:
-        """One number per record: the target, or the first of what it has."""
+        """One number per record from its split target columns: the target, or its first column."""
         return self.targets if self.targets.ndim == 1 else self.targets[:, 0]
 
     @property
     def events(self) -> FloatArray:
-        """Whether an event ended each time, of targets that are times."""
+        """Whether an event ended each time, of split targets that are times."""
         return self.targets[:, 1]
 
 
 class Derivable(Protocol):
-    """What is needed of a loss: one of this room, or somebody's own."""
+    """Any loss with a value and a derivative: one of ours, or an installed custom one."""
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the loss of every record."""
+        """Return the loss of every record, before offsets and weights split off the targets apply."""
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return its derivative in the scores."""
+        """Return the derivative of the loss in the scores, before offsets and weights split off the targets apply."""
 
 
-class Curved(Derivable, Protocol):
-    """A loss with second derivatives."""
-
-    def curvatures(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return the second derivative in the scores."""
-
-
-def told(targets: FloatArray) -> Told:
-    """Take apart what stands beside the features."""
+def split_targets(targets: FloatArray) -> SplitTargets:
+    """Split the columns beside the features into targets, offsets and weights."""
     if targets.ndim == 1:
-        return Told(targets, None, None)
+        return SplitTargets(targets, None, None)
     own = targets[:, 0] if targets.shape[1] == 3 else targets[:, :-2]
-    return Told(own, targets[:, -2], targets[:, -1])
+    return SplitTargets(own, targets[:, -2], targets[:, -1])
 
 
 def shifted(scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return the scores with the records' offsets."""
-    offsets = told(targets).offsets
-    return scores if offsets is None else scores + offsets.reshape(-1, *[1] * (scores.ndim - 1))
+    """Return the scores plus the offsets that the target columns carry."""
+    offsets = split_targets(targets).offsets
+    return scores if offsets is None else scores + beside(scores, offsets)
 
 
 def values_of(loss: Derivable, scores: FloatArray, targets: FloatArray) -> FloatArray:
     """Return w·φ(u + o, y) of every record."""
-    own = told(targets)
-    values = loss.values(shifted(scores, targets), own.targets)
-    return values if own.weights is None else values * own.weights.reshape(-1, *[1] * (values.ndim - 1))
+    return _weighted(loss.values(shifted(scores, targets), split_targets(targets).targets), targets)
 
 
 def residuals_of(loss: Derivable, scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return its derivative in the scores."""
-    own = told(targets)
-    residuals = loss.residuals(shifted(scores, targets), own.targets)
-    return residuals if own.weights is None else residuals * own.weights.reshape(-1, *[1] * (scores.ndim - 1))
+    """Return the derivative of w·φ(u + o, y) in the scores."""
+    return _weighted(loss.residuals(shifted(scores, targets), split_targets(targets).targets), targets)
 
 
-def curvatures_of(loss: Curved, scores: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return its second derivative in the scores."""
-    own = told(targets)
-    curvatures = loss.curvatures(shifted(scores, targets), own.targets)
-    return curvatures if own.weights is None else curvatures * own.weights.reshape(-1, *[1] * (scores.ndim - 1))
+def curvatures_of(loss: BaseLoss, scores: FloatArray, targets: FloatArray) -> FloatArray:
+    """Return the second derivative of w·φ(u + o, y) in the scores."""
+    return _weighted(loss.curvatures(shifted(scores, targets), split_targets(targets).targets), targets)
+
+
+def _weighted(numbers: FloatArray, targets: FloatArray) -> FloatArray:
+    """Multiply losses or residuals by the record weights that the target columns carry."""
+    weights = split_targets(targets).weights
+    return numbers if weights is None else numbers * beside(numbers, weights)

@@ -1,13 +1,20 @@
-"""What must agree within a plan, beyond what each of its fields requires alone."""
+"""Checks of a whole plan: what makes it a valid document, and what makes it fit to be approved.
+
+`check_plan` is part of the format. `unmet` is not: a later version may demand more of new plans, and still read,
+continue and account for plans that were approved before.
+"""
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringfence.protocol.columns import Scaled
-from ringfence.protocol.sampling import require_one_partition
+from ringfence.errors import visible
+from ringfence.protocol.plan.sampling import require_one_partition
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.schema import Schema
 
 if TYPE_CHECKING:
-    from ringfence.protocol.plan import Plan, Stage
+    from ringfence.protocol.plan.plan import Plan, Stage
 
 
 def check_plan(plan: "Plan") -> None:
@@ -38,11 +45,12 @@ def check_plan(plan: "Plan") -> None:
 
 
 def _check_stage(plan: "Plan", number: int, stage: "Stage") -> None:
-    stage.question.check(plan)
+    """Check that a plan's stage suits its query, silos, sampling rule and channel."""
+    stage.query.check(plan)
     if (stage.participation.silos or 0) > len(plan.silos):
         raise ValueError("a round cannot ask more silos than the plan has")
-    if stage.question.record_norm(plan) is None and not stage.sampling.takes_all:
-        raise ValueError(f"the {stage.question.name} is asked of all records: its sampling must be full")
+    if stage.query.record_norm(plan) is None and not stage.sampling.takes_all:
+        raise ValueError(f"the {stage.query.name} is asked of all records: its sampling must be full")
     if stage.section is not None and plan.held_out is None:
         raise ValueError("a stage asks a section of the records, but the plan does not say which share is held out")
     for terms in plan.silos:
@@ -54,6 +62,7 @@ def _check_stage(plan: "Plan", number: int, stage: "Stage") -> None:
 
 
 def _check_unit(plan: "Plan") -> None:
+    """Check that a plan that protects persons says who they are and how their rows count."""
     if (plan.unit == "person") != (plan.data.person is not None):
         raise ValueError(
             "a plan protects persons if, and only if, its schema names the column that identifies them: `person`"
@@ -62,14 +71,13 @@ def _check_unit(plan: "Plan") -> None:
         raise ValueError("a plan has a rule for a person's rows if, and only if, it protects persons")
     if (plan.person_rule == "rows") != (plan.rows_per_person is not None):
         raise ValueError("a plan has `rows_per_person` if, and only if, its rule is 'rows'")
-    if plan.unit == "person" and plan.sums != "exact":
-        raise ValueError("a plan that protects persons needs exact sums")
 
 
 def _check_training(plan: "Plan") -> None:
+    """Check that a plan that trains says how, and that the loss of its model has one source and fits the target."""
     if plan.training is None and plan.training_numbers:
         raise ValueError("training: Field required, since a stage of the plan trains")
-    about_model = any(stage.question.about_model for stage in plan.stages)
+    about_model = any(stage.query.about_model for stage in plan.stages)
     if plan.model_loss is not None and (plan.training is not None or not about_model):
         raise ValueError("model_loss: only a plan that asks about a model without training one may name its loss")
     if about_model or plan.training is not None:
@@ -77,6 +85,7 @@ def _check_training(plan: "Plan") -> None:
 
 
 def _check_loss_fits_target(plan: "Plan") -> None:
+    """Check that a plan's loss suits the type and the number of its targets."""
     column = plan.data.target_column
     classes = len(column.classes)
     kind = plan.loss.target_kind
@@ -92,7 +101,7 @@ def _check_loss_fits_target(plan: "Plan") -> None:
             f"the {plan.loss.name} loss does not fit the target '{plan.data.target}': logistic and hinge need two "
             "categories, softmax three or more, ordinal three or more in order, the others a numeric target"
         )
-    if isinstance(column, Scaled) and (misfit := plan.loss.misfit(column.unit, column.offset, column.low)):
+    if isinstance(column, Scaled) and (misfit := plan.loss.target_problem(column.unit, column.offset, column.low)):
         raise ValueError(misfit)
     if (kind == "time") != (plan.data.event is not None):
         raise ValueError(
@@ -101,3 +110,62 @@ def _check_loss_fits_target(plan: "Plan") -> None:
         )
     if plan.loss.shares_slopes and not plan.data.intercept:
         raise ValueError(f"the {plan.loss.name} loss learns intercepts: give the schema an intercept")
+
+
+LONGEST_NAME = 200
+
+_SMALLEST, _LARGEST = 2.0**-300, 2.0**300
+
+
+def unmet(plan: "Plan") -> str:
+    """Say, as a clause, the first thing that the plan would have to change; nothing if it is fit."""
+    return next(_unmet(plan), "")
+
+
+def name_problem(name: str) -> str:
+    """Say, as the end of a sentence, why a name cannot be used; nothing if it can.
+
+    Operators read names and decide by them. Letters, digits, marks, punctuation and spaces of any script are allowed;
+    characters that are invisible, or that change how their neighbours are shown, are not.
+    """
+    if visible(name) != name:
+        return "has invisible characters, or ones that change how others are shown: give it a plain name"
+    if name != name.strip():
+        return "has spaces around it: give it a plain name"
+    return f"is longer than {LONGEST_NAME} characters: give it a short name" if len(name) > LONGEST_NAME else ""
+
+
+def is_computable(schema: Schema) -> bool:
+    """Tell whether features and targets have a size to compute with.
+
+    Squares and quotients of such numbers are exact to the last digits. Beyond, they vanish or overflow: a query in
+    units of the largest norm, which had become 0, would be answered with 0/0.
+    """
+    return all(_SMALLEST < size < _LARGEST for size in (schema.feature_norm, schema.target_bound))
+
+
+def _unmet(plan: "Plan") -> Iterator[str]:
+    """Yield what makes a consistent plan unfit to run: unusable names, weak keys and the like."""
+    names = [("silo", terms.name) for terms in plan.silos] + list(_names(plan.data))
+    for what, name in names:
+        if problem := name_problem(name):
+            yield f"its {what} '{visible(name[:LONGEST_NAME])}' {problem}"
+    weak = plan.keys.low_order() if plan.keys is not None else ""
+    if weak:
+        yield f"its key of {visible(weak)} is not a valid key; ask its owner for it again"
+    if not is_computable(plan.data):
+        yield "its schema scales values to numbers too small or too large to compute with; give columns other scales"
+    if plan.dimension and plan.loss.missing:
+        yield plan.loss.missing
+    for stage in plan.stages:
+        if oversize := stage.channel.oversize(plan, stage):
+            yield f"{oversize}; ask for a plan with fewer weights or shares"
+
+
+def _names(schema: Schema) -> Iterator[tuple[str, str]]:
+    """Yield the names of columns and categories that a plan's schema shows to people, for a check of them."""
+    if schema.person is not None:
+        yield "column", schema.person
+    for name, column in schema.columns.items():
+        yield "column", name
+        yield from (("category", category) for category in column.names)

@@ -1,10 +1,8 @@
-"""What a round takes of a silo's machine: seconds and bytes, estimated from public numbers before it is approved.
+"""Estimated time and memory of a round at a silo, from public numbers, before a plan is approved.
 
-A plan is somebody else's, and nothing in its privacy keeps it from taking a silo's machine for an hour. Questions,
-sampling rules and channels each say what their part of a round takes. The estimate rests on the plan alone, and its
-rates are those of a slow core: it rather says too much. What it is for is to tell seconds from hours, and megabytes
-from more than there is.
-"""
+A plan comes from somebody else, and could keep a silo's machine busy for hours. Queries, sampling rules and channels
+each estimate their part of a round. The estimate uses the plan alone and the rates of a slow core, so it is cautious:
+it tells seconds from hours, and megabytes from more memory than there is."""
 
 from dataclasses import dataclass
 
@@ -17,10 +15,11 @@ class Effort:
     memory: float = 0.0
 
     def __add__(self, other: "Effort") -> "Effort":
+        """Add the seconds and the memory of two efforts."""
         return Effort(self.seconds + other.seconds, self.memory + other.memory)
 
     def most(self, other: "Effort") -> "Effort":
-        """Return the larger of both, seconds and bytes each by themselves."""
+        """Return the larger effort of both, seconds and bytes each by themselves."""
         return Effort(max(self.seconds, other.seconds), max(self.memory, other.memory))
 
 
@@ -41,7 +40,7 @@ PART = 2**18
 
 
 def at_once(records: int, breadth: int) -> int:
-    """Return how many records are processed at once, if each takes that many numbers."""
+    """Return how many records are processed at once, if each takes that many numbers, to estimate the effort."""
     return min(records, max(LEAST_AT_ONCE, AT_ONCE // breadth))
 
 

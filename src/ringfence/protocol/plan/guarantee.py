@@ -20,12 +20,11 @@ OBSERVERS: tuple[Observer, ...] = get_args(Observer)
 
 
 LARGE_EPSILON = 20.0
-"""Above this, almost nobody is protected: a guess whether a record was there may be wrong with probability 2·10⁻⁹
-only."""
+"""Above this, hardly anybody is protected: a guess about a record may be wrong with probability 2·10⁻⁹ only."""
 
 
 def against_words(observer: Observer, colluders: int | None = None) -> str:
-    """Return the observer as a phrase; `colluders` is how many other silos may be with the server, if known."""
+    """Return the observer as a phrase; `colluders` is the number of other silos that may collude, if known."""
     if observer == "anyone":
         return "against the server, the shuffler and all other silos together"
     if colluders == 0:
@@ -35,7 +34,7 @@ def against_words(observer: Observer, colluders: int | None = None) -> str:
 
 
 def claimed_against(observers: Sequence[Observer], colluders: int | None = None) -> str:
-    """Return whom the first of several claims holds against; a claim that stands alone holds against anyone."""
+    """Return the observer of the first of several claims as a phrase; a single claim holds against anyone."""
     first, *others = observers
     return against_words(first, colluders) if others else "against anyone who sees what the silo sends"
 

@@ -1,24 +1,24 @@
-"""What a plan's noise leaves to be learned, from public numbers alone."""
+"""How useful a plan's model can be despite the noise, from public numbers alone."""
 
 import itertools
 import math
 
 import numpy as np
 
-from ringfence.protocol.plan import Plan
+from ringfence.protocol.plan.plan import Plan
 
 
 def noise_in_weights(plan: Plan) -> float | None:
-    """Return about how much noise a weight of the model has at least, as a standard deviation; None if nobody can say.
+    """Return the approximate least standard deviation of the noise in a weight of the model; None if unknown.
 
     The gradient's average over all rounds carries noise of variance v = Σ p_i²/Σ_r σ_ir⁻² in each number, whatever the
     algorithm makes of it. A weight turns a gradient's error into its own by its curvature; those add up to at most β
     over the features, so on average a weight's is at most β/width, and its noise at least √v·width/β. Where gradients
-    are cut, β is that of cut ones, if the loss knows it: by a log link the loss alone curves up to e^b times as much.
-    """
+    are clipped, β is that of the clipped loss, if the loss knows it: with a log link the unclipped curvature is up to
+    e^b times as large."""
     if not plan.training_numbers:
         return None
-    clip = plan.stages[plan.training_numbers[0]].question.record_norm(plan)
+    clip = plan.stages[plan.training_numbers[0]].query.record_norm(plan)
     reach = plan.domain.reach(plan.dimension)
     smoothness = plan.loss.smoothness_on(plan.data, reach, math.inf if clip is None else clip)
     if not 0 < smoothness < math.inf:
@@ -27,7 +27,7 @@ def noise_in_weights(plan: Plan) -> float | None:
 
 
 def noise_variance(plan: Plan) -> float:
-    """Return that of the noise in each number of the gradient's average over all rounds: Σ p_i²/Σ_r σ_ir⁻²."""
+    """Return the noise variance of each coordinate of the gradient averaged over all rounds: Σ p_i²/Σ_r σ_ir⁻²."""
     return math.fsum(
         terms.weight**2
         / math.fsum(
@@ -38,12 +38,12 @@ def noise_variance(plan: Plan) -> float:
 
 
 def weight_of(norm: float, plan: Plan) -> float:
-    """Return how large a weight is, as a root mean square, if all of them have that norm."""
+    """Return the root mean square of the weights of a plan's model if their vector has that norm."""
     return norm / math.sqrt(plan.dimension)
 
 
 def guessing_loss(plan: Plan) -> float:
-    """Return the largest loss of a record at weights of 0, which is that of a guess: ln 2 for two classes."""
+    """Return the largest loss of a record at zero weights, that of guessing: ln 2 for two classes."""
     bound = plan.data.target_bound
     kinds = {
         "label": [-1.0, 1.0],
@@ -57,9 +57,9 @@ def guessing_loss(plan: Plan) -> float:
 
 
 def weighting(plan: Plan) -> str:
-    """Say, as a sentence without its end, whom the model is for where silos do not count by records; else nothing.
+    """Describe how silos are weighted if not by records, and name the silo with the least weight for its records.
 
-    Names the silo that counts least for its records.
+    Empty if they are weighted by records.
     """
     if not plan.training_numbers:
         return ""
@@ -85,6 +85,6 @@ def weighting(plan: Plan) -> str:
 
 
 def _falls(values: list[float], by: list[float]) -> bool:
-    """Tell whether no value is larger than one at a smaller `by`, but for rounding."""
+    """Return whether silos' weights fall as `by` grows, up to rounding, for a plan's prospects."""
     ordered = [value for _, value in sorted(zip(by, values, strict=True))]
     return all(later <= 1.001 * earlier for earlier, later in itertools.pairwise(ordered))

@@ -1,9 +1,8 @@
 """Sampling rules: which of a silo's records take part in a round.
 
-Each rule says here what is public of it: which batches it allows, which place of the silo's fixed partition a round
-takes, how often a round's cost counts, and what an operator is told. Who takes part is drawn in `silo.sampling`, what
-that costs stands in `accounting.sampling`, how it is simulated in `simulation.sampling`; no other file asks which rule
-it has.
+Each rule states here what is public: the batches it allows, the part of the silo's fixed partition that a round takes,
+how often a round's cost counts, and the words for an operator. `silo.gate.sampling` draws the records,
+`accounting.sampling` has the cost and `simulation.sampling` the simulation; no other file asks which rule it has.
 """
 
 import math
@@ -13,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from ringfence.protocol.effort import HASH, NUMBER, PASS, Effort
+from ringfence.protocol.plan.effort import HASH, NUMBER, PASS, Effort
 from ringfence.protocol.public import Public
 
 SamplingName: TypeAlias = Literal["full", "fixed", "poisson", "one-pass", "phased"]
@@ -30,24 +29,24 @@ class Part(NamedTuple):
 
 
 class _Rule(Public):
-    """What all rules say.
+    """The interface of sampling rules.
 
-    `takes_all`: every record takes part in every round. `is_secret`: who takes part is drawn afresh and told to nobody.
-    `is_fresh`: a record takes part in one round, or one phase, at most, so that answers speak for the population.
-    `is_phased`: it is the phases of an algorithm that divide the records. `goes_by_place`: who takes part goes by the
-    records' places in the data set, so that these must stay as they are while a plan runs.
+    `takes_all`: every record takes part in every round. `is_secret`: the batch is drawn afresh and never revealed.
+    `is_fresh`: a record takes part in one round, or one phase, at most, so that answers are estimates for the
+    population. `is_phased`: the phases of an algorithm divide the records. `depends_on_positions`: the records'
+    positions in the data set decide, so that they must not change while a plan runs.
     """
 
     takes_all: ClassVar[bool] = False
     is_secret: ClassVar[bool] = False
     is_fresh: ClassVar[bool] = False
     is_phased: ClassVar[bool] = False
-    goes_by_place: ClassVar[bool] = False
+    depends_on_positions: ClassVar[bool] = False
     brief: ClassVar[str]
-    """Whose turn it is, in a few words."""
+    """The batch, in a few words."""
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Raise ValueError if the rule does not allow these numbers."""
+        """Raise ValueError if the sampling rule does not allow these numbers."""
         if batch > records:
             raise ValueError(f"silo '{silo}' has {records}, fewer than its batch")
 
@@ -56,11 +55,11 @@ class _Rule(Public):
         return None
 
     def times(self, rounds: int) -> int:
-        """Return how many times a record may take part in that many rounds: how often a round's cost counts."""
+        """Return how often the sampling rule lets a record take part in that many rounds: so often a cost counts."""
         return rounds
 
     def most(self, *, records: int, batch: int) -> int:
-        """Return how many records may take part in one round."""
+        """Return how many records may take part in one round by the sampling rule."""
         return batch
 
     def effort(self, records: int) -> Effort:
@@ -69,10 +68,10 @@ class _Rule(Public):
 
     @abstractmethod
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return a silo's batch, where `asked` is the batch asked for, if any; ValueError if there can be none."""
+        """Return a silo's batch by the sampling rule; `asked` is the batch asked for, if any; ValueError if none is."""
 
     def most_rounds(self, records: int) -> int | None:
-        """Return how many rounds that many records allow; None if any number."""
+        """Return how many rounds the sampling rule allows with that many records; None if any number."""
         return None
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
@@ -81,7 +80,7 @@ class _Rule(Public):
 
     @abstractmethod
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Tell an operator who takes part: records, or persons."""
+        """Describe the sampling rule's batch to an operator; `unit` is record or person."""
 
 
 class Full(_Rule):
@@ -92,19 +91,19 @@ class Full(_Rule):
     name: Literal["full"] = "full"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Require a batch of all records."""
+        """Require a batch of all records, for full sampling."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch != records:
             raise ValueError(f"full sampling averages over all records: the batch of silo '{silo}' differs")
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return all records."""
+        """Return all records, for full sampling; refuse another batch."""
         if asked not in (None, records):
             raise ValueError("Full sampling uses every record in every round: leave the batch out, or choose poisson.")
         return records
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Say that it is all of them."""
+        """Describe full sampling."""
         return f"All {records} {unit}s take part{'' if rounds == 1 else ' in every round'}."
 
 
@@ -114,11 +113,11 @@ class _SecretDraw(_Rule):
     is_secret: ClassVar[bool] = True
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return n/√R where nothing is asked for: over R rounds, √R times all records."""
+        """Return n/√R for a secret draw where no batch is asked for: over R rounds, √R times all records."""
         return max(1, round(records / math.sqrt(rounds))) if asked is None else asked
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name all secret draws: lacking a formula, the planner assumes the largest silo's batches."""
+        """Name all secret draws: without a formula, the planner assumes the largest silo's batches."""
         return "sampled batches"
 
 
@@ -129,7 +128,7 @@ class FixedSize(_SecretDraw):
     name: Literal["fixed"] = "fixed"
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Say how many, and that they are drawn in secret."""
+        """Describe a secret draw of fixed size."""
         return f"In each round {batch} of {records} {unit}s take part, drawn afresh and in secret."
 
 
@@ -140,11 +139,11 @@ class Poisson(_SecretDraw):
     name: Literal["poisson"] = "poisson"
 
     def most(self, *, records: int, batch: int) -> int:
-        """Return all records: by chance, all may take part."""
+        """Return all records: by chance, Poisson sampling may draw all."""
         return records
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Say how many on average."""
+        """Describe Poisson sampling."""
         return f"In each round every {unit} takes part by chance, in secret: {batch} of {records} on average."
 
 
@@ -152,12 +151,12 @@ class OnePass(_Rule):
     """The next `batch` records of a fixed partition: each record once."""
 
     is_fresh: ClassVar[bool] = True
-    goes_by_place: ClassVar[bool] = True
+    depends_on_positions: ClassVar[bool] = True
     brief: ClassVar[str] = "the next ones: each takes part at most once"
     name: Literal["one-pass"] = "one-pass"
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Require records for all rounds."""
+        """Require enough records for one pass of all rounds."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if batch * rounds > records:
             raise ValueError(
@@ -165,15 +164,15 @@ class OnePass(_Rule):
             )
 
     def part(self, *, records: int, batch: int, answered: int) -> Part:
-        """Count the silo's own answers: a round that it missed wastes no record."""
+        """Return the next part of the one pass by the silo's own answers: a round that it missed wastes no record."""
         return Part(answered, answered * batch)
 
     def times(self, rounds: int) -> int:
-        """Return 1: disjoint parts cost together what one of them does."""
+        """Return 1: the disjoint parts of one pass cost together what one of them does."""
         return 1
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Divide all records evenly over the rounds, where nothing is asked for."""
+        """Divide all records evenly over the rounds of one pass, where no batch is asked for."""
         if asked is not None:
             return asked
         if records < rounds:
@@ -184,16 +183,16 @@ class OnePass(_Rule):
         return records // rounds
 
     def most_rounds(self, records: int) -> int:
-        """Return a round for each record."""
+        """Return the number of records: one pass needs a record for each round."""
         return records
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name batches that are smaller than they could be."""
+        """Name one-pass batches that leave records out."""
         smaller = any(batch < records // rounds for records, batch, _ in sizes)
         return "one-pass batches that leave some out" if smaller else ""
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Say that each record takes part once."""
+        """Describe one pass over the records."""
         return (
             f"Each round takes the next {batch} of {records} {unit}s, so that a {unit} takes part in at most one round."
         )
@@ -204,13 +203,13 @@ class Phased(_Rule):
 
     is_fresh: ClassVar[bool] = True
     is_phased: ClassVar[bool] = True
-    goes_by_place: ClassVar[bool] = True
+    depends_on_positions: ClassVar[bool] = True
     brief: ClassVar[str] = "all of the phase's part: each takes part in one phase"
     name: Literal["phased"] = "phased"
     phase: int = Field(default=0, ge=0, lt=60)
 
     def check(self, silo: str, *, records: int, batch: int, rounds: int) -> None:
-        """Require the phase's own number of records, and that there are any."""
+        """Require the phase's own number of records, for phased sampling, and that there are any."""
         super().check(silo, records=records, batch=batch, rounds=rounds)
         if self._size(records) == 0:
             raise ValueError(f"silo '{silo}' has too few records for this many phases, each half as large")
@@ -225,7 +224,7 @@ class Phased(_Rule):
         return Part(self.phase, sum(records >> (earlier + 1) for earlier in range(self.phase)))
 
     def batch(self, silo: str, *, records: int, rounds: int, asked: int | None) -> int:
-        """Return the phase's number of records."""
+        """Return the size of the part of a phase, for phased sampling; refuse an explicit batch."""
         if asked is not None:
             raise ValueError("Phases take half of a silo, then half of the rest, …: leave the batch out.")
         if self._size(records) == 0:
@@ -235,14 +234,15 @@ class Phased(_Rule):
         return self._size(records)
 
     def uncovered(self, sizes: Sequence[tuple[int, int, float]], rounds: int) -> str:
-        """Name silos that differ: the planner assumes silos of one size."""
+        """Name silos that differ: for phased sampling, the planner assumes silos of one size."""
         return "phases of silos that differ" if len({(records, weight) for records, _, weight in sizes}) > 1 else ""
 
     def _size(self, records: int) -> int:
+        """Return how many records a phase takes: half as many as the phase before."""
         return records >> (self.phase + 1)
 
     def words(self, *, records: int, batch: int, rounds: int, unit: str) -> str:
-        """Say which phase it is, and that its records have no other."""
+        """Describe a phase and its records."""
         return (
             f"The {rounds} rounds of phase {self.phase + 1} take {batch} of {records} {unit}s, which take part in no "
             "other phase."
@@ -257,7 +257,7 @@ _RULES: dict[str, type[Sampling]] = {
 
 
 def sampling_named(name: str) -> Sampling:
-    """Return the rule of that name; for phases, the first."""
+    """Return the sampling rule of that name; for phases, the first."""
     return _RULES[name]()
 
 

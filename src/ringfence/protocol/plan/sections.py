@@ -34,7 +34,7 @@ def size(section: Section | None, records: int, share: float | None) -> int:
 
 
 def folds(records: int, count: int) -> NDArray[np.int64]:
-    """Return which of that many folds, about equally large, each record is in, from 0: by its number alone."""
+    """Return which of that many sections (folds), about equally large, each record is in, from 0: by its number."""
     fold = np.empty(records, dtype=np.int64)
     fold[np.argsort(_hashed(np.arange(records, dtype=np.uint64)), kind="stable")] = np.arange(records) % count
     return fold
@@ -42,7 +42,7 @@ def folds(records: int, count: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=8)
 def _held_out(records: int, percent: int, first: int = 0) -> NDArray[np.bool_]:
-    """Tell of each record from number `first` on, a multiple of the block, whether it is held out."""
+    """Tell of each record from `first` on, a multiple of the block, whether it is in the held-out section."""
     blocks = np.arange(first // _BLOCK, -(-records // _BLOCK))
     numbers = _BLOCK * blocks[:, None] + np.arange(_BLOCK)
     places = np.argsort(np.argsort(_hashed(numbers.astype(np.uint64)), axis=1), axis=1)
@@ -51,7 +51,7 @@ def _held_out(records: int, percent: int, first: int = 0) -> NDArray[np.bool_]:
 
 
 def _hashed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Scatter whole numbers: the output function of SplitMix64. It need not be secret, only blind to what rows mean."""
+    """Scatter records' numbers over sections, by SplitMix64's output function: blind to what rows mean, not secret."""
     mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

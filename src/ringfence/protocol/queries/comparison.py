@@ -1,4 +1,4 @@
-"""The comparison: which of several models predicts the stage's records best, by losses record by record."""
+"""The comparison: which of several models predicts best, by their losses on each record."""
 
 import math
 from typing import Literal
@@ -7,26 +7,26 @@ import numpy as np
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.questions.base import BaseQuestion, Facts, often
-from ringfence.protocol.questions.evaluation import LARGEST, tree_block
+from ringfence.protocol.queries.base import Facts, MeanQuery, rounds_phrase
+from ringfence.protocol.queries.evaluation import LARGEST, tree_block
 
 MOST_MODELS = 64
-"""How many models are compared at most."""
+"""The most models that one query compares."""
 
 SIZE_LEVELS = 5
-"""Halvings of the tree of sizes."""
+"""Levels of the tree of norms."""
 
 
-class Comparison(BaseQuestion):
-    """By how much the losses of several models on a record differ from their mean on that record.
+class Comparison(MeanQuery):
+    """How much the losses of several models on a record differ from their mean on that record.
 
-    The *differences* of a record are its losses under the models, less their mean: a vector, 0 where all models do as
-    well. First the `sizes` of these vectors are counted; then the `losses` are asked for: the mean of the vectors, each
-    cut to a length that the request names, beside that of their squared lengths. Models that mostly agree differ by
-    little, so that the cut, and with it the noise, is small, however many they are.
+    A record's *differences* are its losses under the models, less their mean. The part `sizes` is a histogram of the
+    norms of these vectors. The part `losses` is the mean of the vectors, each clipped to a norm that the request
+    carries, and of their squared norms. Models that mostly agree differ by little, so that the clipping norm, and with
+    it the noise, is small, however many there are.
 
-    A request carries the models' weights and a ruler: the edges between sizes, or the cut. Whatever these are,
-    replacing a record moves the answer by at most 1/n (`docs/proofs.md`, Lemma Q8), and what rounding adds.
+    The argument is the models' weights, then the bin edges of the norms, or the clipping norm. Whatever these are, the
+    diameter is 1 (`docs/proofs.md`, Lemma Q8).
     """
 
     name: Literal["comparison"] = "comparison"
@@ -34,56 +34,53 @@ class Comparison(BaseQuestion):
     part: Literal["sizes", "losses"]
 
     def read(self, facts: Facts, argument: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the models' weights, one row each, and the ruler, of a request of the right length."""
+        """Return the weights of the models in a comparison, one row each, and the bin edges or the clipping norm."""
         end = self.models * facts.dimension
         return argument[:end].reshape(self.models, facts.dimension), argument[end:]
 
     @property
-    def ruler(self) -> int:
-        """How many numbers the ruler has."""
+    def bin_edges(self) -> int:
+        """The number of bin edges in the argument of a comparison; 1 for a clipping norm."""
         return 2**SIZE_LEVELS - 1 if self.part == "sizes" else 1
 
     @property
     def scale(self) -> float:
-        """What a record's term is multiplied by, so that two differ by 1 at most."""
-        return 1 / math.sqrt(tree_block("sizes", 1, SIZE_LEVELS).spread) if self.part == "sizes" else 0.5
+        """The factor of a record's term in a comparison that makes the diameter 1."""
+        return 1 / math.sqrt(tree_block("sizes", 1, SIZE_LEVELS).squared_diameter) if self.part == "sizes" else 0.5
 
     def argument_length(self, facts: Facts) -> int:
-        """Return the number of all models' weights, and of the ruler's numbers."""
-        return self.models * facts.dimension + self.ruler
+        """Return the weights of all models of a comparison, and its bin edges."""
+        return self.models * facts.dimension + self.bin_edges
 
     def accepts(self, facts: Facts, argument: FloatArray) -> bool:
-        """Tell whether all weights are in the domain, and the ruler is finite."""
+        """Tell whether the weights of every model of a comparison are in the domain."""
         models, _ = self.read(facts, argument)
         return bool(np.all(np.abs(argument) <= LARGEST)) and all(facts.domain.contains(model) for model in models)
 
     def length(self, facts: Facts) -> int:
-        """Return one number per node of the tree; or one per model, and one for the squared lengths."""
+        """Return one number per node of a comparison's tree; or one per model, and one for the squared norms."""
         return 2**SIZE_LEVELS - 1 if self.part == "sizes" else self.models + 1
 
-    def sensitivity(self, facts: Facts, batch: int) -> float:
-        """Return 1/n, with what rounding each number towards zero adds."""
-        return (1.0 + math.sqrt(self.length(facts)) * 2.0**-31) / batch
-
-    def largest(self, facts: Facts) -> float:
-        """Return 1."""
+    def diameter(self, facts: Facts) -> float:
+        """Return 1: a comparison scales its terms."""
         return 1.0
 
     def reveals(self, facts: Facts, rounds: int) -> str:
-        """Say of which predictions, and that differences are cut."""
+        """Say that a comparison reveals by how much models differ, or which does best."""
         what = {
             "sizes": "by how much they differ, as shares of differences by size",
             "losses": "which does best, as means of differences of clipped losses",
         }[self.part]
         return (
-            f"{often(rounds)}, {self.length(facts)} numbers: of {self.models} models that the server names and that "
-            f"predict '{facts.data.target_words}', {what}"
+            f"{rounds_phrase(rounds)}, {self.length(facts)} numbers: of {self.models} models that the server names and "
+            f"that predict '{facts.data.target_words}', {what}"
         )
 
+    @property
     def purpose(self) -> str:
-        """Say that somebody wants to choose."""
+        """Why a comparison asks for losses: which of several models predicts best."""
         return "a budgeted query asks every silo which of several models predicts best" if self.part == "losses" else ""
 
     def limits(self, facts: Facts) -> str:
-        """Say that a record counts once, and differences are cut."""
+        """Say that all differences of a record in a comparison are clipped together."""
         return f"Each {facts.unit} counts once, and all its differences together are clipped"

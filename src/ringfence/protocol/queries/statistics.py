@@ -1,27 +1,31 @@
-"""The statistics: how many records have which value, of each of some columns and of pairs of them."""
+"""The statistics: histograms of columns, and cross tables of pairs of them."""
 
 import math
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ringfence.protocol.effort import NUMBER, PASS, Effort, at_once
-from ringfence.protocol.questions.base import BaseQuestion, Facts, often
-from ringfence.protocol.questions.statistics_layout import Layout
+from ringfence.protocol.plan.effort import NUMBER, PASS, Effort, at_once
+from ringfence.protocol.queries.base import Facts, MeanQuery, rounds_phrase
+from ringfence.protocol.queries.statistics_layout import Layout
 
 
-class Statistics(BaseQuestion):
-    """Counts of the cells of some columns: of categories, of the halves of halves of a number's range, of empty cells.
+class Statistics(MeanQuery):
+    """Counts of categories, of bins of numbers, and of empty cells.
 
-    Numbers are divided into `bins` between their public bounds; without bounds (`Numeric.is_unbounded`), by magnitude.
-    `cross` are pairs of these columns whose cross table is asked for as well. Counts, histograms, means, variances,
-    quantiles and tables that all agree are made of the answers (`server.statistics`).
+    Numbers have `bins` between their public bounds; without bounds (`Numeric.is_unbounded`), bins by magnitude. `cross`
+    are pairs of these columns whose cross table is asked for as well. Consistent counts, histograms, means, variances,
+    quantiles and tables are computed from the answers (`estimates.statistics`).
 
-    Replacing a record moves each part by what `statistics_layout` says, and all of them by the root of the sum of the
-    squares (`docs/proofs.md`, Lemma Q5); replacing a person moves them no further (Lemma P3).
+    `statistics_layout` has the diameter of each part; that of all is the root of the sum of the squares
+    (`docs/proofs.md`, Lemma Q5), also for persons (Lemma P3).
     """
 
     about_model: ClassVar[bool] = False
+    purpose: ClassVar[str] = (
+        "a budgeted query asks every silo how the values in its columns are distributed, which describes the "
+        "silos' data and helps with filling in a schema"
+    )
     name: Literal["statistics"] = "statistics"
     columns: tuple[str, ...] = Field(min_length=1, max_length=10_000)
     cross: tuple[tuple[str, str], ...] = Field(default=(), max_length=10_000)
@@ -29,6 +33,7 @@ class Statistics(BaseQuestion):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        """Refuse statistics with bins that are no power of two, columns named twice, or impossible cross tables."""
         if self.bins & (self.bins - 1):
             raise ValueError(f"the number of bins must be a power of two, such as 64, not {self.bins}")
         if len(set(self.columns)) != len(self.columns):
@@ -44,30 +49,33 @@ class Statistics(BaseQuestion):
         return self
 
     def layout(self, facts: Facts) -> Layout:
-        """Return which numbers an answer has."""
+        """Return the parts of an answer to a query for statistics."""
         return Layout.of(facts.data, self.columns, self.cross, self.bins)
 
     def length(self, facts: Facts) -> int:
-        """Return how many numbers tell all of it: about as many as there are categories, bins, and cells of tables."""
+        """Return the length of all parts of the statistics."""
         return self.layout(facts).length
 
-    def sensitivity(self, facts: Facts, batch: int) -> float:
-        """Return the root of the sum of the parts' squares, with room for what is rounded, over n."""
+    def diameter(self, facts: Facts) -> float:
+        """Return the root of the sum of squared diameters of the parts of the statistics, with rounding."""
         layout = self.layout(facts)
-        return math.sqrt(layout.squared) / layout.unit * (1 + 2.0**-29) / batch
+        return math.sqrt(layout.squared_diameter) / layout.unit * (1 + 2.0**-29)
+
+    def rounded(self, facts: Facts) -> float:
+        """Return 0: the diameter of statistics includes rounding."""
+        return 0.0
 
     def largest(self, facts: Facts) -> float:
-        """Return 1: numbers are in units of the largest that a record can add."""
-        self.layout(facts)  # refuses columns that are not there
+        """Return 1 for statistics; ValueError if a column is not there."""
+        self.layout(facts)
         return 1.0
 
     def breadth(self, facts: Facts) -> int:
-        """Return a place for each column, and what counting them takes."""
-        del facts
+        """Return a number for each column, and some more, that statistics take for each record."""
         return 20 + len(self.columns)
 
     def effort(self, facts: Facts, records: int) -> Effort:
-        """Return a few passes over the cells that are asked about: each column's places are kept, and then counted."""
+        """Count, for statistics, a few passes over the cells: each column's bins are kept, and then counted."""
         layout, breadth = self.layout(facts), self.breadth(facts)
         cells = records * (4 * len(self.columns) + 2 * len(self.cross))
         return Effort(
@@ -75,17 +83,10 @@ class Statistics(BaseQuestion):
         )
 
     def reveals(self, facts: Facts, rounds: int) -> str:
-        """Name the columns and the pairs."""
+        """Say that statistics reveal how many records have which value, and cross tables."""
         pairs = [f"{a} by {b}" for a, b in self.cross]
         tables = f", and the cross tables of {', '.join(pairs)}" if pairs else ""
         return (
-            f"{often(rounds)}, {self.length(facts)} numbers: how many records have which value, or none, of "
+            f"{rounds_phrase(rounds)}, {self.length(facts)} numbers: how many records have which value, or none, of "
             f"{', '.join(self.columns)}{tables}"
-        )
-
-    def purpose(self) -> str:
-        """Say what they are good for."""
-        return (
-            "a budgeted query asks every silo how the values in its columns are distributed, which describes the "
-            "silos' data and helps with filling in a schema"
         )

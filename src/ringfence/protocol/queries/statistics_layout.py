@@ -1,8 +1,8 @@
-"""Which numbers tell how columns are distributed: what silo and server share of `Statistics`, from public facts alone.
+"""The layout of a `Statistics` answer, computed from public facts alone, at silo and server.
 
-No number is redundant, so nothing that is made of them can contradict anything else. Each part is weighted so that a
-share, whichever it is (of a category, of the values below a threshold on average, of a cell of a cross table beside
-its margins), gets noise of one size.
+No number is redundant, so estimates cannot contradict each other. Each part is weighted so that every share (of a
+category, of the values below a threshold on average, of a cell of a cross table beside its margins) gets noise of the
+same size.
 """
 
 import itertools
@@ -14,66 +14,59 @@ from typing import TypeAlias
 import numpy as np
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import OneOf, Scaled
-from ringfence.protocol.schema import Schema
+from ringfence.protocol.schema.columns.categorical import OneOf
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.schema import Schema
 
 QUARTERS = 4
-"""Into how many cells a cross table divides a numeric column: the two top levels of its tree."""
+"""Cells of a numeric column in a cross table: the two top levels of its tree."""
 
 MOST_NUMBERS = 1_000_000
 
 _DECADES = np.arange(-55, 72) / 4
 MAGNITUDES: FloatArray = np.concatenate([-(10.0 ** _DECADES[::-1]), [0.0], 10.0**_DECADES])
-"""The edges between 256 bins of a column whose bounds nobody knows: four to a decade, up to 10¹⁸, of either sign."""
+"""The edges of 256 bins for a column without bounds: four to a decade, up to 10¹⁸, of either sign."""
 
 
 @dataclass(frozen=True)
 class Categories:
-    """One number for each cell of a categorical column: an empty cell is the last, if there may be any."""
+    """One number per category, and a last one for empty cells, if there may be any."""
 
     column: OneOf
 
     @property
     def cells(self) -> int:
-        """How many cells there are."""
+        """The number of cells of a categorical column in the statistics' layout, with one for empty cells."""
         return len(self.column.classes) + self.may_be_empty
 
-    coarse = cells
+    coarse = length = cells
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells."""
+        """Whether a categorical column of the statistics may have empty cells."""
         return self.column.may_be_empty
 
     @property
-    def length(self) -> int:
-        """How many numbers it takes."""
-        return self.cells
-
-    @property
     def weight(self) -> float:
-        """What one record adds to its cell's number: noise then errs by σ in a share, known to add up to 1."""
+        """What one record adds to its cell of a column's categories: shares that add up to 1 then have noise σ."""
         return math.sqrt(1 - 1 / self.cells)
 
-    @property
-    def largest(self) -> float:
-        """The largest number of one record's term."""
-        return self.weight
+    largest = weight
 
     @property
-    def squared(self) -> float:
-        """The square of how far replacing a record moves these numbers: from one cell to another."""
+    def squared_diameter(self) -> float:
+        """The squared diameter of a categorical column's part of the statistics."""
         return 2 * self.weight**2
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A numeric column between its public bounds, halved again and again.
+    """A binary tree over the bins of a numeric column.
 
     One number for each node, from the root down: the records in its upper half minus those in its lower half. Then,
-    with public bounds, two that are at most 1 in size for each record: how far it lies from its bin's middle, in half
-    bins, and how far its square does, in units of what that can be; so that mean and variance know of no bins. Last,
-    where there may be any, the empty cells.
+    with public bounds, two in ±1 for each record: its distance from its bin's middle, in half bins, and that of its
+    square, in units of its largest; so that mean and variance do not depend on the bins. Last, where there may be any,
+    the empty cells.
     """
 
     column: Scaled
@@ -81,7 +74,7 @@ class Tree:
 
     @property
     def edges(self) -> FloatArray:
-        """The inner edges of the bins; a bin holds its lower one."""
+        """The inner edges of the bins of a column's tree; a bin includes its lower edge."""
         if self.column.is_unbounded:
             return np.clip(MAGNITUDES, self.column.low, self.column.high)
         width = self.column.high - self.column.low
@@ -89,32 +82,32 @@ class Tree:
 
     @property
     def leaves(self) -> int:
-        """How many bins there are."""
+        """The number of bins at the bottom of a numeric column's tree in the statistics."""
         return len(MAGNITUDES) + 1 if self.column.is_unbounded else self.bins
 
     @property
     def levels(self) -> int:
-        """How often the range is halved."""
+        """The number of levels of a column's tree in the statistics."""
         return self.leaves.bit_length() - 1
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells."""
+        """Whether a numeric column of the statistics may have empty cells."""
         return self.column.may_be_empty
 
     @property
     def coarse(self) -> int:
-        """How many cells it has in a cross table."""
+        """The number of cells of a numeric column in a cross table of the statistics."""
         return QUARTERS + self.may_be_empty
 
     @property
     def length(self) -> int:
-        """How many numbers it takes."""
+        """How many numbers of the statistics a column's tree takes."""
         return self.leaves - 1 + (0 if self.column.is_unbounded else 2) + self.may_be_empty
 
     @property
     def weight(self) -> float:
-        """What one record adds to a node's number.
+        """What one record adds to the number of a node in a column's tree.
 
         The share below the k-th edge has a node's number with the factor min(f, 1 − f), f the part of the node below
         it. The mean of their squares over all edges is 1/12 + 4^−j/24 with j levels below the node's; with this weight
@@ -124,7 +117,7 @@ class Tree:
 
     @property
     def fine(self) -> float:
-        """What the two numbers about places within bins are multiplied by, beside the weight: 0 if there are none.
+        """The factor of a tree's two numbers about positions within bins, beside the weight; 0 without them.
 
         A mean's noise has the variance (1/8 + 1/(2·bins·fine)²)/weight² at a squared sensitivity of
         weight²·(2·levels + 2 + 5·fine²), each times σ² or its inverse: this makes the product least, to first order.
@@ -133,25 +126,25 @@ class Tree:
 
     @property
     def empty(self) -> float:
-        """What an empty cell adds to the number of empty cells: as much as goes without raising the sensitivity."""
+        """What an empty cell adds to its number beside a tree: the most that leaves the sensitivity as it is."""
         return self.weight * math.sqrt(self.levels + 2)
 
     @property
     def largest(self) -> float:
-        """The largest number of one record's term."""
+        """The most that a record adds to one number of a column's tree."""
         return self.empty if self.may_be_empty else self.weight
 
     @property
-    def squared(self) -> float:
-        """The square of how far replacing a record moves these numbers: from one half of the range to the other."""
+    def squared_diameter(self) -> float:
+        """The squared diameter of a column's tree in the statistics."""
         return self.weight**2 * (2 * self.levels + 2 + 5 * self.fine**2)
 
 
 @dataclass(frozen=True)
 class Association:
-    """What a cross table says beyond its margins: the cells' shares, less the means of their row and of their column.
+    """A cross table beyond its margins: the cells' shares, less the means of their row and of their column.
 
-    There are as many numbers as cells, row by row; all rows and all columns of them add up to 0.
+    One number per cell, row by row; every row and every column adds up to 0.
     """
 
     rows: int
@@ -159,22 +152,22 @@ class Association:
 
     @property
     def length(self) -> int:
-        """How many numbers it takes."""
+        """How many numbers of the statistics a cross table takes."""
         return self.rows * self.columns
 
     @property
     def weight(self) -> float:
-        """What one record adds to its cell before means are taken off: noise then errs by σ in a cell's number."""
+        """What one record adds to its cell of a cross table before centring: a cell's number then has noise σ."""
         return math.sqrt((1 - 1 / self.rows) * (1 - 1 / self.columns))
 
     @property
     def largest(self) -> float:
-        """The largest number of one record's term."""
+        """The most that a record adds to one number of a cross table."""
         return self.weight**3
 
     @property
-    def squared(self) -> float:
-        """The square of how far replacing a record moves these numbers: along the longer side of the table."""
+    def squared_diameter(self) -> float:
+        """The squared diameter of a cross table: of two cells along its longer side."""
         return 2 * (1 - 1 / max(self.rows, self.columns)) * self.weight**2
 
 
@@ -183,7 +176,7 @@ ColumnPart: TypeAlias = Categories | Tree
 
 @dataclass(frozen=True)
 class Layout:
-    """All parts of an answer: of columns, then of pairs of them."""
+    """All parts of an answer: columns, then cross tables."""
 
     columns: Mapping[str, ColumnPart]
     cross: Mapping[tuple[str, str], Association]
@@ -214,26 +207,26 @@ class Layout:
 
     @property
     def parts(self) -> list[ColumnPart | Association]:
-        """All parts, in order."""
+        """The parts of a layout of statistics: columns, then cross tables."""
         return [*self.columns.values(), *self.cross.values()]
 
     @property
     def length(self) -> int:
-        """How many numbers an answer has."""
+        """How many numbers an answer with this layout of statistics has."""
         return sum(part.length for part in self.parts)
 
     @property
     def unit(self) -> float:
-        """What every number is divided by, so that no record adds more than 1 to any."""
+        """The divisor of every number in a layout of statistics, so that no record adds more than 1 to any."""
         return max(part.largest for part in self.parts)
 
     @property
-    def squared(self) -> float:
-        """The square of how far replacing a record moves the sum over records, before that division."""
-        return math.fsum(part.squared for part in self.parts)
+    def squared_diameter(self) -> float:
+        """The squared diameter of a record's term in a layout of statistics, before the division by `unit`."""
+        return math.fsum(part.squared_diameter for part in self.parts)
 
     def slices(self) -> dict[str | tuple[str, str], slice]:
-        """Return where each column's numbers and each cross table's stand."""
+        """Return the slice of the statistics' answer for each column and each cross table."""
         keys: list[str | tuple[str, str]] = [*self.columns, *self.cross]
         ends = itertools.accumulate(part.length for part in self.parts)
         return {key: slice(end - part.length, end) for key, part, end in zip(keys, self.parts, ends, strict=True)}

@@ -1,26 +1,29 @@
-"""The survival curve: in which part of the time records end, and whether by an event."""
+"""The survival curve: in which interval each record's time ends, and whether with an event."""
 
 import math
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ringfence.protocol.columns import Scaled
-from ringfence.protocol.questions.base import BaseQuestion, Facts, often
+from ringfence.protocol.queries.base import Facts, MeanQuery, rounds_phrase
+from ringfence.protocol.schema.columns.numeric import Scaled
 
 
-class SurvivalCurve(BaseQuestion):
-    """The share of records whose time ends in each part between public cuts: without an event, and by one.
+class SurvivalCurve(MeanQuery):
+    """The share of records whose time ends in each interval between public cuts: censored, or with an event.
 
-    `time` and `event` are columns: a number from 0 up, and two categories of which the second says that an event ended
-    the time. `cuts` are where parts end, in the time's own units; what ends later counts to a last part. Records are
-    observed up to the time's upper bound: those that reach it count as later, and without an event.
+    `time` and `event` are columns: a number from 0 up, and two categories of which the second is the event. `cuts` are
+    the ends of the intervals, in the time's own units; later times have an interval of their own. Records are observed
+    up to the time's upper bound: those that reach it count as later, and as censored.
 
-    A record is in one of these cells. So replacing one moves the shares by at most √2/n (`docs/proofs.md`, Lemma Q12);
-    replacing a person moves them no further, whose rows count for one record together.
+    A record is in one of these cells, so the diameter is √2 (`docs/proofs.md`, Lemma Q12), also for a person, whose
+    rows count as one record.
     """
 
     about_model: ClassVar[bool] = False
+    purpose: ClassVar[str] = (
+        "a budgeted query asks every silo how long records last until an event, which gives a survival curve"
+    )
     name: Literal["survival-curve"] = "survival-curve"
     time: str = Field(min_length=1)
     event: str = Field(min_length=1)
@@ -28,12 +31,13 @@ class SurvivalCurve(BaseQuestion):
 
     @model_validator(mode="after")
     def _rise(self) -> Self:
+        """Refuse cuts of a survival curve that are not above 0 and increasing."""
         if any(later <= earlier for earlier, later in zip((0.0, *self.cuts), self.cuts, strict=False)):
             raise ValueError("cuts must be above 0 and increase")
         return self
 
     def check(self, facts: Facts) -> None:
-        """Refuse columns that are missing, or that are not a time and an event."""
+        """Refuse a survival curve without a numeric time, as far as the cuts, and an event column."""
         time, event = (facts.data.used.get(name) for name in (self.time, self.event))
         if not isinstance(time, Scaled) or time.low < 0 or self.cuts[-1] > time.high:
             raise ValueError(
@@ -50,30 +54,20 @@ class SurvivalCurve(BaseQuestion):
                 )
 
     def length(self, facts: Facts) -> int:
-        """Return two numbers for each part, and for what is later."""
-        del facts
+        """Return two numbers for each part of a survival curve: with and without the event."""
         return 2 * (len(self.cuts) + 1)
 
-    def sensitivity(self, facts: Facts, batch: int) -> float:
-        """Return √2/n, with what rounding a person's mean towards zero adds."""
-        return (math.sqrt(2.0) + math.sqrt(self.length(facts)) * 2.0**-31) / batch
-
-    def largest(self, facts: Facts) -> float:
-        """Return 1."""
-        del facts
-        return 1.0
+    def diameter(self, facts: Facts) -> float:
+        """Return √2: a record is in one cell of the survival curve's table."""
+        return math.sqrt(2.0)
 
     def reveals(self, facts: Facts, rounds: int) -> str:
-        """Name the columns and the parts."""
+        """Say that a survival curve reveals how many times end in each part, with and without the event."""
         return (
-            f"{often(rounds)}, {self.length(facts)} numbers: for how many records '{self.time}' ends in each of "
-            f"{len(self.cuts) + 1} parts, with and without '{self.event}'"
+            f"{rounds_phrase(rounds)}, {self.length(facts)} numbers: for how many records '{self.time}' ends in each "
+            f"of {len(self.cuts) + 1} parts, with and without '{self.event}'"
         )
 
-    def purpose(self) -> str:
-        """Say what it is for."""
-        return "a budgeted query asks every silo how long records last until an event, which gives a survival curve"
-
     def limits(self, facts: Facts) -> str:
-        """Say that a record counts once."""
+        """Say that each record counts once in a survival curve."""
         return f"Each {facts.unit} counts once"

@@ -1,4 +1,4 @@
-"""The feature vector's parts: what a column becomes by itself, and what public maps make of columns."""
+"""Blocks of the feature vector: the features of one column, or of a public map of columns."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 
 from ringfence.errors import PlanError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import ReadColumn, Reading
+from ringfence.protocol.schema.columns.base import ReadColumn, Reading
 from ringfence.sources.cells import Table, as_cells
 
 Readings: TypeAlias = Mapping[str, Reading]
@@ -23,18 +23,18 @@ class Block:
     bound: float
     """The largest norm of them together."""
     constant: float = 0.0
-    """What they add up to, whatever the cells; 0 if to nothing in particular."""
+    """The sum of the features, if it is the same for every record; else 0."""
     repeats: bool = False
     """Whether some of them add up to features of other blocks, whatever the cells."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each."""
+        """A name for each feature of a block."""
         raise NotImplementedError
 
     @property
     def scaling(self) -> Sequence[tuple[float, float]]:
-        """What each calls 0, and how much 1 is more, in the numbers of `plain`."""
+        """Offset and unit of each feature of a block, in the numbers of `plain`."""
         return ((0.0, 1.0),) * self.width
 
     @property
@@ -45,49 +45,48 @@ class Block:
         )
 
     def features(self, readings: Readings) -> FloatArray:
-        """Return the features, a row for each record."""
+        """Return the features of a block, a row for each record."""
         raise NotImplementedError
 
     def plain(self, table: Table, readings: Readings) -> FloatArray:
         """Return the features in numbers for people: the table's own ones, or, of a map, what it makes of them."""
-        del table
         return self.features(readings)
 
 
 class ColumnBlock(Block):
-    """What a column becomes by itself."""
+    """The features of one column, without a map."""
 
     def __init__(self, name: str, column: ReadColumn) -> None:
+        """Make the block of a single column's own features."""
         self._name, self._column = name, column
         self.bound, self.constant = column.bound, column.constant
 
     @property
     def width(self) -> int:  # type: ignore[override]  # known without its names only by counting them
-        """As many as the column's type says."""
+        """How many features the block of a single column has."""
         return len(self.scaling)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The column's."""
+        """The names of the features in the block of a single column."""
         return self._column.feature_names(self._name)
 
     @property
     def scaling(self) -> Sequence[tuple[float, float]]:
-        """The column's."""
+        """Offset and unit of each feature in the block of a single column."""
         return self._column.scaling
 
     @property
     def limits(self) -> Sequence[tuple[float, float, float]]:
-        """The column's."""
+        """The bounds of each feature in the block of a single column."""
         return self._column.limits
 
     def features(self, readings: Readings) -> FloatArray:
-        """Return the column's features."""
+        """Return the features in the block of a single column."""
         return self._column.features(readings[self._name])
 
     def plain(self, table: Table, readings: Readings) -> FloatArray:
-        """Return the table's own numbers, which need not keep the bounds."""
-        del readings
+        """Return the table's own numbers for the block of a single column, which need not keep the bounds."""
         return self._column.plain(as_cells(table[self._name]))
 
 
@@ -98,20 +97,20 @@ class Blocks(tuple[Block, ...]):
 
     @property
     def width(self) -> int:
-        """How many features they have together."""
+        """How many features several blocks have together."""
         return sum(block.width for block in self)
 
     @property
     def bound(self) -> float:
-        """The largest norm of their features together."""
+        """The largest norm of the features of several blocks together."""
         return math.sqrt(sum(block.bound**2 for block in self))
 
     @property
     def names(self) -> list[str]:
-        """A name for each feature."""
+        """A name for each feature of several blocks."""
         return [name for block in self for name in block.names]
 
     def features(self, readings: Readings) -> FloatArray:
-        """Return all features, a row for each record."""
+        """Return all features of several blocks, a row for each record."""
         parts = [block.features(readings) for block in self]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)

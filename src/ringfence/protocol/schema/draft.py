@@ -5,33 +5,35 @@ from typing import Any
 
 import numpy as np
 
-from ringfence.protocol.columns import TYPES, may_tell_persons
+from ringfence.protocol.schema.columns import TYPES
+from ringfence.protocol.schema.columns.base import may_tell_persons
 from ringfence.sources.cells import Cells, Table, as_cells
 from ringfence.storage.toml_files import toml_text
 
 TOKENS = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "-", "?", ".")
-"""What the world writes into cells that hold nothing."""
+"""Common texts for a missing value."""
 
 Drafted = Mapping[str, Mapping[str, Any]]
-"""What a draft says of each column."""
+"""The fields of each drafted column, by name."""
 
 
 def drafted_columns(table: Table) -> dict[str, dict[str, Any]]:
-    """Tell what columns look like; nothing else about their values is kept."""
+    """Return a drafted column for each column, by what its cells look like; no value is kept."""
     return {name: _drafted(name, _filled(as_cells(cells))) for name, cells in table.items()}
 
 
 def has_tokens(table: Table) -> bool:
-    """Tell whether one of the usual tokens stands in a cell."""
+    """Tell whether a cell holds one of the common texts for a missing value."""
     return any(as_cells(cells).among(TOKENS).any() for cells in table.values())
 
 
 def _filled(cells: Cells) -> Cells:
-    """Return the cells that hold something."""
+    """Return the cells of a column to draft that hold something."""
     return cells.take(~(cells.empty() | cells.among(TOKENS)))
 
 
 def _drafted(name: str, cells: Cells) -> dict[str, Any]:
+    """Return the type and fields of a drafted column: the first type that accepts its cells."""
     if not len(cells):
         return {"type": "categorical", **(TYPES["categorical"].drafted(cells, name) or {})}
     for kind, column in TYPES.items():
@@ -42,13 +44,14 @@ def _drafted(name: str, cells: Cells) -> dict[str, Any]:
 
 
 def repeating_identifiers(table: Table) -> list[str]:
-    """Name the columns that look as if they told whose a row is, and whose values repeat: for the file's owner alone.
+    """Return the columns that may identify persons and whose values repeat: for the file's owner only.
 
     They are called so, with at most 100 rows for each value on average; or hold text, and no dates, of 20 values or
     more, with at most 4 rows for each.
     """
 
     def looks_so(name: str, cells: Cells) -> bool:
+        """Tell whether a column's name or repeating texts suggest identifiers of persons, for the draft."""
         count, values = len(cells), len(np.unique(cells.coded()[0]))
         if may_tell_persons(name):
             return values < count <= 100 * values
@@ -59,7 +62,7 @@ def repeating_identifiers(table: Table) -> list[str]:
 
 
 def draft_schema(columns: Drafted, *, tokens: bool = False) -> str:
-    """Write a schema to fill in; `tokens` says that some cells hold one of the usual words for nothing."""
+    """Return a schema to fill in; `tokens` says that some cells hold a common text for a missing value."""
     whose = [name for name in columns if may_tell_persons(name)]
     head = [
         '# Fill in every "?" from public knowledge (a code book, a law, common sense), never from the records:',

@@ -11,10 +11,11 @@ import numpy as np
 
 from ringfence.errors import RecordsError
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.blocks import Readings
-from ringfence.protocol.columns import Problem, ReadColumn, Reading, Scaled
-from ringfence.protocol.roles import Roles
-from ringfence.protocol.schema import Schema
+from ringfence.protocol.schema.blocks import Readings
+from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.roles import Roles
+from ringfence.protocol.schema.schema import Schema
 from ringfence.sources.cells import Cells, Table, as_cells
 
 ODD_REMEDY = 'store what a model should read as columns of numbers or texts, or give it type = "ignore"'
@@ -24,7 +25,7 @@ PART = 2**12
 
 
 def encode_features(schema: Schema, table: Table, *, source: str) -> FloatArray:
-    """Return one feature vector per row: scaled, one-hot encoded, mapped, cut to the radius, intercept last."""
+    """Return one feature vector per row: scaled, one-hot encoded, mapped, clipped to the radius, intercept last."""
     return features_of(schema, read_cells(schema.features, table, source=source))
 
 
@@ -60,6 +61,7 @@ class Misfit(NamedTuple):
     problem: Problem
 
     def __str__(self) -> str:
+        """Say which column and rows of a table cannot be encoded, and why."""
         rows = self.problem.rows + 2
         shown = ", ".join(str(row) for row in rows[:3].tolist())
         more = f" and {len(rows) - 3} more" if len(rows) > 3 else ""
@@ -90,6 +92,7 @@ def features_of(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def _put_together(schema: Schema, readings: Readings, rows: slice, features: FloatArray) -> None:
+    """Write the encoded features of some rows, clipped to the radius and with the intercept."""
     own = {name: readings[name].within(rows) for name in schema.features}
     place = 0
     for block in schema.blocks:
@@ -106,7 +109,7 @@ def _put_together(schema: Schema, readings: Readings, rows: slice, features: Flo
 def target_of(schema: Schema, readings: Readings) -> FloatArray:
     """Return the target from a column that was read; zeros where nothing is predicted.
 
-    Where the schema names more, a row per record (`protocol.losses.told`): targets, and whether an event ended it if
+    Where the schema names more, a row per record (`protocol.losses.targets`): targets, and whether an event ended it if
     the schema names one; the offset, counted from the middle of its range; and the weight. Each is clamped to its
     public bounds, as all numbers are. Those who may see the records check for that first (`require_within`); a gate
     must not, since its answer would then depend on a record.
@@ -138,6 +141,7 @@ def offsets_of(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def _weights_of(schema: Schema, readings: Readings) -> FloatArray:
+    """Return every record's weight, from the weight column and the target's class weights, for encoding."""
     weights = np.ones(len(next(iter(readings.values())).values))
     if schema.weight is not None:
         weights = np.maximum(_raw(schema, schema.weight, readings), 0.0)
@@ -148,6 +152,7 @@ def _weights_of(schema: Schema, readings: Readings) -> FloatArray:
 
 
 def _raw(schema: Schema, name: str, readings: Readings) -> FloatArray:
+    """Return a numeric column's readings in its own units, for encoding offsets and weights."""
     column = schema.used[name]
     if not isinstance(column, Scaled):
         raise TypeError(f"the column '{name}' is not numeric")
@@ -155,7 +160,7 @@ def _raw(schema: Schema, name: str, readings: Readings) -> FloatArray:
 
 
 def clamped_parts(roles: Roles, target: str | None, readings: Readings) -> list[str]:
-    """Name, as sentences, the first row of each column with a role whose number lies outside its bounds.
+    """Return a sentence for each column with a role, naming the first row whose number is outside its bounds.
 
     A time above its bound does not count: it is observed until the bound. Only for those who may see the records.
     """
@@ -177,6 +182,7 @@ def require_within(schema: Schema, readings: Readings) -> None:
 
 
 def _plain_target(schema: Schema, readings: Readings) -> FloatArray:
+    """Return the encoded target without offsets, events or weights."""
     if schema.target is None:
         return np.zeros(len(next(iter(readings.values())).values))
     column, reading = schema.target_column, readings[schema.target].values
@@ -201,4 +207,5 @@ def require_columns(names: Iterable[str], table: Table, *, source: str) -> None:
 
 
 def _loosely(name: str) -> str:
+    """Return a column's name without punctuation and capitals, to find a misspelled one in a table to encode."""
     return re.sub(r"[\W_]+", "", name).casefold()

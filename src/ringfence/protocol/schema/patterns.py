@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ringfence.errors import SchemaError
-from ringfence.protocol.columns import TYPES, ReadColumn
-from ringfence.protocol.roles import ROLES
+from ringfence.protocol.schema.columns import TYPES
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.roles import ROLES
 
 _RANGE = re.compile(r"\{(\d{1,9})\.\.(\d{1,9})\}")
 
@@ -24,7 +25,7 @@ MOST_COLUMNS = 100_000
 
 
 def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Sequence[str]] | None) -> dict[str, Any]:
-    """Return a schema's content with every column by its name."""
+    """Return a schema's content with patterns written out: every column by its name."""
     said = dict(content)
     defaults, tokens = said.pop("defaults", {}), said.pop("missing_tokens", None)
     if not isinstance(defaults, Mapping) or not all(isinstance(each, Mapping) for each in defaults.values()):
@@ -43,13 +44,14 @@ def expanded(content: Mapping[str, Any], *, source: str, header: Callable[[], Se
 
 
 def _is_feature(name: str, column: Any, said: Mapping[str, Any]) -> bool:
+    """Tell whether a column in a schema file is read and has no other role, so that a pattern of a map means it."""
     kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
     beside = (said.get(part) for part in ("target", *ROLES))
     return kind is not None and issubclass(kind, ReadColumn) and name not in beside
 
 
 def _of_columns(map: Any, named: Mapping[str, Any], features: Sequence[str], source: str) -> Any:
-    """Return a map with every column by its name."""
+    """Return a feature map with its patterns written out: every column by its name."""
     if not isinstance(map, Mapping) or not isinstance(map.get("columns"), list):
         return map
     names: list[Any] = []
@@ -65,7 +67,7 @@ def _of_columns(map: Any, named: Mapping[str, Any], features: Sequence[str], sou
 
 
 def _filled_up(column: Any, defaults: Mapping[str, Any], tokens: Any) -> Any:
-    """Add to a column what the file says of all of its type."""
+    """Fill in the defaults of a column's type, as a schema file with patterns states them."""
     if not isinstance(column, Mapping):
         return column
     kind = TYPES.get(str(column.get("type")))
@@ -76,7 +78,7 @@ def _filled_up(column: Any, defaults: Mapping[str, Any], tokens: Any) -> Any:
 
 
 def _by_name(columns: Mapping[str, Any], source: str, header: Sequence[str] | None) -> dict[str, Any]:
-    """Write patterns out; a column that is named by itself is not one of a pattern's."""
+    """Write patterns of columns out; a column that is named by itself is not one of a pattern's."""
     found: dict[str, Any] = {}
     pattern_of: dict[str, str] = {}
     literal = {name for name in columns if name in (header or ()) or not _is_pattern(name)}
@@ -98,10 +100,12 @@ def _by_name(columns: Mapping[str, Any], source: str, header: Sequence[str] | No
 
 
 def _is_pattern(name: str) -> bool:
+    """Tell whether a column's name in a schema is a pattern, with * or {first..last}."""
     return "*" in name or _RANGE.search(name) is not None
 
 
 def _matches(pattern: str, source: str, header: Sequence[str] | None) -> Iterator[str]:
+    """Yield the names of columns that a pattern in a schema stands for."""
     for name in _ranges(pattern, source):
         if "*" not in name:
             yield name

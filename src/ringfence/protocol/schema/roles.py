@@ -13,7 +13,8 @@ from pydantic import Field
 from ringfence.protocol.public import Public
 
 if TYPE_CHECKING:
-    from ringfence.protocol.columns import ReadColumn, Scaled
+    from ringfence.protocol.schema.columns.base import ReadColumn
+    from ringfence.protocol.schema.columns.numeric import Scaled
 
 ROLES = ("offset", "exposure", "weight", "event")
 """The fields that name a column."""
@@ -45,11 +46,11 @@ class Roles(Public):
 
     @property
     def tells_more(self) -> bool:
-        """Whether a record has more than features and a target."""
+        """Whether columns with roles give a record more than features and a target."""
         return bool(self.roles) or self.class_weights is not None or self.more_targets is not None
 
     def check_roles(self, used: "Mapping[str, ReadColumn]", target: str | None) -> None:
-        """Raise ValueError, with a clause that says why, if a column cannot have the role that it is named for."""
+        """Raise ValueError, with the reason, if a column cannot have its role."""
         names = list(self.roles.values())
         for role, name in self.roles.items():
             if name not in used:
@@ -78,6 +79,7 @@ class Roles(Public):
             self._check_more_targets((target or "", *self.more_targets), used)
 
     def _check_more_targets(self, targets: tuple[str, ...], used: "Mapping[str, ReadColumn]") -> None:
+        """Refuse several targets together that are not numbers with bounds."""
         for name in targets:
             if name not in used or not used[name].is_number:
                 raise ValueError(
@@ -94,6 +96,7 @@ class Roles(Public):
 
     @staticmethod
     def _check(role: str, name: str, column: "ReadColumn") -> None:
+        """Refuse a column that does not suit its role: event, offset, exposure or weight."""
         if role == "event":
             if len(column.classes) != 2:
                 raise ValueError(f"the event column '{name}' needs two categories: the second says that it happened")
@@ -107,6 +110,7 @@ class Roles(Public):
             raise ValueError(f"the weight '{name}' must not be negative: give it a `lower` of 0 or more")
 
     def _check_class_weights(self, target: str | None, used: "Mapping[str, ReadColumn]") -> None:
+        """Refuse class weights that do not name each category of the target."""
         if self.class_weights is None:
             return
         categories = () if target is None or target not in used else used[target].classes

@@ -9,17 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from ringfence.errors import SchemaError
-from ringfence.protocol import roles
-from ringfence.protocol.blocks import Blocks
-from ringfence.protocol.columns import TYPES, Column, ReadColumn, Scaled, unfilled
-from ringfence.protocol.maps import FeatureMap, blocks_of, check_maps
 from ringfence.protocol.public import Public, explain
-from ringfence.protocol.schema_patterns import expanded
+from ringfence.protocol.schema import roles
+from ringfence.protocol.schema.blocks import Blocks
+from ringfence.protocol.schema.columns import TYPES, Column
+from ringfence.protocol.schema.columns.base import ReadColumn, unfilled
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.maps import FeatureMap, blocks_of, check_maps
+from ringfence.protocol.schema.patterns import expanded
 from ringfence.storage.toml_files import read_toml
 
 Header: TypeAlias = Callable[[], Sequence[str]]
@@ -44,10 +46,8 @@ class TableColumns(Public):
     `person` names the column that identifies persons, if there is one: all rows with the same cell belong to one
     person, and plans protect persons. No model reads that column, so it need not be among `columns`.
 
-    `maps` are public functions of columns, whose values are features (`protocol.maps`). A plan chooses them.
+    `maps` are public functions of columns, whose values are features (`protocol.schema.maps`). A plan chooses them.
     """
-
-    later_fields: ClassVar[frozenset[str]] = frozenset({"person", "maps"})
 
     columns: dict[str, Column] = Field(min_length=1, max_length=100_000)
     intercept: float = Field(default=1.0, ge=0, le=1e6)
@@ -57,11 +57,13 @@ class TableColumns(Public):
 
     @model_validator(mode="after")
     def _can_be_mapped(self) -> Self:
+        """Refuse a schema whose feature maps do not suit its columns."""
         check_maps(self.used, self.maps or ())
         return self
 
     @model_validator(mode="after")
     def _reads_nobody_s_name(self) -> Self:
+        """Refuse a schema that reads the column that identifies persons."""
         if self.person in self.used:
             raise ValueError(
                 f"the column '{self.person}' identifies persons, so no model may read it: give it type = 'ignore'"
@@ -74,7 +76,7 @@ class TableColumns(Public):
         return {name: column for name, column in sorted(self.columns.items()) if isinstance(column, ReadColumn)}
 
     def difference(self, schema: "Schema") -> str:
-        """Say why the table cannot answer a plan with this schema, or nothing if it can.
+        """Return why the table cannot answer a plan with this schema; empty if it can.
 
         A plan may leave columns out. Those that it reads must be the table's own, with the same values and scales.
         """
@@ -83,7 +85,7 @@ class TableColumns(Public):
                 return f"the plan reads the column '{name}', which is not in the silo's schema"
             if name not in self.used:
                 return f"the plan reads the column '{name}', which the silo's schema ignores"
-            for field in ("type", *type(column).model_fields):
+            for field in ("type", *sorted(type(column).model_fields)):
                 if getattr(column, field) != getattr(self.used[name], field, None):
                     return (
                         f"the column '{name}' has a different `{field}` in the plan from the one in the silo's schema"
@@ -109,8 +111,6 @@ class Schema(roles.Roles, TableColumns):
     norm; without `radius` only the bounds limit it.
     """
 
-    later_fields: ClassVar[frozenset[str]] = TableColumns.later_fields | {"target"} | roles.LATER
-
     target: str | None = None
 
     @cached_property
@@ -126,6 +126,7 @@ class Schema(roles.Roles, TableColumns):
 
     @model_validator(mode="after")
     def _has_target_and_features(self) -> Self:
+        """Refuse a schema whose target is not a column that is read, or that has no features."""
         if self.target is not None and self.target not in self.columns:
             raise ValueError(f"the target column '{self.target}' is not among the columns{self._meant(self.target)}")
         if self.target is not None and self.target not in self.used:
@@ -144,29 +145,29 @@ class Schema(roles.Roles, TableColumns):
 
     @cached_property
     def features(self) -> dict[str, ReadColumn]:
-        """The columns that enter the feature vector, sorted by name."""
+        """The columns of the schema that enter the feature vector, sorted by name."""
         beside = {*self.targets, *self.roles.values()}
         return {name: column for name, column in self.used.items() if name not in beside}
 
     @cached_property
     def blocks(self) -> Blocks:
-        """The feature vector's parts without the constant: each column's, in order, then those of maps of several."""
+        """The schema's feature vector without the constant: blocks of each column, then of maps of several columns."""
         return blocks_of(self.features, self.maps or ())
 
     @property
     def inputs(self) -> str:
-        """The features, in words."""
+        """The features of the schema, in words."""
         mapped = f"; mapped to {'; '.join(each.words for each in self.maps)}" if self.maps else ""
         return ", ".join(self.features) + mapped
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The columns to predict: usually one, and none if nothing is predicted."""
+        """The columns that the schema predicts: usually one, and none if nothing is predicted."""
         return () if self.target is None else (self.target, *(self.more_targets or ()))
 
     @property
     def target_words(self) -> str:
-        """The target, in words."""
+        """The schema's target, in words."""
         return " and ".join(self.targets)
 
     def of_one(self, target: str) -> Self:
@@ -184,13 +185,13 @@ class Schema(roles.Roles, TableColumns):
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """A name for every entry of the feature vector."""
+        """A name for every entry of the schema's feature vector."""
         names = self.blocks.names
         return (*names, "intercept") if self.intercept else tuple(names)
 
     @property
     def width(self) -> int:
-        """Length of the feature vector."""
+        """Length of the schema's feature vector."""
         return len(self.feature_names)
 
     @cached_property
@@ -200,28 +201,28 @@ class Schema(roles.Roles, TableColumns):
 
     @cached_property
     def feature_norm(self) -> float:
-        """X: the longest a feature vector can be, intercept included."""
+        """X: the longest a feature vector of the schema can be, intercept included."""
         longest = self.bounds_norm if self.radius is None else min(self.radius, self.bounds_norm)
         return math.hypot(longest, self.intercept)
 
     @property
     def geometry(self) -> Geometry:
-        """The numbers that planning needs."""
+        """The numbers about a schema that planning needs."""
         return Geometry(self.width, self.feature_norm, self.target_bound, self.offset_bound, self.weight_bound)
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What to multiply a scaled target by, and what to add then, to have it in its own units."""
+        """What to multiply the schema's scaled target by, and what to add then, to have it in its own units."""
         return self.target_column.target_scaling
 
     @property
     def target_scalings(self) -> list[tuple[float, float]]:
-        """The scaling of every target."""
+        """The scaling of every target of the schema."""
         return [self.used[name].target_scaling for name in self.targets]
 
     @property
     def target_bound(self) -> float:
-        """Y: the largest absolute target after scaling; the norm of several targets; 1 for labels."""
+        """Y: the largest absolute target of the schema after scaling; the norm of several targets; 1 for labels."""
         numbers = [self.used[name].bound for name in self.targets if self.used[name].is_number]
         return math.hypot(*numbers) if numbers else 1.0
 
@@ -234,12 +235,12 @@ class Schema(roles.Roles, TableColumns):
 
     @property
     def offset_bound(self) -> float:
-        """The largest absolute offset, measured from the middle of its range."""
+        """The largest absolute offset that the schema allows, measured from the middle of its range."""
         return self.offset_range[1]
 
     @property
     def weight_bound(self) -> float:
-        """The largest weight of a record."""
+        """The largest weight of a record that the schema allows."""
         column = self.used.get(self.weight or "")
         own = column.high if isinstance(column, Scaled) else 1.0
         return own * max((self.class_weights or {"": 1.0}).values())
@@ -270,7 +271,7 @@ def load_roles(path: Path) -> roles.Roles:
 def load_draft(path: Path, header: Header | None = None) -> TableColumns:
     """Read a schema file in which bounds may not be filled in yet: such numbers are unbounded.
 
-    Columns whose other fields are not filled in are ignored: no question can find those out.
+    Columns whose other fields are not filled in are ignored: no query can find those out.
     """
     content = {name: value for name, value in _without_roles(_read(path)).items() if name != "maps"}
     columns = content.get("columns")
@@ -280,6 +281,7 @@ def load_draft(path: Path, header: Header | None = None) -> TableColumns:
 
 
 def _filled(column: Any) -> Any:
+    """Return a column of a drafted schema without its open fields; ignored if they cannot be left out."""
     kind = TYPES.get(str(column.get("type"))) if isinstance(column, Mapping) else None
     return column if kind is None else kind.without_open_fields(column)
 
@@ -292,11 +294,12 @@ def without_target(columns: TableColumns) -> Schema:
 
 
 def _without_roles(content: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a plan says of columns, as it names its target: a table is the same for all plans."""
+    """Leave out the roles of columns, which a plan names as it names its target."""
     return {name: value for name, value in content.items() if name not in roles.LATER}
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Read a schema file as TOML; SchemaError if it cannot be read."""
     try:
         return read_toml(path)
     except OSError as problem:
@@ -319,6 +322,7 @@ def parse_schema(
 
 
 def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: str, header: Header | None) -> AnyColumns:
+    """Expand a schema's patterns and validate it; SchemaError with its first problem."""
     content = expanded(content, source=source, header=header)
     _require_filled(content.get("columns"), source)
     try:
@@ -328,7 +332,7 @@ def _validated(kind: type[AnyColumns], content: Mapping[str, Any], *, source: st
 
 
 def _require_filled(columns: Any, source: str) -> None:
-    """Name the first field that somebody still has to fill in, and what to write there."""
+    """Refuse a schema's column with a field not filled in, or absent; name it and what to write."""
     for name, column in columns.items() if isinstance(columns, Mapping) else ():
         if not isinstance(column, Mapping):
             continue

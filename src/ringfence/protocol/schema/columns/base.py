@@ -1,5 +1,6 @@
 """What all columns of a schema have in common: how cells are read, what features they become, what a draft writes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
@@ -22,6 +23,7 @@ EMPTY = "the cell is empty; give the column a public `missing` value in the sche
 
 
 def _as_cell(value: object) -> object:
+    """Turn a number in a column's list of tokens or categories into text; refuse true and false."""
     if isinstance(value, bool):
         raise ValueError('true and false are not texts here: quote them, as "true" or "false", or use type = "boolean"')
     return str(value) if isinstance(value, int | float) else value
@@ -31,7 +33,7 @@ Cell: TypeAlias = Annotated[str, BeforeValidator(_as_cell)]
 """A cell's text; `categories = [0, 1]` in a schema file means the cells "0" and "1"."""
 
 Only: TypeAlias = Annotated[Literal[True] | None, BeforeValidator(lambda value: value or None)]
-"""True, or nothing said."""
+"""True, or left out."""
 
 
 class Reading(NamedTuple):
@@ -46,13 +48,13 @@ class Reading(NamedTuple):
     beyond: "Beyond | None" = None
 
     def take(self, rows: NDArray[Any] | slice) -> "Reading":
-        """Return the given rows."""
+        """Return the given rows of a column's reading."""
         empty = None if self.empty is None else self.empty[rows]
         beyond = None if self.beyond is None else Beyond.among(self.unclamped[rows], self.values[rows])
         return Reading(self.values[rows], empty, beyond)
 
     def within(self, rows: NDArray[Any] | slice) -> "Reading":
-        """Return the given rows as a model may know them: without what was clamped."""
+        """Return the given rows of a column's reading as a model may know them: without what was clamped."""
         return Reading(self.values[rows], None if self.empty is None else self.empty[rows])
 
     @property
@@ -84,7 +86,7 @@ class Beyond(NamedTuple):
 
     @classmethod
     def among(cls, numbers: FloatArray, clamped: FloatArray) -> "Beyond | None":
-        """Return those of the numbers that are not as they were clamped to be, if there are any."""
+        """Return the numbers of a column that clamping changed, if there are any."""
         rows = np.flatnonzero(numbers != clamped)
         return cls(rows, numbers[rows]) if rows.size else None
 
@@ -97,7 +99,7 @@ class Problem(NamedTuple):
 
     @classmethod
     def where(cls, wrong: NDArray[np.bool_], what: str) -> "list[Problem]":
-        """Return the problem, if any cell has it."""
+        """Return the problem of a column's cells, if any cell has it."""
         rows = np.flatnonzero(wrong)
         return [cls(rows, what)] if rows.size else []
 
@@ -109,21 +111,21 @@ class BaseColumn(Public):
     is_number: ClassVar[bool] = False
     """Whether it is one number, between bounds."""
     open_fields: ClassVar[Mapping[str, str]] = {}
-    """The fields that somebody must fill in, and what to write there."""
+    """The required fields, and what to write there."""
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that it tells apart, if it does that."""
+        """The classes of a categorical column; empty for others."""
         return ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it brings into a plan, for people to read."""
+        """All names that a column brings into a plan, for people to read."""
         return self.classes
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Return what a draft says of a column that looks like this type, and None of one that does not."""
+        """Return the fields of a drafted column of this type, or None if its cells do not look like the type."""
         return None
 
     @classmethod
@@ -133,18 +135,16 @@ class BaseColumn(Public):
 
 
 class ReadColumn(BaseColumn):
-    """A column whose cells are read. Each type says for itself what others ask here."""
-
-    later_fields: ClassVar[frozenset[str]] = frozenset({"missing_tokens", "indicator"})
+    """A column whose cells are read. Each type implements these methods."""
 
     missing_tokens: tuple[Cell, ...] | None = Field(default=None, min_length=1, max_length=1000)
-    """Cells that hold nothing, beside empty ones."""
+    """Texts that mark a missing value, besides empty cells."""
     indicator: Only = None
-    """Whether one more feature tells that a cell is empty."""
+    """Whether an additional feature marks empty cells."""
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells."""
+        """Whether the schema allows for empty cells in a column of this type."""
         return bool(self.indicator)
 
     @property
@@ -154,7 +154,7 @@ class ReadColumn(BaseColumn):
 
     @property
     def constant(self) -> float:
-        """What its features add up to, whatever the cell; 0 if to nothing in particular."""
+        """The sum of its features, if it is the same for every cell; else 0."""
         return 0.0
 
     @property
@@ -164,12 +164,12 @@ class ReadColumn(BaseColumn):
 
     @property
     def bound(self) -> float:
-        """The largest norm of its features."""
+        """The largest norm of the features of a column."""
         raise NotImplementedError
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
-        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
+        """Offset and unit of each feature of a column, in the table's own numbers."""
         raise NotImplementedError
 
     @property
@@ -184,33 +184,33 @@ class ReadColumn(BaseColumn):
 
     @property
     def described(self) -> tuple[str, str]:
-        """What kind of column it is, and which values it may have, for people to read."""
+        """What kind of column it is, and which values it may have, for people to read, by the type of column."""
         return self.type, ""
 
     def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of the features that a column of that name becomes."""
+        """Return the names of the features that a column of that name becomes, whatever its type."""
         raise NotImplementedError
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
-        """Read cells, and say what is wrong with them; where there is a problem, what was read means nothing."""
+        """Return the column's cells as numbers, and the problems found; with a problem, the numbers are not valid."""
         raise NotImplementedError
 
     @property
     def distance(self) -> str:
-        """The unit, in words, of a difference between two values, where these do not say it themselves."""
+        """The unit of a difference between two values of a column, such as 'days'; empty for plain numbers."""
         return ""
 
     @property
     def axis(self) -> str:
-        """What a figure adds to the column's name, where its numbers are not as cells have them."""
+        """Text after the column's name on a figure's axis, if a column type's numbers are not those of the cells."""
         return ""
 
     def written(self, center: float) -> Any:
-        """Return a value of the column as a schema writes it."""
+        """Return a value of the column as a schema writes it: for most types of column, the number itself."""
         return center
 
     def features(self, reading: Reading) -> FloatArray:
-        """Return the features of what was read, a row each."""
+        """Return the features of a column's reading, a row each."""
         raise NotImplementedError
 
     def plain(self, cells: Cells) -> FloatArray:
@@ -228,21 +228,56 @@ class ReadColumn(BaseColumn):
         return empty if empty.any() else None
 
     def _indicated(self, values: FloatArray, reading: Reading, size: float = 1.0) -> FloatArray:
-        """Add the feature that tells of empty cells, if there is to be one."""
+        """Append the indicator of empty cells, if the schema asks for one."""
         if not self.indicator:
             return values
         empty = np.zeros(len(values)) if reading.empty is None else size * reading.empty
         return np.column_stack([values, empty])
 
     def _with_indicator(self, name: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Append the name of the indicator of empty cells to a column's feature names, if there is one."""
         return (*names, f"{name} is missing") if self.indicator else tuple(names)
 
 
 def unfilled(given: Mapping[str, Any]) -> list[str]:
-    """Name the fields of a drafted column that are still open; "?" may be a cell that holds nothing."""
+    """Return the names of a column's fields that are not filled in; as a missing token, "?" is a value."""
     return [name for name, said in given.items() if said in (UNFILLED, [UNFILLED]) and name != "missing_tokens"]
 
 
 def required(empty: NDArray[np.bool_] | None, *, allowed: bool) -> list[Problem]:
-    """Return what is wrong with empty cells, unless something public stands in for them."""
+    """Return the problem of empty cells in a column, unless the schema allows them."""
     return [] if allowed or empty is None else Problem.where(empty, EMPTY)
+
+
+_WHOSE = {
+    "account", "client", "customer", "employee", "household", "id", "insured", "member", "mrn", "patient", "person",
+    "policyholder", "pupil", "ssn", "student", "subject", "user",
+}  # fmt: skip
+
+
+def may_tell_persons(column: str) -> bool:
+    """Tell whether a column's name suggests that it identifies persons."""
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", column)
+    return not _WHOSE.isdisjoint(word.lower().removesuffix("s") for word in words)
+
+
+class Ignored(BaseColumn):
+    """A column that the model does not use: its cells are never read."""
+
+    type: Literal["ignore"] = "ignore"
+
+
+class Identifier(BaseColumn):
+    """A column that names a row, or whose it is: never a feature. `person` and a query's order may go by it."""
+
+    type: Literal["identifier"] = "identifier"
+
+    @classmethod
+    def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
+        """Accept columns with such a name, and columns of 20 or more distinct single words."""
+        codes, distinct = cells.coded()
+        if may_tell_persons(name):
+            return {}
+        words = all(text and not any(map(str.isspace, text)) for text in distinct)
+        texts = len(distinct) == len(codes) >= 20 and words
+        return {} if texts and not any(value == value for value in cells.numbers()) else None  # noqa: PLR0124 - NaN

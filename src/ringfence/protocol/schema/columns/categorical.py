@@ -1,7 +1,7 @@
 """One of a public list: categories by their spelling, truth values, and whole numbers that are codes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading, required
+from ringfence.protocol.schema.columns.base import UNFILLED, Cell, Problem, ReadColumn, Reading, required
 from ringfence.sources.cells import Cells, number
 
 _SHOWN = 10
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 class OneOf(ReadColumn):
-    """A column that tells classes apart. As a feature it becomes one column per class, 0 or `scale`.
+    """A column of classes. As a feature it becomes one column per class, 0 or `scale`.
 
     An `ordered` one becomes a single column instead, evenly spaced over 2·scale, with 0 at the share `center` of the
     way from the first to the last: fewer columns need less noise. A small scale says that the column is publicly
@@ -30,34 +30,45 @@ class OneOf(ReadColumn):
 
     center: float = Field(default=0.5, ge=0, le=1)
     scale: float = Field(default=1.0, gt=0, le=1e6)
+    missing: Any = None
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the classes become one column."""
-        raise NotImplementedError
+        """Whether the categories become one feature."""
+        return False
 
     @property
     def stand_in(self) -> int | None:
-        """The place of the class for an empty cell, if there is one."""
-        raise NotImplementedError
+        """The place of the public `missing` class, which stands in for an empty cell, if there is one."""
+        return None if self.missing is None else self.place(str(self.missing))
+
+    def _require_list(self, listed: Sequence[Any], word: str, other: Any) -> None:
+        """Refuse categories that are listed twice, and a `missing` or `other` that is not listed."""
+        if len(set(listed)) != len(listed):
+            raise ValueError(f"a {word} is listed twice")
+        for name, value in (("missing", self.missing), ("other", other)):
+            if value is not None and value not in listed:
+                raise ValueError(f"{name} must be one of the values listed")
+        if self.indicator and self.missing is not None and not self.is_ordered:
+            raise ValueError(f"with an indicator, a missing value is its own {word}: leave `missing` out")
 
     def place(self, text: str) -> int:
-        """Return the place of the class that a text means, and −1 if it means none."""
+        """Return the place of the class that a cell's text means, and −1 if it means none."""
         raise NotImplementedError
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells."""
+        """Whether the schema allows for empty cells in a categorical column."""
         return self.stand_in is not None or bool(self.indicator)
 
     @property
     def constant(self) -> float:
-        """One of the features is `scale`, unless they are one."""
+        """The sum of one-hot features, `scale`; 0 for ordered categories, which are one feature."""
         return 0.0 if self.is_ordered else self.scale
 
     @property
     def bound(self) -> float:
-        """The largest norm of its columns."""
+        """The largest norm of the features of a categorical column."""
         if not self.is_ordered:
             return self.scale
         largest = 2 * self.scale * max(self.center, 1 - self.center)
@@ -67,16 +78,17 @@ class OneOf(ReadColumn):
         return max(largest, math.hypot(empty, self.scale))
 
     def _position(self, place: Any) -> Any:
+        """Return the feature of an ordered category at that place."""
         return 2.0 * self.scale * (place / (len(self.classes) - 1) - self.center)
 
     def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return the names of the features that a column of that name becomes: one per category, unless ordered."""
+        """Return the names of the features that a categorical column becomes: one per category, unless ordered."""
         names = (name,) if self.is_ordered else tuple(f"{name}={each}" for each in self.classes)
         return self._with_indicator(name, names)
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
-        """What each feature calls 0, and how much 1 is more, of a category's place, from 0, or of 1 for being it."""
+        """Offset and unit of each feature of categories: of the place of an ordered one, or of 1 for each."""
         share = (0.0, 1.0 / self.scale)
         indicator = (share,) if self.indicator else ()
         if not self.is_ordered:
@@ -86,7 +98,7 @@ class OneOf(ReadColumn):
 
     @property
     def limits(self) -> tuple[tuple[float, float, float], ...]:
-        """The first and the last place, or 0 and 1 for each class."""
+        """The first and the last place of ordered categories, or 0 and 1 for each category."""
         indicator = ((0.0, 1.0, 0.0),) if self.indicator else ()
         absent = 0.0 if self.indicator else math.nan
         if self.is_ordered:
@@ -99,12 +111,12 @@ class OneOf(ReadColumn):
 
     @property
     def described(self) -> tuple[str, str]:
-        """A category, ordered or not, and the first of them."""
+        """A category, ordered or not, and the first categories of the column."""
         shown, more = ", ".join(self.classes[:_SHOWN]), len(self.classes) - _SHOWN
         return "ordered category" if self.is_ordered else "category", shown + (f" and {more} more" if more > 0 else "")
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
-        """Return each class's place in the public list; where none stands in for an empty cell, −1."""
+        """Return the place of each cell's category in the public list; where none stands in for an empty cell, −1."""
         codes, distinct = cells.coded()
         kept = np.min_scalar_type(-len(self.classes))  # as short as it may be
         of_distinct = np.array([self.place(text) if text else -1 for text in distinct] or [0], dtype=kept)
@@ -120,7 +132,7 @@ class OneOf(ReadColumn):
         return Reading(places, empty), problems + Problem.where(wrong, self.unknown)
 
     def features(self, reading: Reading) -> FloatArray:
-        """Return one column each, or one for all."""
+        """Return a one-hot column for each category, or one column for ordered categories."""
         places = reading.values
         if self.is_ordered:
             positions = self._position(places[:, None].astype(np.float64))
@@ -139,7 +151,6 @@ class Categorical(OneOf):
     `synonyms` are other spellings of a category; `other` is the category of every cell that is none of them.
     """
 
-    later_fields: ClassVar[frozenset[str]] = OneOf.later_fields | {"synonyms", "other"}
     unknown: ClassVar[str] = (
         "this category is not in the schema's public list; correct the cell, or give the column `synonyms` or `other`"
     )
@@ -154,19 +165,15 @@ class Categorical(OneOf):
 
     @model_validator(mode="after")
     def _is_a_set(self) -> Self:
-        if len(set(self.categories)) != len(self.categories):
-            raise ValueError("a category is listed twice")
+        """Refuse categories that are listed twice, empty, or surrounded by spaces."""
+        self._require_list(self.categories, "category", self.other)
         if any(category != category.strip() or not category for category in self.categories):
             raise ValueError("a category is empty or has spaces around it, which no cell can match")
-        for name, value in (("missing", self.missing), ("other", self.other)):
-            if value is not None and value not in self.categories:
-                raise ValueError(f"{name} must be one of the categories")
-        if self.indicator and self.missing is not None and not self.ordered:
-            raise ValueError("with an indicator, a missing value is its own category: leave `missing` out")
         self._check_synonyms()
         return self
 
     def _check_synonyms(self) -> None:
+        """Refuse synonyms of unknown categories, and spellings that mean two categories."""
         known = set(self.categories)
         for category, spellings in (self.synonyms or {}).items():
             if category not in self.categories:
@@ -178,7 +185,7 @@ class Categorical(OneOf):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The categories."""
+        """The categories of the column."""
         return self.categories
 
     @property
@@ -188,28 +195,24 @@ class Categorical(OneOf):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the schema says so."""
+        """Whether the categories of the column are ordered."""
         return self.ordered
-
-    @property
-    def stand_in(self) -> int | None:
-        """The public `missing` category."""
-        return None if self.missing is None else self.categories.index(self.missing)
 
     @cached_property
     def _places(self) -> dict[str, int]:
+        """The place of each category by its spelling, synonyms included."""
         places = {category: place for place, category in enumerate(self.categories)}
         for category, spellings in (self.synonyms or {}).items():
             places |= dict.fromkeys(spellings, places[category])
         return places
 
     def place(self, text: str) -> int:
-        """Return that of the category with this spelling, or of the one for all others."""
+        """Return the place of the category with this spelling, or of the one for all others."""
         return self._places.get(text, -1 if self.other is None else self._places[self.other])
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take what no other type does."""
+        """Accept any column as categorical: this type is tried last but one."""
         return {"categories": [UNFILLED]}
 
 
@@ -226,38 +229,21 @@ class Boolean(OneOf):
     """
 
     unknown: ClassVar[str] = "this is neither true nor false (nor yes, no, t, f, y, n, 1 or 0)"
+    classes: ClassVar[tuple[str, ...]] = ("no", "yes")
+    names: ClassVar[tuple[str, ...]] = ()  # none that the schema's author chose
+    is_ordered: ClassVar[bool] = True
 
     type: Literal["boolean"] = "boolean"
     missing: bool | None = None
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """No and yes."""
-        return ("no", "yes")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """None that the schema's author chose."""
-        return ()
-
-    @property
-    def is_ordered(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def stand_in(self) -> int | None:
-        """The public `missing` value."""
-        return None if self.missing is None else int(self.missing)
-
     def place(self, text: str) -> int:
-        """Return 0 or 1, in any capitals."""
+        """Return 0 or 1 for a truth value, in any capitals."""
         value = number(text)
         return int(value) if value in (0, 1) else _SPELLINGS.get(text.lower(), -1)
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns in which both values occur, and nothing else."""
+        """Accept columns in which both truth values occur, and nothing else."""
         _, distinct = cells.coded()
         return {} if {_SPELLINGS.get(text.lower(), -1) for text in distinct} == {0, 1} else None
 
@@ -275,40 +261,24 @@ class Code(OneOf):
     missing: int | None = None
     other: int | None = None
 
-    later_fields: ClassVar[frozenset[str]] = OneOf.later_fields | {"other"}
-
     @model_validator(mode="after")
     def _is_a_set(self) -> Self:
-        if len(set(self.codes)) != len(self.codes):
-            raise ValueError("a code is listed twice")
+        """Refuse codes (categories that are numbers) listed twice or too large to be exact."""
+        self._require_list(self.codes, "code", self.other)
         if any(abs(code) > 2**53 for code in self.codes):
             raise ValueError("a code is too large to be distinguished from its neighbours: make it a category")
-        for name, value in (("missing", self.missing), ("other", self.other)):
-            if value is not None and value not in self.codes:
-                raise ValueError(f"{name} must be one of the codes")
-        if self.indicator and self.missing is not None:
-            raise ValueError("with an indicator, a missing value is its own code: leave `missing` out")
         return self
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The codes."""
+        """The codes, which are categories."""
         return tuple(map(str, self.codes))
 
-    @property
-    def is_ordered(self) -> bool:
-        """Never: codes have no order that means something."""
-        return False
-
-    @property
-    def stand_in(self) -> int | None:
-        """The public `missing` code."""
-        return None if self.missing is None else self.codes.index(self.missing)
-
     def place(self, text: str) -> int:
-        """Return that of the number, however it is spelled."""
+        """Return the place of the code that is this number, however it is spelled."""
         return self._places.get(number(text), -1 if self.other is None else self._places[self.other])
 
     @cached_property
     def _places(self) -> dict[float, int]:
+        """The place of each code, which is a category, by its number."""
         return {float(code): place for place, code in enumerate(self.codes)}

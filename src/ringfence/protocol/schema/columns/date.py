@@ -4,14 +4,14 @@ import datetime
 import math
 import re
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns.base import UNFILLED
-from ringfence.protocol.columns.numeric import Scaled
+from ringfence.protocol.schema.columns.base import UNFILLED
+from ringfence.protocol.schema.columns.numeric import Scaled
 from ringfence.sources.cells import Cells
 
 _SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0, "year": 31556952.0}
@@ -23,6 +23,7 @@ _USUAL = (None, "%d.%m.%Y", "%d.%m.%y", "%d.%m.%Y %H:%M", "%d/%m/%Y", "%m/%d/%Y"
 
 
 def _as_text(value: object) -> object:
+    """Turn a TOML date in a date column's fields into ISO 8601 text."""
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
@@ -39,8 +40,6 @@ class Date(Scaled):
     C's strptime: "%d.%m.%Y". A time that names its zone is read as UTC.
     """
 
-    later_fields: ClassVar[frozenset[str]] = Scaled.later_fields | {"format"}
-
     type: Literal["date"] = "date"
     lower: Moment
     upper: Moment
@@ -48,11 +47,11 @@ class Date(Scaled):
     origin: Moment = "1970-01-01"
     format: str | None = Field(default=None, min_length=1, max_length=100)
     center: Moment | None = None
-    scale: float | None = Field(default=None, gt=0)
     missing: Moment | None = None
 
     @model_validator(mode="after")
     def _is_an_interval(self) -> Self:
+        """Refuse a date column with an unknown format, a bound that is no date, or bounds out of order."""
         if self.format is not None and not _FORMAT.match(self.format):
             raise ValueError("format may hold %d %m %Y %y %H %M %S %f %j %z and %%, and any characters between them")
         for name in ("lower", "upper", "origin", "center", "missing"):
@@ -61,53 +60,24 @@ class Date(Scaled):
                 raise ValueError(f"{name} must be an ISO 8601 date, such as 2024-05-31")
         if not self.low < self.high:
             raise ValueError("lower must be before upper (type = 'ignore' drops a constant column)")
-        for name, value in (("center", self.center), ("missing", self.missing)):
-            if value is not None and not self.low <= self._number(value) <= self.high:
-                raise ValueError(f"{name} must lie between lower and upper")
-        if self._largest > 1e6:
-            raise ValueError("scale is so small that scaled values exceed a million")
+        self._require_values_inside()
         return self
 
-    def number_of(self, said: float | str) -> float:
-        """Return a date's number; a number is one already."""
-        number = self._number(said) if isinstance(said, str) else said
+    def number_of(self, value: Any) -> float:
+        """Return the number that a date column counts for an ISO 8601 date."""
+        number = self._number(value) if isinstance(value, str) else float(value)
         if math.isnan(number):
             raise ValueError("a value is not an ISO 8601 date, such as 2024-05-31")
         return number
 
     def _number(self, moment: str, format: str | None = None) -> float:
+        """Return a moment as a date column counts it: in its unit, since its origin."""
         return (_seconds(moment, format) - self._origin) / _SECONDS[self.counted_in]
 
     @cached_property
     def _origin(self) -> float:
+        """The origin of a date column, in seconds since 1970."""
         return _seconds(self.origin, None)
-
-    @cached_property
-    def low(self) -> float:
-        """The lower bound."""
-        return self._number(self.lower)
-
-    @cached_property
-    def high(self) -> float:
-        """The upper bound."""
-        return self._number(self.upper)
-
-    @cached_property
-    def offset(self) -> float:
-        """The number that becomes 0."""
-        return (self.low + self.high) / 2 if self.center is None else self._number(self.center)
-
-    @property
-    def unit(self) -> float:
-        """The distance that becomes 1."""
-        return (self.high - self.low) / 2 if self.scale is None else self.scale
-
-    @property
-    def stand_in(self) -> float | None:
-        """The public `missing` date, or, where a feature tells of empty cells, what becomes 0."""
-        if self.missing is None:
-            return self.offset if self.indicator else None
-        return self._number(self.missing)
 
     @property
     def described(self) -> tuple[str, str]:
@@ -122,7 +92,7 @@ class Date(Scaled):
         return "this date is not in the schema's `format`, which all silos share: rewrite it"
 
     def values(self, cells: Cells) -> FloatArray:
-        """Return each cell's time since the origin."""
+        """Return the time of each date since the origin."""
         times = cells.times()
         if times is not None:
             seconds = (times - np.datetime64(0, "us")) / np.timedelta64(1, "s")
@@ -132,23 +102,23 @@ class Date(Scaled):
 
     @property
     def distance(self) -> str:
-        """What it is counted in."""
+        """The unit in which a date column counts, such as days."""
         return f"{self.counted_in}s"
 
     @property
     def axis(self) -> str:
-        """What its numbers count, and since when."""
+        """What the numbers of a date column count, and since when, for a figure's axis."""
         return f", in {self.distance} since {self.origin}"
 
     def written(self, center: float) -> str:
-        """Return the date, within its bounds."""
+        """Return the date for a number, within the date column's bounds."""
         inside = min(max(center, self.low), self.high)
         moment = datetime.timedelta(seconds=self._origin + inside * _SECONDS[self.counted_in])
         return (_EPOCH + moment).date().isoformat()
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns that are dates in one of the usual formats; where two fit, the choice is left open."""
+        """Accept columns of dates in one of the usual formats; if two fit, the format is left open."""
         bounds = {"lower": UNFILLED, "upper": UNFILLED}
         if cells.times() is not None:
             return bounds

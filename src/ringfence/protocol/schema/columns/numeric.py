@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, pieces, without_negligible
-from ringfence.protocol.columns.base import (
+from ringfence.protocol.schema.columns.base import (
     UNFILLED,
     UNKNOWN,
     Beyond,
@@ -23,7 +24,7 @@ from ringfence.sources.cells import Cells
 
 
 class Scaled(ReadColumn):
-    """A number in an interval: `low`, `high`, where 0 and 1 are, and what stands in for an empty cell."""
+    """A number in an interval, scaled so that `offset` becomes 0 and `unit` the distance 1."""
 
     is_number: ClassVar[bool] = True
     open_fields: ClassVar[Mapping[str, str]] = {
@@ -31,75 +32,89 @@ class Scaled(ReadColumn):
         "upper": "the largest publicly possible value",
     }
 
-    @property
+    lower: Any
+    upper: Any
+    center: Any = None
+    scale: float | None = Field(default=None, gt=0)
+    missing: Any = None
+
+    def values(self, cells: Cells) -> FloatArray:
+        """Return the numbers of a numeric column's cells; NaN for a cell that has none."""
+        raise NotImplementedError
+
+    def number_of(self, value: Any) -> float:
+        """Return the number that a schema means by a value of a numeric or date column; ValueError if it means none."""
+        raise NotImplementedError
+
+    @cached_property
     def low(self) -> float:
-        """The lower bound."""
-        raise NotImplementedError
+        """The lower bound of a numeric column, as a number."""
+        return self.number_of(self.lower)
 
-    @property
+    @cached_property
     def high(self) -> float:
-        """The upper bound."""
-        raise NotImplementedError
+        """The upper bound of a numeric column, as a number."""
+        return self.number_of(self.upper)
 
-    @property
+    @cached_property
     def offset(self) -> float:
-        """The value that becomes 0."""
-        raise NotImplementedError
+        """The number of a numeric column that becomes 0: the centre, or the middle."""
+        return (self.low + self.high) / 2 if self.center is None else self.number_of(self.center)
 
     @property
     def unit(self) -> float:
-        """The distance that becomes 1."""
-        raise NotImplementedError
+        """The distance in a numeric column that becomes 1: the scale, or half the width."""
+        return (self.high - self.low) / 2 if self.scale is None else self.scale
 
     @property
     def stand_in(self) -> float | None:
-        """The number for an empty cell, if there may be any."""
-        raise NotImplementedError
+        """The number for an empty numeric cell: the public `missing` value, with an indicator the centre, or None."""
+        if self.missing is None:
+            return self.offset if self.indicator else None
+        return self.number_of(self.missing)
 
-    def values(self, cells: Cells) -> FloatArray:
-        """Return the cells' numbers; NaN for what is none."""
-        raise NotImplementedError
-
-    def number_of(self, said: float | str) -> float:
-        """Return the number that a schema means by a value of the column; ValueError if it means none."""
-        if isinstance(said, str):
-            raise ValueError("a value is not a number: write it without quotes")
-        return said
+    def _require_values_inside(self) -> None:
+        """Refuse a numeric column whose centre or stand-in is out of bounds, or whose scaled numbers are huge."""
+        for name, value in (("center", self.center), ("missing", self.missing)):
+            if value is not None and not self.low <= self.number_of(value) <= self.high:
+                raise ValueError(f"{name} must lie between lower and upper")
+        if self._largest > 1e6:
+            raise ValueError("scale is so small that scaled values exceed a million")
 
     def in_units(self, scaled: NDArray[Any]) -> FloatArray:
-        """Return scaled numbers in the column's own units, within its bounds."""
+        """Return scaled numbers in a numeric column's own units, within its bounds."""
         values = scaled.astype(np.float64)  # in single precision a bound would be another
-        inside: FloatArray = np.clip(values * self.unit + self.offset, self.low, self.high)
-        return inside
+        return np.clip(values * self.unit + self.offset, self.low, self.high)
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether the schema allows for empty cells."""
+        """Whether the schema allows for empty cells in a numeric column."""
         return self.stand_in is not None
 
     @property
     def _largest(self) -> float:
+        """The largest absolute scaled number of a numeric column."""
         return max(self.high - self.offset, self.offset - self.low) / self.unit
 
     @property
     def bound(self) -> float:
-        """The largest norm of its features: of a number, or of what stands in for one and the sign that it does."""
+        """The largest norm of a numeric column's features: of a number, or of the stand-in with its indicator."""
         if not self.indicator or self.stand_in is None:
             return self._largest
         return max(self._largest, math.hypot((self.stand_in - self.offset) / self.unit, 1.0))
 
     def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return its own name."""
+        """Return the name of a numeric column itself, and that of its indicator."""
         return self._with_indicator(name, (name,))
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
-        """What each of its features calls 0, and how much 1 is more, in the table's own numbers."""
+        """Offset and unit of the number of a numeric column, and of its indicator."""
         return ((self.offset, self.unit), (0.0, 1.0))[: 2 if self.indicator else 1]
 
     @property
     def limits(self) -> tuple[tuple[float, float, float], ...]:
-        """Its bounds."""
+        """The bounds of a numeric column."""
         own = (self.low, self.high, math.nan if self.stand_in is None else self.stand_in)
         return (own, (0.0, 1.0, 0.0))[: 2 if self.indicator else 1]
 
@@ -110,7 +125,7 @@ class Scaled(ReadColumn):
 
     @property
     def target_scaling(self) -> tuple[float, float]:
-        """What to multiply a scaled target by, and what to add then, to have it in its own units."""
+        """What to multiply a scaled numeric target by, and what to add then, to have it in its own units."""
         return self.unit, self.offset
 
     @property
@@ -119,7 +134,7 @@ class Scaled(ReadColumn):
         return "this is not a finite number"
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
-        """Return clamped and scaled numbers."""
+        """Return the clamped and scaled numbers of a numeric column."""
         values, empty, problems = self._filled(cells)
         low, high, offset, unit = self.low, self.high, self.offset, self.unit
         scaled = np.empty(len(values))
@@ -138,7 +153,7 @@ class Scaled(ReadColumn):
         return Reading(scaled, empty, Beyond(beyond, numbers) if beyond.size else None), problems
 
     def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
-        """Return numbers with the stand-in in place of empty cells, which cells these are, and what is wrong."""
+        """Return a numeric column with empty cells replaced by the stand-in, the mask of empty cells, and problems."""
         values = self.values(cells)
         if (
             not self.missing_tokens
@@ -155,11 +170,11 @@ class Scaled(ReadColumn):
         return values, empty, problems + Problem.where(wrong, self.problem)
 
     def features(self, reading: Reading) -> FloatArray:
-        """Return one number, and whether there was none."""
+        """Return the number of each numeric cell, and whether there was none."""
         return self._indicated(reading.values[:, None], reading)
 
     def plain(self, cells: Cells) -> FloatArray:
-        """Return the numbers as they stand."""
+        """Return the numbers of a numeric column as they stand."""
         values, empty, _ = self._filled(cells)
         return self._indicated(values[:, None], Reading(values, empty))
 
@@ -180,60 +195,38 @@ class Numeric(Scaled):
 
     @model_validator(mode="after")
     def _is_an_interval(self) -> Self:
+        """Refuse a numeric column whose bounds are out of order or too far apart."""
         if not self.lower < self.upper:
             raise ValueError("lower must be smaller than upper (type = 'ignore' drops a constant column)")
         if not math.isfinite(self.upper - self.lower):
             raise ValueError("the range from lower to upper is too wide to compute with")
         if not self.unit > 0 or not math.isfinite(self.offset):
             raise ValueError("lower and upper are too close, or too large, to compute with")
-        for name, value in (("center", self.center), ("missing", self.missing)):
-            if value is not None and not self.lower <= value <= self.upper:
-                raise ValueError(f"{name} must lie between lower and upper")
-        if self._largest > 1e6:
-            raise ValueError("scale is so small that scaled values exceed a million")
+        self._require_values_inside()
         return self
 
-    @property
-    def low(self) -> float:
-        """The lower bound."""
-        return self.lower
-
-    @property
-    def high(self) -> float:
-        """The upper bound."""
-        return self.upper
-
-    @property
-    def offset(self) -> float:
-        """The value that becomes 0."""
-        return (self.lower + self.upper) / 2 if self.center is None else self.center
-
-    @property
-    def unit(self) -> float:
-        """The distance that becomes 1."""
-        return (self.upper - self.lower) / 2 if self.scale is None else self.scale
-
-    @property
-    def stand_in(self) -> float | None:
-        """The public `missing` value, or, where a feature tells of empty cells, what becomes 0."""
-        return self.offset if self.missing is None and self.indicator else self.missing
+    def number_of(self, value: Any) -> float:
+        """Return a numeric column's value as a float; refuse text."""
+        if isinstance(value, str):
+            raise ValueError("a value is not a number: write it without quotes")
+        return float(value)
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether no bound is known: statistics are then of magnitudes, and nothing else should be asked."""
+        """Whether no bound is known: private statistics then estimate magnitudes only."""
         return self.upper >= UNKNOWN or self.lower <= -UNKNOWN
 
     def values(self, cells: Cells) -> FloatArray:
-        """Return the cells' numbers."""
+        """Return the numbers of a numeric column's cells."""
         return cells.numbers()
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns of finite numbers alone."""
+        """Accept columns as numeric in which all cells are finite numbers."""
         return {"lower": UNFILLED, "upper": UNFILLED} if np.isfinite(cells.numbers()).all() else None
 
     @classmethod
     def without_open_fields(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Leave bounds open: statistics are then of magnitudes."""
+        """Leave the bounds of a numeric column open: statistics are then of magnitudes."""
         bounds = {"lower": -UNKNOWN, "upper": UNKNOWN}
         return {**given, **{field: bounds[field] for field in unfilled(given) if field in bounds}}

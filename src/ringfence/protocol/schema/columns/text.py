@@ -5,10 +5,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from ringfence.features.ngrams import NGrams, words_of
 from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.columns.base import Problem, ReadColumn, Reading
+from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading
 from ringfence.sources.cells import Cells
+from ringfence.sources.features.ngrams import NGrams, words_of
 
 
 class Text(ReadColumn):
@@ -18,7 +18,7 @@ class Text(ReadColumn):
     norm `scale`, or 0 where it has no word. With `ngrams` 2 or more, sequences of that many words count as words too.
     """
 
-    later_fields: ClassVar[frozenset[str]] = ReadColumn.later_fields | {"ngrams"}
+    may_be_empty: ClassVar[bool] = True
 
     type: Literal["text"] = "text"
     words: int = Field(default=256, ge=2, le=2**20)
@@ -26,26 +26,21 @@ class Text(ReadColumn):
     scale: float = Field(default=1.0, gt=0, le=1e6)
 
     @property
-    def may_be_empty(self) -> bool:
-        """A cell without words is one like any other."""
-        return True
-
-    @property
     def bound(self) -> float:
-        """The norm of every text; the feature that tells of an empty one stands alone."""
+        """The norm of every text's features; the indicator is set only where all other features are 0."""
         return self.scale
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
-        """Features are as they are: a text's shares of words."""
+        """Offset and unit of a text column's features, which are shares of words."""
         return ((0.0, 1.0 / self.scale),) * (self.words + bool(self.indicator))
 
     def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return a name for each place."""
+        """Return a name for each place of a text column's hashed words."""
         return self._with_indicator(name, [f"{name}#{place}" for place in range(self.words)])
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
-        """Return the features."""
+        """Return the features of texts: hashed shares of words."""
         empty = self._empty(cells)
         codes, distinct = cells.coded()
         counts = NGrams(length=self.words, words=self.ngrams or 1).counts(distinct)
@@ -57,12 +52,12 @@ class Text(ReadColumn):
         return Reading(features, empty), []
 
     def features(self, reading: Reading) -> FloatArray:
-        """Return them."""
+        """Return the features of texts, as they were read, and the indicator."""
         return self._indicated(reading.values, reading, self.scale)
 
     @classmethod
     def drafted(cls, cells: Cells, name: str) -> dict[str, Any] | None:
-        """Take columns of which most cells have three words or more."""
+        """Accept columns as text in which most cells have three words or more."""
         codes, distinct = cells.coded()
         long = np.array([len(words_of(text)) > 2 for text in distinct], dtype=bool)
         return {"words": 256} if len(codes) and np.mean(long[codes]) > 0.5 else None

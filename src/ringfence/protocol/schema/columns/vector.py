@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray, row_norms, without_negligible
-from ringfence.protocol.columns.base import Problem, ReadColumn, Reading, required
 from ringfence.protocol.public import Digest
+from ringfence.protocol.schema.columns.base import Problem, ReadColumn, Reading, required
 from ringfence.sources.cells import Cells
 
 
 class Vector(ReadColumn):
     """`length` numbers that a public `extractor` made of a record, whatever that is: an image, a text, a signal.
 
-    A vector longer than `norm` is cut to it; then all are divided by it, so that none is longer than `scale`. The
+    A vector longer than `norm` is clipped to it; then all are divided by it, so that none is longer than `scale`. The
     extractor is public and frozen: no private record had a say in it. `digest` is the SHA-256 of its file, so that a
     plan says which features it is about.
     """
@@ -37,26 +37,26 @@ class Vector(ReadColumn):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The extractor's."""
+        """The name of the extractor of a vector column."""
         return (self.extractor,)
 
     @property
     def bound(self) -> float:
-        """The longest vector."""
+        """The norm of the longest vector, after scaling."""
         return self.scale
 
     @property
     def scaling(self) -> tuple[tuple[float, float], ...]:
-        """A number of `norm`/`scale` becomes 1."""
+        """Offset and unit of each entry of a vector: a number of `norm`/`scale` becomes 1."""
         indicator = ((0.0, 1.0 / self.scale),) if self.indicator else ()
         return ((0.0, self.norm / self.scale),) * self.length + indicator
 
     def feature_names(self, name: str) -> tuple[str, ...]:
-        """Return a name for each place."""
+        """Return a name for each place of a vector."""
         return self._with_indicator(name, [f"{name}[{place}]" for place in range(self.length)])
 
     def read(self, cells: Cells) -> tuple[Reading, list[Problem]]:
-        """Return vectors, cut and scaled; zeros for an empty cell, if a feature tells of those."""
+        """Return clipped and scaled vectors; zeros for an empty cell, if the schema allows it."""
         vectors, empty, problems = self._filled(cells)
         with np.errstate(over="ignore", invalid="ignore"):  # too long to square: it becomes 0; no vector: it is refused
             norms = row_norms(vectors)
@@ -64,6 +64,7 @@ class Vector(ReadColumn):
         return Reading(without_negligible(scaled), empty), problems
 
     def _filled(self, cells: Cells) -> tuple[FloatArray, NDArray[np.bool_] | None, list[Problem]]:
+        """Return vectors with zeros for empty cells, the mask of empty cells, and problems."""
         vectors = cells.vectors(self.length)
         wrong: NDArray[np.bool_] = ~np.asarray(np.isfinite(vectors).all(axis=1))
         empty = self._empty(cells) if wrong.any() else None
@@ -75,10 +76,10 @@ class Vector(ReadColumn):
         return vectors, empty, problems + Problem.where(wrong, what)
 
     def features(self, reading: Reading) -> FloatArray:
-        """Return them."""
+        """Return the vectors, as they were read, and the indicator."""
         return self._indicated(reading.values, reading, self.scale)
 
     def plain(self, cells: Cells) -> FloatArray:
-        """Return vectors as they stand."""
+        """Return vectors as they stand, neither clipped nor scaled."""
         vectors, empty, _ = self._filled(cells)
         return self._indicated(vectors, Reading(vectors, empty))

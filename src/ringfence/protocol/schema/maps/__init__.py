@@ -1,4 +1,4 @@
-"""Public maps of columns: curves without leaving convexity. One file each, and one line here.
+"""Public maps of columns, which let a linear model fit curves and interactions.
 
 A map is a public function of a record's own cells, after these were clamped to public bounds: it changes what a model
 can say, and nothing about who is protected. It stands in the schema, and so in the plan's digest.
@@ -10,15 +10,12 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from ringfence.protocol.blocks import Block, Blocks, ColumnBlock
-from ringfence.protocol.columns import ReadColumn, Scaled
-from ringfence.protocol.maps.base import MOST_FEATURES, Curve, CurveBlock, Joint
-from ringfence.protocol.maps.cyclic import Cyclic
-from ringfence.protocol.maps.fourier import Fourier
-from ringfence.protocol.maps.interaction import Interaction
-from ringfence.protocol.maps.spline import Spline
-
-__all__ = ["Cyclic", "FeatureMap", "Fourier", "Interaction", "Spline", "blocks_of", "check_maps"]
+from ringfence.protocol.schema.blocks import Block, Blocks, ColumnBlock
+from ringfence.protocol.schema.columns.base import ReadColumn
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.maps.base import MOST_FEATURES
+from ringfence.protocol.schema.maps.curves import Curve, CurveBlock, Cyclic, Spline
+from ringfence.protocol.schema.maps.joint import Fourier, Interaction, Joint
 
 FeatureMap: TypeAlias = Annotated[Spline | Cyclic | Interaction | Fourier, Field(discriminator="type")]
 
@@ -31,7 +28,7 @@ def blocks_of(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> 
 
 
 def check_maps(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> None:
-    """Raise ValueError, with a clause that says what to do, if maps cannot be made of these columns."""
+    """Raise ValueError, with the remedy, if maps cannot be applied to these columns."""
     maps = tuple(maps)
     if not maps:
         return
@@ -62,6 +59,7 @@ def _parts(columns: Mapping[str, ReadColumn], maps: Iterable[FeatureMap]) -> tup
 
 
 def _column(name: str, column: ReadColumn, curves: Iterable[Curve]) -> Blocks:
+    """Return the blocks of one column: its own features, unless a map replaces them, and its curves."""
     own = [curve for curve in curves if name in curve.columns]
     if not own or not isinstance(column, Scaled):
         return Blocks([ColumnBlock(name, column)])

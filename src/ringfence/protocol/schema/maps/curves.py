@@ -1,6 +1,7 @@
-"""Splines: smooth curves of a number, by a basis of bumps between public knots."""
+"""Curves: maps of one number each, by splines or by cosines and sines."""
 
 import math
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Literal, TypeAlias
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Moment, Scaled
-from ringfence.protocol.maps.base import Curve
+from ringfence.protocol.schema.blocks import Block, Readings
+from ringfence.protocol.schema.columns.base import Only, ReadColumn
+from ringfence.protocol.schema.columns.date import Moment
+from ringfence.protocol.schema.columns.numeric import Scaled
+from ringfence.protocol.schema.maps.base import BaseMap
 
 _POINTS = 1024
 """At how many points of an interval the basis is looked at to bound its norm."""
@@ -19,6 +23,82 @@ _POINTS = 1024
 MOST_KNOTS = 1000
 
 Places: TypeAlias = Annotated[tuple[float | Moment, ...], Field(min_length=1, max_length=MOST_KNOTS)]
+
+
+class Curve(BaseMap):
+    """A map of every one of its columns by itself; they are numbers."""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the column's own feature stays beside those of the curve."""
+        return False
+
+    def check(self, columns: Mapping[str, ReadColumn]) -> None:
+        """Raise ValueError if a column is not a number or date, or does not suit the map."""
+        super().check(columns)
+        for name in self.columns:
+            column = columns[name]
+            if not isinstance(column, Scaled):
+                raise ValueError(f"a {self.type} map needs numbers or dates, and the column '{name}' has neither")
+            try:
+                self.fit(column)
+            except ValueError as problem:
+                raise ValueError(f"the {self.type} map of the column '{name}': {problem}") from None
+
+    def fit(self, column: Scaled) -> None:
+        """Raise ValueError if a curve cannot be made of that column."""
+
+    def width(self, column: Scaled) -> int:
+        """Return how many features a curve makes."""
+        raise NotImplementedError
+
+    def bound(self, column: Scaled) -> float:
+        """Return the largest norm of a curve's features."""
+        raise NotImplementedError
+
+    @property
+    def constant(self) -> float:
+        """The sum of a curve's features, if it is the same for every number; else 0."""
+        return 0.0
+
+    def names(self, name: str, column: Scaled) -> list[str]:
+        """Return a name for each feature of a curve."""
+        raise NotImplementedError
+
+    def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
+        """Return the features of numbers within the column's bounds, in its own units."""
+        raise NotImplementedError
+
+
+class CurveBlock(Block):
+    """A curve of one column. With an indicator, all features of an empty cell but the indicator are 0.
+
+    `tells` says whether the indicator is part of this block: each column has one.
+    """
+
+    def __init__(self, curve: Curve, name: str, column: Scaled, *, tells: bool) -> None:
+        """Make the block of a curve of one column; `tells` appends the indicator of empty cells."""
+        self._curve, self._name, self._column, self._tells = curve, name, column, tells
+        self.width = curve.width(column) + tells
+        self.bound = max(curve.bound(column), 1.0) if tells else curve.bound(column)
+        self.constant = curve.constant if tells or not column.indicator else 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the curve's features and of the indicator."""
+        own = self._curve.names(self._name, self._column)
+        return (*own, f"{self._name} is missing") if self._tells else tuple(own)
+
+    def features(self, readings: Readings) -> FloatArray:
+        """Return the curve's features of a column's reading."""
+        reading = readings[self._name]
+        values = self._curve.values(self._column.in_units(reading.values), self._column)
+        empty = reading.empty if self._column.indicator else None
+        if empty is not None:
+            values[empty] = 0.0
+        if not self._tells:
+            return values
+        return np.column_stack([values, np.zeros(len(values)) if empty is None else empty])
 
 
 class Spline(Curve):
@@ -35,7 +115,7 @@ class Spline(Curve):
     degree: int = Field(default=3, ge=1, le=5)
 
     def fit(self, column: Scaled) -> None:
-        """Refuse knots beyond the column's bounds, or out of order."""
+        """Refuse a spline's knots beyond the column's bounds, or out of order."""
         if isinstance(self.knots, int):
             return
         places = [column.number_of(knot) for knot in self.knots]
@@ -48,7 +128,7 @@ class Spline(Curve):
             raise ValueError("two knots are too close to each other, or to a bound, to compute with: leave one out")
 
     def _inner(self, column: Scaled) -> tuple[float, ...]:
-        """Return the knots from bound to bound."""
+        """Return the spline's knots from bound to bound."""
         if isinstance(self.knots, int):
             steps = self.knots - 1
             between = (column.low + (column.high - column.low) * step / steps for step in range(1, steps))
@@ -56,22 +136,22 @@ class Spline(Curve):
         return tuple(sorted({column.low, column.high, *map(column.number_of, self.knots)}))
 
     def width(self, column: Scaled) -> int:
-        """Return how many functions the basis has."""
+        """Return how many functions the spline basis has."""
         inner = self.knots if isinstance(self.knots, int) else len(self._inner(column))
         return inner + self.degree - 1
 
     def bound(self, column: Scaled) -> float:
-        """Return the largest norm, to a ten-thousandth, and never less: for even knots and degree 3 it is √½."""
+        """Return the largest norm of a spline basis, to a ten-thousandth, never less: √½ for even knots, degree 3."""
         inner = self._inner(column)
         return _largest_norm(inner[:2] if isinstance(self.knots, int) else inner, self.degree)
 
     @property
     def constant(self) -> float:
-        """B-splines add up to 1."""
+        """1, the sum of all B-splines."""
         return 1.0
 
     def names(self, name: str, column: Scaled) -> list[str]:
-        """Return each function's number, and about where its bump is."""
+        """Return the number of each B-spline, and about where its bump is."""
         knots = _extended(self._inner(column), self.degree)
         middles = [sum(knots[at + 1 : at + 1 + self.degree]) / self.degree for at in range(self.width(column))]
         shown = (column.written(middle) for middle in middles)
@@ -81,12 +161,12 @@ class Spline(Curve):
         ]
 
     def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
-        """Return the basis at each number."""
+        """Return the spline basis at each number."""
         return basis(numbers, self._inner(column), self.degree)
 
     @property
     def words(self) -> str:
-        """Name the columns, and how many knots there are."""
+        """Describe a spline map: degree, knots and columns."""
         if isinstance(self.knots, int):
             knots = f"{self.knots} knots"
         else:
@@ -111,6 +191,7 @@ def _recursion(numbers: FloatArray, knots: FloatArray, interval: NDArray[np.int6
 
 
 def _extended(inner: tuple[float, ...], degree: int) -> list[float]:
+    """Return a spline's knots with further ones, evenly spaced, beyond both bounds."""
     first, last = inner[1] - inner[0], inner[-1] - inner[-2]
     below = [inner[0] - first * step for step in range(degree, 0, -1)]
     return [*below, *inner, *(inner[-1] + last * step for step in range(1, degree + 1))]
@@ -118,7 +199,7 @@ def _extended(inner: tuple[float, ...], degree: int) -> list[float]:
 
 @lru_cache(maxsize=1000)
 def _largest_norm(inner: tuple[float, ...], degree: int) -> float:
-    """Return the largest norm of the basis.
+    """Return the largest norm of the spline basis.
 
     Between two knots its square is a polynomial of degree n = 2·degree, whose maximum is at most 1/cos(nπ/2N) times
     that at the N Chebyshev points of the interval (Ehlich and Zeller, 1964); and the functions are not negative and add
@@ -131,3 +212,48 @@ def _largest_norm(inner: tuple[float, ...], degree: int) -> float:
         values = _recursion(low + (high - low) * points, knots[at : at + 2 * degree + 2], first, degree)
         squares.append(float(np.max(np.sum(values**2, axis=1))))
     return min(1.0, math.sqrt(max(squares) / math.cos(degree * math.pi / _POINTS)))
+
+
+class Cyclic(Curve):
+    """Cosine and sine of a number that begins again after each `period`, in the column's own units.
+
+    `harmonics` more of them go two, three and more times around, for curves with more than one peak. All are divided by
+    √harmonics, so that their norm is 1 at every number. They take the place of the column's own feature, unless it is
+    to be kept beside them (`keep`), as a trend beside a season.
+    """
+
+    type: Literal["cyclic"] = "cyclic"
+    period: float = Field(gt=0, le=1e18)
+    harmonics: int = Field(default=1, ge=1, le=1000)
+    keep: Only = None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the column's own feature stays beside the cyclic curve's."""
+        return bool(self.keep)
+
+    def width(self, column: Scaled) -> int:
+        """Return two features for each harmonic of a cyclic curve."""
+        return 2 * self.harmonics
+
+    def bound(self, column: Scaled) -> float:
+        """Return the norm 1 of a cyclic curve: cos² + sin² of each harmonic."""
+        return 1.0
+
+    def names(self, name: str, column: Scaled) -> list[str]:
+        """Return whether a cyclic curve's feature is a cosine or a sine, and of which period."""
+        periods = [f"{self.period:g}" + ("" if time == 1 else f"/{time}") for time in range(1, self.harmonics + 1)]
+        return [f"{name} {wave} {period}" for period in periods for wave in ("cos", "sin")]
+
+    def values(self, numbers: FloatArray, column: Scaled) -> FloatArray:
+        """Return cosine and sine of every harmonic of a cyclic curve."""
+        turns = np.remainder(numbers, self.period)[:, None] * (np.arange(1, self.harmonics + 1) / self.period)
+        angles = 2.0 * math.pi * turns
+        waves = np.stack([np.cos(angles), np.sin(angles)], axis=2) / math.sqrt(self.harmonics)
+        return waves.reshape(len(numbers), 2 * self.harmonics)
+
+    @property
+    def words(self) -> str:
+        """Describe a cyclic curve: period, harmonics and columns."""
+        times = "" if self.harmonics == 1 else f" and {self.harmonics} harmonics"
+        return f"cosines and sines of period {self.period:g}{times} ({', '.join(self.columns)})"

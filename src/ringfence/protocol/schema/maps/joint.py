@@ -1,18 +1,19 @@
-"""Random Fourier features: waves in random directions, whose sums come close to any smooth function of the columns."""
+"""Joint maps: of several columns together, by products of their features or by random Fourier features."""
 
 import hashlib
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import combinations
 from statistics import NormalDist
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from ringfence.protocol.arrays import FloatArray, row_norms
-from ringfence.protocol.blocks import Block, Blocks, Readings
-from ringfence.protocol.maps.base import MOST_FEATURES, Joint
+from ringfence.protocol.schema.blocks import Block, Blocks, Readings
+from ringfence.protocol.schema.maps.base import MOST_FEATURES, BaseMap
 
 MOST_DRAWS = 1_000_000
 """The most numbers that are drawn for the directions of one map."""
@@ -21,12 +22,72 @@ _GRID = 2.0**20
 
 
 def _is_named(seed: object) -> object:
+    """Refuse random Fourier features without a public seed."""
     if seed is None:
         raise ValueError("it is missing: give a whole number, which is public, as in seed = 1")
     return seed
 
 
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**64), BeforeValidator(_is_named)]
+
+
+class Joint(BaseMap):
+    """A map of several columns together, of their features as curves leave them."""
+
+    def width(self, inputs: Mapping[str, Blocks]) -> int:
+        """Return how many features a joint map makes of several columns; ValueError if it cannot be made of them."""
+        raise NotImplementedError
+
+    def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:
+        """Return the blocks that a joint map makes of the features of several columns."""
+        raise NotImplementedError
+
+
+class Interaction(Joint):
+    """All products of a feature of one column and a feature of another, for every two of the columns.
+
+    They stand beside the columns' own. The norm of all products is the product of the two columns' norms, and so is its
+    largest value, whatever the columns are.
+    """
+
+    least: ClassVar[int] = 2
+
+    type: Literal["interaction"] = "interaction"
+
+    def width(self, inputs: Mapping[str, Blocks]) -> int:
+        """Return how many products an interaction has, of features of different columns."""
+        widths = [inputs[name].width for name in self.columns]
+        return (sum(widths) ** 2 - sum(width**2 for width in widths)) // 2
+
+    def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:
+        """Return an interaction's products of every two columns, in the order of their names."""
+        return [Products(inputs[first], inputs[second]) for first, second in combinations(sorted(self.columns), 2)]
+
+    @property
+    def words(self) -> str:
+        """Describe an interaction map: products of columns."""
+        return f"products of {' and '.join(self.columns)}" + (", two at a time" if len(self.columns) > 2 else "")
+
+
+class Products(Block):
+    """The products of two columns' features, by the first one's."""
+
+    def __init__(self, first: Blocks, second: Blocks) -> None:
+        """Make the block of an interaction: products of the features of two columns."""
+        self._first, self._second = first, second
+        self.width = first.width * second.width
+        self.bound = first.bound * second.bound
+        self.repeats = any(block.constant for block in (*first, *second))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of both factors of each product in an interaction."""
+        return tuple(f"{one} × {other}" for one in self._first.names for other in self._second.names)
+
+    def features(self, readings: Readings) -> FloatArray:
+        """Return the products of features in an interaction."""
+        first, second = self._first.features(readings), self._second.features(readings)
+        return (first[:, :, None] * second[:, None, :]).reshape(len(first), self.width)
 
 
 class Fourier(Joint):
@@ -47,12 +108,13 @@ class Fourier(Joint):
 
     @model_validator(mode="after")
     def _is_even(self) -> Self:
+        """Refuse an odd number of random Fourier features."""
         if self.features % 2:
             raise ValueError("`features` must be even: each direction has a cosine and a sine")
         return self
 
     def width(self, inputs: Mapping[str, Blocks]) -> int:
-        """Return `features`; more directions than can be drawn in a moment are refused."""
+        """Return the number of Fourier features; refuse more directions than can be drawn in a moment."""
         length = sum(inputs[name].width for name in self.columns)
         if length * self.features // 2 > MOST_DRAWS:
             raise ValueError(
@@ -62,12 +124,12 @@ class Fourier(Joint):
         return self.features
 
     def blocks(self, inputs: Mapping[str, Blocks]) -> list[Block]:
-        """Return the waves of all columns together, taken in the order of their names."""
+        """Return the Fourier waves of all columns together, taken in the order of their names."""
         return [Waves(self, Blocks(block for name in sorted(self.columns) for block in inputs[name]))]
 
     @property
     def words(self) -> str:
-        """Name the columns, and how many waves there are."""
+        """Describe a map of random Fourier features: number, scale, seed and columns."""
         of = ", ".join(self.columns)
         return f"{self.features} random Fourier features of scale {self.scale:g}, seed {self.seed} ({of})"
 
@@ -78,16 +140,17 @@ class Waves(Block):
     bound = 1.0
 
     def __init__(self, map: Fourier, inputs: Blocks) -> None:
+        """Make the block of random Fourier features."""
         self._map, self._inputs, self.width = map, inputs, map.features
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the seed, the direction's number, and which wave it is."""
+        """Return the seed, the direction's number, and which wave a Fourier feature is."""
         numbers = range(1, self.width // 2 + 1)
         return tuple(f"fourier {self._map.seed} {wave} {number}" for number in numbers for wave in ("cos", "sin"))
 
     def features(self, readings: Readings) -> FloatArray:
-        """Return the waves."""
+        """Return the waves: cosines and sines of random Fourier features."""
         chosen = directions(self._map.seed, self.width // 2, self._inputs.width)
         angles = products(self._inputs.features(readings), chosen, self._inputs.bound) / self._map.scale
         waves = np.stack([np.cos(angles), np.sin(angles)], axis=2) * math.sqrt(2.0 / self.width)
@@ -95,7 +158,7 @@ class Waves(Block):
 
 
 def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
-    """Multiply rows, of norms up to a bound, by directions: of each row a function of its own numbers alone.
+    """Multiply rows, of norms up to a bound, by Fourier directions: each row a function of its own numbers alone.
 
     A library adds up products in whichever order it likes, and in another if a row is alone. So rows are cut into two
     limbs, multiples of a power of two, and directions are multiples of 2⁻²⁰: by Cauchy and Schwarz no partial sum of a
@@ -107,13 +170,12 @@ def products(rows: FloatArray, chosen: FloatArray, bound: float) -> FloatArray:
     high = np.rint(rows / unit) * unit
     unit = math.ldexp(unit, math.frexp(math.sqrt(rows.shape[1]))[1] - bits)
     low = np.rint((rows - high) / unit) * unit
-    result: FloatArray = high @ chosen.T + low @ chosen.T
-    return result
+    return high @ chosen.T + low @ chosen.T
 
 
 @lru_cache(maxsize=16)
 def directions(seed: int, count: int, length: int) -> FloatArray:
-    """Return that many public vectors of standard normal numbers, the same on every machine and in every version.
+    """Return that many public normal vectors for Fourier features, the same on every machine and in every version.
 
     SHAKE-256 of the text "ringfence fourier SEED" gives 8 bytes for each number, row by row. Of these, as a
     little-endian integer, k is the upper 52 bits, and the number is the normal quantile of (2k + 1)/2⁵³ (Wichura's

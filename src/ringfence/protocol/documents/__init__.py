@@ -1,0 +1,1 @@
+"""Documents and messages that parties exchange: requests, answers, ledger heads, certificates, keys."""

@@ -1,0 +1,1 @@
+"""The plan and its parts: stages, sampling rules, algorithms, domains, guarantees."""

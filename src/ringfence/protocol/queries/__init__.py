@@ -1,0 +1,34 @@
+"""The queries that a plan's stages may ask, in one union.
+
+`protocol.queries` has what is public of a query, `silo.queries` computes it from records, and `server.queries` uses the
+answers. `docs/extending.md` adds one.
+"""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from ringfence.protocol.queries.comparison import Comparison
+from ringfence.protocol.queries.curvature import Curvature
+from ringfence.protocol.queries.evaluation import Evaluation
+from ringfence.protocol.queries.feature_means import FeatureMeans
+from ringfence.protocol.queries.feature_moments import FeatureMoments
+from ringfence.protocol.queries.gradient import Gradient
+from ringfence.protocol.queries.preconditioned_gradient import PreconditionedGradient
+from ringfence.protocol.queries.second_moments import SecondMoments
+from ringfence.protocol.queries.statistics import Statistics
+from ringfence.protocol.queries.survival_curve import SurvivalCurve
+
+Query: TypeAlias = Annotated[
+    Gradient
+    | PreconditionedGradient
+    | Curvature
+    | FeatureMoments
+    | FeatureMeans
+    | Evaluation
+    | Comparison
+    | SecondMoments
+    | Statistics
+    | SurvivalCurve,
+    Field(discriminator="name"),
+]

@@ -1,0 +1,22 @@
+"""The types of columns that a schema may have: one file each, or a few that are alike, and one line here."""
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from ringfence.protocol.schema.columns.base import BaseColumn, Identifier, Ignored
+from ringfence.protocol.schema.columns.categorical import Boolean, Categorical, Code
+from ringfence.protocol.schema.columns.date import Date
+from ringfence.protocol.schema.columns.numeric import Numeric
+from ringfence.protocol.schema.columns.text import Text
+from ringfence.protocol.schema.columns.vector import Vector
+
+Column: TypeAlias = Annotated[
+    Numeric | Categorical | Boolean | Code | Date | Text | Vector | Identifier | Ignored, Field(discriminator="type")
+]
+
+TYPES: dict[str, type[BaseColumn]] = {
+    kind.model_fields["type"].default: kind
+    for kind in (Vector, Identifier, Boolean, Numeric, Date, Text, Categorical, Code, Ignored)
+}
+"""By name, in the order in which a draft tries them."""

@@ -1,0 +1,41 @@
+"""What all maps have in common: which columns they are of, and which blocks of features they make."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, TypeAlias
+
+from pydantic import Field
+
+from ringfence.protocol.public import Public
+from ringfence.protocol.schema.columns.base import ReadColumn
+
+MOST_FEATURES = 10_000
+"""The most features that a schema's maps may make."""
+
+Names: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_FEATURES)]
+
+
+class BaseMap(Public):
+    """A public function of columns, applied to each record by itself, after cells were clamped to public bounds."""
+
+    type: str
+    columns: Names
+    least: ClassVar[int] = 1
+    """The least number of columns."""
+
+    def check(self, columns: Mapping[str, ReadColumn]) -> None:
+        """Raise ValueError, with the remedy, if a feature map cannot be applied to these columns."""
+        for name in self.columns:
+            if name not in columns:
+                raise ValueError(
+                    f"a {self.type} map names the column '{name}', which is missing from the columns, or ignored: "
+                    "give it a type and its values, or leave it out of the map"
+                )
+            if self.columns.count(name) > 1:
+                raise ValueError(f"a {self.type} map names the column '{name}' twice: name it once")
+        if len(self.columns) < self.least:
+            raise ValueError(f"an {self.type} map needs {self.least} columns or more: name another one")
+
+    @property
+    def words(self) -> str:
+        """A description of the feature map, for people to read."""
+        raise NotImplementedError
