@@ -1,4 +1,4 @@
-"""The accountant's questions in one place: noise to privacy, and privacy to noise."""
+"""The `account` command's answers: from noise to privacy, and from privacy to noise."""
 
 from typing import get_args
 
@@ -6,13 +6,13 @@ from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.events import of_group, require_count
 from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
-from ringfence.protocol.questions import Unit
-from ringfence.protocol.sampling import SAMPLING_NAMES, sampling_named
+from ringfence.protocol import Unit, sampling_named
+from ringfence.protocol.plan.sampling import SAMPLING_NAMES
 
 AccountAnswer = dict[str, float | int | str | None]
 
 
-def answer_question(
+def answer_query(
     *,
     records: int,
     rounds: int,
@@ -26,7 +26,7 @@ def answer_question(
     rows_per_person: int = 1,
     silos_per_person: int = 1,
 ) -> AccountAnswer:
-    """Return epsilon for the given sigma, or sigma for the given epsilon, together with the question.
+    """Return epsilon for the given sigma, or sigma for the given epsilon, together with the query.
 
     Exactly one of `sigma` and `epsilon` is given. `unit` is what `records` and `batch` count and epsilon protects: if
     it is a person, then with any number of rows. Where a person has several rows in a silo whose unit is a record, or
@@ -73,7 +73,7 @@ def answer_question(
 
 
 def batch_of(sampling: str, records: int, batch: int | None) -> int:
-    """Return how many records take part in a round: all with full sampling, else the number asked for."""
+    """Return how many records take part in a round, for the account: all, or the number asked for."""
     takes_all = sampling in SAMPLING_NAMES and sampling_named(sampling).takes_all
     if takes_all:
         if batch not in (None, records):

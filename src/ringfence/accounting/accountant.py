@@ -1,4 +1,4 @@
-"""From what was released to what it costs: (ε, δ) under replace-one adjacency, as a proved upper bound.
+"""The accountant: from events to (ε, δ) under replace-one adjacency, as a proved upper bound.
 
 Full-batch, one-pass and phased releases compose exactly: Gaussian releases with shifts μ_1, μ_2, ... are together one
 Gaussian release with shift √(μ_1² + μ_2² + ...) (Dong, Roth & Su 2019, Corollary 3.3). Sampled batches compose as
@@ -6,7 +6,7 @@ privacy-loss distributions (``pld``): tight to about four digits of ε, and caut
 part so rarely (rates below 1e-4) that δ is comparable to that. Counts from a shuffler are each a Gaussian release plus
 a share of δ, which add up (``shuffled_sums``). Compose events, never (ε, δ) pairs: that is what makes the sum tight.
 
-Where releases are of sections of the records, they cost what they cost the records of the dearest place.
+Where releases are about sections of the records, the most expensive section counts.
 """
 
 import math
@@ -61,7 +61,7 @@ _Releases = Iterable[tuple[Release, int]]
 
 @dataclass(frozen=True)
 class _Composed:
-    """What events come to: profiles that compose, and δ that was set aside."""
+    """Composed events: profiles that compose, and the δ that was set aside."""
 
     parts: tuple[pld.Part, ...]
     slack: float
@@ -70,7 +70,7 @@ class _Composed:
 
     @property
     def shift(self) -> float | None:
-        """The shift if the parts are one Gaussian release; 0 if there are none."""
+        """The shift of composed releases if they are one Gaussian release; 0 if there are none."""
         match self.parts:
             case []:
                 return 0.0
@@ -81,7 +81,7 @@ class _Composed:
 
     @property
     def is_in_range(self) -> bool:
-        """Whether anything can be proved: a Gaussian release alone needs no numerical composition."""
+        """Whether the accountant can prove anything: a Gaussian release alone needs no numerical composition."""
         return self.shift is not None or all(profile.shift <= LARGEST_SHIFT for profile, _ in self.parts)
 
 
@@ -97,6 +97,7 @@ def epsilon(events: Events, delta: float) -> float:
 
 
 def _epsilon(releases: _Releases, delta: float) -> float:
+    """Return the ε of the releases that one record pays for, by the accountant's composition."""
     composed = _compose(releases)
     left = delta - composed.slack * (1 + 2.0**-40)
     if not composed.parts:
@@ -116,6 +117,7 @@ def delta(events: Events, epsilon: float) -> float:
 
 
 def _delta(releases: _Releases, epsilon: float) -> float:
+    """Return the δ of the releases that one record pays for, by the accountant's composition."""
     composed = _compose(releases)
     if not composed.parts:
         return 0.0
@@ -137,7 +139,7 @@ def as_one_gaussian(events: Events) -> float | None:
 
 
 def is_sampled(events: Events) -> bool:
-    """Tell whether a record takes part in some of the events by chance."""
+    """Return whether some of the events are about sampled batches."""
     return any(
         not isinstance(profile, GaussianProfile)
         for releases in _paid_for(events)
@@ -156,6 +158,7 @@ def dominating_shift(events: Events, slack: float, releases: int) -> float:
 
 
 def _dominating_shift(events: _Releases, slack: float, releases: int) -> float:
+    """Return the accountant's dominating Gaussian shift for the releases that one record pays for."""
     aside = slack / (2 * max(releases, 1))
     priced = [(replace(event, slack=aside) if isinstance(event, BinomialRelease) else event, n) for event, n in events]
     composed = _compose(priced)
@@ -169,13 +172,13 @@ def _dominating_shift(events: _Releases, slack: float, releases: int) -> float:
 
 
 def _paid_for(events: Events) -> list[_Releases]:
-    """Return the releases that a record of each place pays for."""
+    """Return the releases that a record of each place pays for, which the accountant composes."""
     found = list(events)
     return [place.pays_for(found) for place in places(event for event, _ in found)]
 
 
 def _compose(events: _Releases) -> _Composed:
-    """Return the sampled releases with their counts, all others as one Gaussian release, and the slack.
+    """Return, for the accountant, sampled releases with counts, all others as one Gaussian, and the slack.
 
     The result does not depend on the events' order or grouping.
     """
@@ -228,5 +231,5 @@ def _compose(events: _Releases) -> _Composed:
 
 
 def _rounded_up(rate: float) -> float:
-    """Return a rate that is no less than the quotient of whole numbers that this one was rounded from."""
+    """Return a sampling rate that is no less than the quotient of whole numbers that this one was rounded from."""
     return max(math.nextafter(rate, 1.0), SMALLEST_RATE)

@@ -1,4 +1,4 @@
-"""From a budget to the least noise that meets it, always on the safe side."""
+"""Calibration: from a budget to the least noise that meets it, rounded to the safe side."""
 
 import math
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from ringfence.accounting.events import (
 from ringfence.accounting.profiles import gaussian_delta
 from ringfence.accounting.sampling import run_events
 from ringfence.errors import AccountingError
-from ringfence.protocol.sampling import sampling_named
+from ringfence.protocol import sampling_named
 
 _PRECISION = 1e-7  # of sigma, relative
 _SLACK = 1 - 1e-9  # of a shift: more than the last digit of the accountant's epsilon
@@ -35,6 +35,7 @@ def gaussian_shift(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _gaussian_shift(epsilon: float, delta: float) -> float:
+    """Calibrate the Gaussian shift to (ε, δ) by bisection."""
     meets, fails = 1.0, 1.0
     while gaussian_delta(meets, epsilon) > delta:
         meets /= 2
@@ -56,7 +57,7 @@ def least_noise(
     nothing is left, AccountingError. ``start`` is a guess at sigma: a poor one only takes longer. Parts of a partition
     that occurs in ``already`` count as parts of that same partition.
     """
-    from scipy.optimize import brentq  # takes longer to load than all of this room
+    from scipy.optimize import brentq  # takes longer to load than all of this package
 
     require_positive("epsilon", epsilon)
     require_positive("start", start)
@@ -70,7 +71,7 @@ def least_noise(
 
     @cache
     def excess(log_sigma: float) -> float:
-        """Return by how much the budget is exceeded, in logarithms, where the cost falls smoothly."""
+        """Return the logarithm of cost over budget, which falls smoothly in log sigma, for the calibration of noise."""
         events = [*spent, *events_of(math.exp(log_sigma))]
         shift = accountant.as_one_gaussian(events)
         if shift is not None:  # as good as epsilon, which grows with it, and a hundred times as fast
@@ -117,6 +118,7 @@ def noise(
         )
 
     def run(sigma: float) -> Events:
+        """Return the events of the whole run with noise `sigma`, to calibrate it."""
         return run_events(
             sampling,
             rounds,
@@ -136,9 +138,9 @@ def noise(
 
 
 def fixed_size_words(events: Events, delta: float) -> str:
-    """Say in a sentence how much less noise Poisson batches would need for the same epsilon; or nothing.
+    """Return a sentence on how much less noise Poisson sampling would need for the same epsilon.
 
-    Nothing if no release is of a batch of fixed size, or if no noise is to be saved.
+    Empty if no batch has a fixed size, or if nothing is saved.
     """
     told = list(events)
     released = next(filter(_has_fixed_size, (place.pays_for(told) for place in places(event for event, _ in told))), [])
@@ -147,6 +149,7 @@ def fixed_size_words(events: Events, delta: float) -> str:
         return ""
 
     def with_poisson(noise: float) -> Events:
+        """Return the events with Poisson instead of fixed-size sampling, and that many times the noise."""
         return [
             (PoissonRelease(e.batch / e.records, e.shift / noise) if isinstance(e, FixedSizeRelease) else e, count)
             for e, count in released
@@ -159,11 +162,12 @@ def fixed_size_words(events: Events, delta: float) -> str:
 
 
 def _has_fixed_size(releases: Events) -> bool:
+    """Tell whether some releases are about batches of fixed size, which need more noise than Poisson sampling."""
     return any(isinstance(event, FixedSizeRelease) for event, _ in releases)
 
 
 def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
-    """Return two points, the first above 0 under ``excess`` and the second not, by ever longer steps from ``start``."""
+    """Bracket the calibrated noise: return a point above 0 under ``excess`` and one not, by ever longer steps."""
     sign = 1 if excess(start) > 0 else -1
     before, here, step = start, start + sign / 4, 1 / 2
     while (excess(here) > 0) == (sign > 0):

@@ -1,4 +1,4 @@
-"""What a plan costs a silo, as events: of one round's task, and of all rounds together.
+"""The cost of a plan to a silo, as events: of one round's task, and of all rounds together.
 
 Computed from the plan alone, so that the planner, the silo's gate and the ledger's reader agree.
 """
@@ -6,16 +6,16 @@ Computed from the plan alone, so that the planner, the silo's gate and the ledge
 from collections.abc import Collection, Iterable
 
 from ringfence.accounting import accountant
-from ringfence.accounting.channels import cost_of
+from ringfence.accounting.channels import COSTS
 from ringfence.accounting.events import Event, Events, SectionRelease, seen_by
-from ringfence.protocol.guarantee import Guarantee, Observer
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task, task
+from ringfence.protocol import Guarantee, Observer, Plan, SiloTerms, Task
+from ringfence.protocol.plan.plan import task
 
 
 def task_event(plan: Plan, terms: SiloTerms, work: Task) -> Event:
-    """Return what one round's task costs the silo, or the section of its records that the stage is asked of."""
-    release, section = cost_of(work.stage.channel).event(work.stage.channel, plan, terms, work), work.stage.section
+    """Return the event of one round's task, about the section that its stage asks."""
+    channel, section = work.stage.channel, work.stage.section
+    release = COSTS[type(channel)].event(channel, plan, terms, work)
     return release if section is None else SectionRelease(f"{plan.held_out} held out", section, release)
 
 
@@ -32,13 +32,13 @@ def plan_events(plan: Plan, terms: SiloTerms) -> list[tuple[Event, int]]:
 
 
 def all_events(plans: Iterable[Plan], silo: str) -> list[tuple[Event, int]]:
-    """Return what all these plans together cost the silo; those without it cost nothing."""
+    """Return the events of all these plans for the silo; plans without it have none."""
     terms = [(plan, plan.terms(silo)) for plan in plans]
     return [event for plan, own in terms if own is not None for event in plan_events(plan, own)]
 
 
 def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]:
-    """Return what the plan costs a person with a record in each of these silos, against anyone.
+    """Return the plan's events for a person with a record in each of these silos, against anyone.
 
     Each silo draws its noise, and who takes part, independently, so the silos' releases compose. Only what anyone may
     see is counted: a total over silos would move by the records of all of them.
@@ -52,12 +52,12 @@ def person_events(plan: Plan, silos: Collection[str]) -> list[tuple[Event, int]]
 
 
 def cost(events: Events, guarantee: Guarantee) -> float:
-    """Return the epsilon of the events against the guarantee's observer, at its delta."""
+    """Return the epsilon charged for the events against the guarantee's observer, at its delta."""
     return accountant.epsilon(seen_by(guarantee.against, events), guarantee.delta)
 
 
 def costs(events: Events, observers: Iterable[Observer], delta: float) -> tuple[Guarantee, ...]:
-    """Return what the events cost in total, against each of the observers, at one delta."""
+    """Return the total charge for the events against each of the observers, at one delta."""
     return tuple(
         Guarantee(epsilon=accountant.epsilon(seen_by(observer, events), delta), delta=delta, against=observer)
         for observer in observers

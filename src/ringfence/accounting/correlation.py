@@ -20,11 +20,11 @@ import numpy as np
 
 from ringfence.accounting.events import require_count
 from ringfence.errors import AccountingError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 
 def coefficients(theta: float, rows: int) -> FloatArray:
-    """Return the first column of C: c_0 = 1, c_k = c_{k−1} (k − 1 + θ)/k. They fall, and none is negative."""
+    """Return the first column of the correlation matrix C: c_0 = 1, c_k = c_{k−1} (k − 1 + θ)/k. They fall, all ≥ 0."""
     return _series(_require_theta(theta), require_count("rows", rows))
 
 
@@ -34,17 +34,18 @@ def inverse_coefficients(theta: float, rows: int) -> FloatArray:
 
 
 def column_norm(theta: float, rows: int) -> float:
-    """Return √(Σ_{k<rows} c_k²): how much further a record moves ``rows`` rows of M than a single G."""
+    """Return √(Σ_{k<rows} c_k²): the sensitivity under correlated noise relative to that of a single G."""
     return math.sqrt(math.fsum(coefficients(theta, rows) ** 2))
 
 
 def _series(exponent: float, rows: int) -> FloatArray:
-    """Return the first Taylor coefficients of (1 − x)^(−exponent)."""
+    """Return the first Taylor coefficients of (1 − x)^(−exponent), which correlate the noise of rounds."""
     k = np.arange(1, rows)
     return np.cumprod(np.concatenate([[1.0], (k - 1 + exponent) / k]))
 
 
 def _require_theta(theta: object) -> float:
+    """Refuse an exponent θ of correlated noise that is not in [0, 1)."""
     if isinstance(theta, bool) or not isinstance(theta, float | int) or not 0 <= theta < 1:
         raise AccountingError(f"theta must be at least 0 and below 1, but is {theta!r}.")
     return float(theta)

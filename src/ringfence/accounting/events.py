@@ -16,29 +16,29 @@ from itertools import product
 from typing import Any, ClassVar, Self, get_args
 
 from ringfence.errors import AccountingError
-from ringfence.protocol.guarantee import Observer
-from ringfence.storage.formats import require_known_format
+from ringfence.protocol import Observer
+from ringfence.storage.files import require_known_format
 
 _SECOND_ROUNDING = 2.0**-16
 """Rounding to the grid for two more neighbours, √d·2⁻³⁰ standard deviations of up to 2²⁸ numbers."""
 
 
 def require_count(name: str, value: object, least: int = 1) -> int:
-    """Return ``value`` if it is a whole number of at least ``least``; otherwise refuse it."""
+    """Return a number for the accounting of events, if it is whole and at least ``least``; otherwise refuse it."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise AccountingError(f"{name} must be a whole number of at least {least}, but is {value!r}.")
     return value
 
 
 def require_positive(name: str, value: object) -> float:
-    """Return ``value`` as a float if it is a finite number above 0; otherwise refuse it."""
+    """Return a number for the accounting of events as a float, if finite and above 0; otherwise refuse it."""
     if isinstance(value, bool) or not isinstance(value, float | int) or not 0 < value <= sys.float_info.max:
         raise AccountingError(f"{name} must be a finite number above 0, but is {value!r}.")
     return float(value)
 
 
 def require_probability(name: str, value: object) -> float:
-    """Return ``value`` as a float if it lies strictly between 0 and 1; otherwise refuse it."""
+    """Return a number for the accounting of events as a float, if strictly between 0 and 1; otherwise refuse it."""
     if not isinstance(value, float) or not 0 < value < 1:
         raise AccountingError(f"{name} must lie strictly between 0 and 1, but is {value!r}.")
     return value
@@ -78,10 +78,11 @@ class GaussianRelease(_Release):
     shift: float
 
     def __post_init__(self) -> None:
+        """Refuse a Gaussian release whose shift is not positive."""
         require_positive("shift", self.shift)
 
     def of_group(self, size: int) -> tuple["Event", int]:
-        """Return a shift that is ``size`` times as large, which is exact."""
+        """Return a Gaussian release with a shift ``size`` times as large, which is exact."""
         return replace(self, shift=require_count("size", size) * self.shift), 1
 
 
@@ -98,6 +99,7 @@ class FixedSizeRelease(_Release):
     shift: float
 
     def __post_init__(self) -> None:
+        """Refuse a fixed-size release with a batch larger than its records, or an invalid shift."""
         require_count("records", self.records)
         require_count("batch", self.batch)
         require_positive("shift", self.shift)
@@ -132,6 +134,7 @@ class PoissonRelease(_Release):
     shift: float
 
     def __post_init__(self) -> None:
+        """Refuse a Poisson release whose rate is not a probability, or with an invalid shift."""
         require_positive("shift", self.shift)
         if require_positive("rate", self.rate) > 1:
             raise AccountingError(f"rate is a probability and must not exceed 1, but is {self.rate!r}.")
@@ -158,6 +161,7 @@ class DisjointBatchRelease(_Release):
     shift: float
 
     def __post_init__(self) -> None:
+        """Refuse a disjoint-batch release without the name of its partition, or with invalid numbers."""
         if not isinstance(self.partition, str) or not self.partition:
             raise AccountingError(
                 f"partition must name the division into disjoint parts, but is {self.partition!r}: two divisions of "
@@ -167,7 +171,7 @@ class DisjointBatchRelease(_Release):
         require_positive("shift", self.shift)
 
     def of_silo(self, silo: str) -> Self:
-        """Name the partition by its silo too."""
+        """Name the partition of a disjoint-batch release by its silo too."""
         return replace(self, partition=f"{self.partition} of {silo}")
 
     def of_group(self, size: int) -> tuple["Event", int]:
@@ -198,6 +202,7 @@ class BinomialRelease(_Release):
     part: int = 0
 
     def __post_init__(self) -> None:
+        """Refuse a binomial release with invalid numbers, such as more own coins than there are in all."""
         require_positive("reach", self.reach)
         require_count("trials", self.trials)
         require_count("own", self.own)
@@ -212,11 +217,11 @@ class BinomialRelease(_Release):
             raise AccountingError(f"partition must be a text, but is {self.partition!r}.")
 
     def seen_by(self, observer: Observer) -> Self:
-        """Return what hides the record: all `trials`, or from anyone at all the silo's own coins."""
+        """Return a binomial release by the coins that hide it: all `trials`, or against anyone the silo's own."""
         return self if observer == "server" else replace(self, trials=self.own)
 
     def of_silo(self, silo: str) -> Self:
-        """Name the partition by its silo too, if there is one."""
+        """Name the partition of a binomial release by its silo too, if there is one."""
         return replace(self, partition=f"{self.partition} of {silo}") if self.partition else self
 
     def of_group(self, size: int) -> tuple["Event", int]:
@@ -252,6 +257,7 @@ class SectionRelease(_Release):
     release: Release
 
     def __post_init__(self) -> None:
+        """Refuse a section's release without a division, a section or a release inside."""
         if not all(isinstance(name, str) and name for name in (self.division, self.section)):
             raise AccountingError("A section's release must name both the division of the records and the section.")
         if not isinstance(self.release, Release):
@@ -266,11 +272,11 @@ class SectionRelease(_Release):
         return replace(self, release=self.release.seen_by(observer))
 
     def of_silo(self, silo: str) -> Self:
-        """Name the division by its silo too."""
+        """Name the division of a section's release by its silo too."""
         return replace(self, division=f"{self.division} of {silo}", release=self.release.of_silo(silo))
 
     def of_group(self, size: int) -> tuple["Event", int]:
-        """Return what it costs if rows of the group may lie in every section: each pays for everything."""
+        """Return the cost of a section's release if rows of a group may lie in every section: each pays for all."""
         return (self, 1) if require_count("size", size) == 1 else self.release.of_group(size)
 
 
@@ -283,7 +289,7 @@ Events = Iterable[tuple[Event, int]]
 
 
 def seen_by(observer: Observer, events: Events) -> list[tuple[Event, int]]:
-    """Return the releases as the observer sees them."""
+    """Return the releases among the events as the observer sees them."""
     return [(event.seen_by(observer), count) for event, count in events]
 
 
@@ -296,7 +302,7 @@ def of_copies(copies: Mapping[str | None, int], events: Events) -> list[tuple[Ev
     """Return what the events cost that many rows in each section together, each replaced by any other.
 
     One row whose section nobody knows is in `None`, and pays for the dearest (`docs/proofs.md`, "Copies of a record",
-    lemma 7).
+    Lemma G7).
     """
     if None in copies:
         return of_group(sum(copies.values()), events)
@@ -330,7 +336,7 @@ class RecordPlace:
     sections: Mapping[str, str]
 
     def pays_for(self, events: Events) -> list[tuple[Release, int]]:
-        """Return the releases that such a record has a part in."""
+        """Return the releases, among the events, that a record of this place has a part in."""
         found: list[tuple[Release, int]] = []
         for event, count in events:
             if not isinstance(event, SectionRelease):

@@ -1,4 +1,4 @@
-"""What a budget lets through when every plan may be chosen in the light of earlier answers, and what may be said after.
+"""Privacy filters and odometers: budgets for plans that may be chosen in the light of earlier answers.
 
 That each sequence of plans fits by exact composition is not enough then (``docs/proofs.md``, "What composes, and who
 may choose", has an example and the proofs). A *filter* admits plans such that (ε, δ) holds however they are chosen, and
@@ -25,7 +25,7 @@ from ringfence.accounting import accountant
 from ringfence.accounting.calibrate import gaussian_shift
 from ringfence.accounting.events import BinomialRelease, Event, Events, RecordPlace, places, seen_by
 from ringfence.accounting.profiles import gaussian_epsilon
-from ringfence.protocol.guarantee import Guarantee, Observer
+from ringfence.protocol import Guarantee, Observer
 
 RESERVE = 1 / 64
 """The part of δ that is kept, from the first answer on, for plans that are not Gaussian."""
@@ -55,18 +55,18 @@ class Commitment:
         return replace(self, planned=tuple(seen_by(observer, self.planned)), charged=charged)
 
     def at(self, place: RecordPlace) -> "Commitment":
-        """Return what the commitment is to a record of that place."""
+        """Return what the commitment to a plan is to a record of that place."""
         charged = None if self.charged is None else tuple(place.pays_for(self.charged))
         return replace(self, planned=tuple(place.pays_for(self.planned)), charged=charged)
 
     @cached_property
     def is_gaussian(self) -> bool:
-        """Whether the plan is one Gaussian release, exactly."""
+        """Whether the plan of the commitment is one Gaussian release, exactly."""
         return accountant.as_one_gaussian(self.planned) is not None
 
     @property
     def counted(self) -> tuple[tuple[Event, int], ...]:
-        """What counts: of a plan that has ended, what was charged; all rounds, once there was one, of a sampled plan.
+        """What a filter counts: of an ended plan, what was charged; of a sampled one, once it has begun, all rounds.
 
         A sampled plan's pair is about all its rounds, and its end may have been chosen by their answers.
         """
@@ -76,12 +76,12 @@ class Commitment:
 
     @property
     def is_later(self) -> bool:
-        """Whether the plan may have been chosen in the light of another plan's answer."""
+        """Whether the committed plan may have been chosen in the light of another plan's answer."""
         return not self.founding and bool(self.counted)
 
 
 def used(history: Sequence[Commitment], limit: Guarantee) -> float:
-    """Return how much of the limit's ε the plans use, against its observer: they are admitted if it is no more than ε.
+    """Return the ε that the plans use of the limit, against its observer; they are admitted if it is at most ε.
 
     ``history`` has every plan that was ever approved, in that order.
     """
@@ -92,7 +92,7 @@ def used(history: Sequence[Commitment], limit: Guarantee) -> float:
 
 
 def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
-    """Return the limit if it admits the plans, else one of a larger ε that does."""
+    """Return the filter's limit if it admits the plans, else one of a larger ε that does."""
     if used(history, limit) <= limit.epsilon:
         return limit
     whole = [replace(each, charged=None) if each.founding else each for each in history]
@@ -101,7 +101,7 @@ def enough(history: Sequence[Commitment], limit: Guarantee) -> Guarantee:
 
 
 def left(history: Sequence[Commitment], limit: Guarantee, *, answered: bool) -> float:
-    """Return what the limit leaves, in ε, to one more Gaussian plan; less than a millionth of it counts as nothing.
+    """Return the ε that the filter's limit leaves to one more Gaussian plan; less than a millionth of it counts as 0.
 
     ``answered``: some round was charged, so that a further plan may be chosen by its answer.
     """
@@ -133,6 +133,7 @@ def odometer(history: Sequence[Commitment], delta: float, observer: Observer = "
 
 
 def _odometer(seen: tuple[Commitment, ...], delta: float, observer: Observer) -> Guarantee:
+    """Return the odometer's guarantee for a record of one place."""
     start = accountant.epsilon(_planned(each for each in seen if each.founding), delta)
     if not any(each.is_later for each in seen):
         return Guarantee(epsilon=start, delta=delta, against=observer)
@@ -151,17 +152,19 @@ def _odometer(seen: tuple[Commitment, ...], delta: float, observer: Observer) ->
 
 
 def _seen_by(observer: Observer, history: Sequence[Commitment]) -> list[tuple[Commitment, ...]]:
-    """Return what the plans are, as the observer sees them, to a record of each place."""
+    """Return a filter's commitments, as the observer sees them, to a record of each place."""
     seen = [each.seen_by(observer) for each in history]
     found = places(event for each in seen for event, _ in (*each.planned, *(each.charged or ())))
     return [tuple(each.at(place) for each in seen) for place in found]
 
 
 def _planned(plans: Iterable[Commitment]) -> list[tuple[Event, int]]:
+    """Return the planned events of all commitments that a filter counts."""
     return [event for plan in plans for event in plan.planned]
 
 
 def _used(history: tuple[Commitment, ...], epsilon: float, delta: float, later: bool) -> float:
+    """Return the ε that a filter's commitments use of a limit, for a record of one place."""
     together, founding = _shifts(history, delta)
     found, for_founding = (_epsilon(shift, delta * (1 - RESERVE)) for shift in (together, founding))
     if for_founding > epsilon:  # they leave no room, whatever was given back since
@@ -173,7 +176,7 @@ def _used(history: tuple[Commitment, ...], epsilon: float, delta: float, later: 
 
 @lru_cache(maxsize=256)
 def _shifts(history: tuple[Commitment, ...], delta: float) -> tuple[float, float]:
-    """Return the shifts of all that counts, and of the founding plans with all their rounds, by the slacks of δ."""
+    """Return the shifts of all that a filter counts, and of the founding plans with all rounds, by the slacks of δ."""
     of_all, of_founding = [], []
     numbers = count(1)
     for plan in history:
@@ -186,19 +189,23 @@ def _shifts(history: tuple[Commitment, ...], delta: float) -> tuple[float, float
 
 
 def _unless_mixed(history: Iterable[Commitment], epsilon: float) -> float:
+    """Return ε, or infinity where a filter's commitments rely on coins of other silos and ε is too large."""
     mixed = any(isinstance(event, BinomialRelease) and event.is_mixed for event, _ in _planned(history))
     return math.inf if mixed and epsilon > accountant.LARGEST_MIXED else epsilon
 
 
 def _together(shifts: Sequence[float]) -> float:
+    """Return the shift of several Gaussian releases together, rounded up, for a privacy filter."""
     return math.hypot(*sorted(shifts)) * (1 + 2.0**-49)
 
 
 def _epsilon(shift: float, delta: float) -> float:
+    """Return the ε of a filter's total Gaussian shift, which may be 0 or infinite."""
     return gaussian_epsilon(shift, delta) if 0 < shift < math.inf else shift
 
 
 @lru_cache(maxsize=4096)
 def _shift(counted: tuple[tuple[Event, int], ...], slack: float, planned: tuple[tuple[Event, int], ...]) -> float:
+    """Return the Gaussian shift that dominates a commitment's counted events, for a privacy filter."""
     releases = sum(times for event, times in planned if isinstance(event, BinomialRelease))
     return accountant.dominating_shift(counted, slack, releases)

@@ -4,7 +4,7 @@
    masses stay the same (connect the dots; Doroshenko et al. 2022). Losses above the grid become infinite. The negative
    half mirrors the positive one with weight e^-loss, because the profile is symmetric; what remains lies at loss 0.
 2. *Tilt.* Every mass is weighted by e^{t·loss}, with t such that the composed loss concentrates near the ε in
-   question. Rounding errors and whatever falls outside the window then weigh about δ times their size instead of 1.
+   query. Rounding errors and whatever falls outside the window then weigh about δ times their size instead of 1.
 3. *Convolve* by FFT, and undo the tilt.
 
 `docs/proofs.md`, Lemmas S4 and S5, proves that the reported δ is an upper bound; nothing is claimed for an ε below the
@@ -21,7 +21,7 @@ from numpy.fft import irfft, rfft
 from scipy.special import ndtri
 
 from ringfence.accounting.profiles import Profile
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 Part = tuple[Profile, int]
 """A mechanism and how many times it ran."""
@@ -67,19 +67,19 @@ class LossDistribution:
     infinite: float
 
     def variance(self) -> float:
-        """Return the variance of the finite losses."""
+        """Return the variance of the finite privacy losses."""
         mean = np.sum(self.masses * self.losses)
         return float(np.sum(self.masses * (self.losses - mean) ** 2))
 
     def log_moments(self, orders: FloatArray) -> FloatArray:
-        """Return ln E e^{t·loss} over the finite losses, for every t in ``orders``."""
+        """Return ln E e^{t·loss} over the finite privacy losses, for every t in ``orders``."""
         exponents = np.outer(orders, self.losses) + self.log_masses()
         largest = exponents.max(axis=1)
         result: FloatArray = largest + np.log(np.exp(exponents - largest[:, None]).sum(axis=1))
         return result
 
     def log_masses(self) -> FloatArray:
-        """Return the logarithms of the masses, -∞ for none."""
+        """Return the logarithms of the masses of a privacy loss distribution, -∞ for none."""
         with np.errstate(divide="ignore"):
             return np.log(self.masses)
 
@@ -138,11 +138,11 @@ class CumulantSketch:
         return cls(tuple(sketches), max(deviation, 1e-6 * largest))  # all losses may be negligible
 
     def orders(self) -> FloatArray:
-        """Return the tilts worth considering."""
+        """Return the tilts worth considering, for the composition of privacy losses."""
         return _ORDERS / self.deviation
 
     def cumulants(self, orders: FloatArray) -> FloatArray:
-        """Return ln E e^{t·(total loss)} for every t in ``orders``."""
+        """Return ln E e^{t·(total privacy loss)} for every t in ``orders``."""
         result: FloatArray = np.sum([count * sketch.log_moments(orders) for sketch, count in self.sketches], axis=0)
         return result
 
@@ -183,7 +183,7 @@ class ComposedLoss:
         return math.exp(min(self.log_moment - self.order * epsilon, 500.0)) * self.rounding
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on δ(ε); below the window, where losses were not kept, that is 1."""
+        """Return an upper bound on δ(ε) of a composed privacy loss; below the window, where losses were not kept, 1."""
         if epsilon < self.losses[0]:
             return 1.0
         above = slice(np.searchsorted(self.losses, epsilon, side="right"), None)
@@ -211,7 +211,7 @@ class ComposedLoss:
         return float(np.max(ndtri(np.minimum(beta[here] - slack, 1.0)) - ndtri(alpha[here]))), start
 
     def epsilon(self, delta: float) -> float:
-        """Return the least ε, to ten digits and rounded up, with ``self.delta(ε) <= delta``; infinity if none."""
+        """Return the composed least ε, to ten digits and rounded up, with ``self.delta(ε) <= delta``; ∞ if none."""
         if self.delta(0.0) <= delta:
             return 0.0
         low, high = 0.0, float(self.losses[-1])
@@ -224,7 +224,7 @@ class ComposedLoss:
 
 
 def compose(parts: Sequence[Part], moments: CumulantSketch, order: float) -> ComposedLoss:
-    """Compose all parts on one grid, tilted by ``order``."""
+    """Compose the privacy losses of all parts on one grid, tilted by ``order``."""
     cumulant = float(moments.cumulants(np.array([order]))[0])
     low, high, further = moments.window(order, cumulant)
     rounds = sum(count for _, count in parts)
@@ -276,7 +276,7 @@ def compose(parts: Sequence[Part], moments: CumulantSketch, order: float) -> Com
 
 @lru_cache(maxsize=4096)
 def delta_bound(parts: tuple[Part, ...], epsilon: float) -> float:
-    """Return an upper bound on the δ(ε) of all parts together."""
+    """Return an upper bound on the δ(ε) of all parts together, by their privacy loss distributions."""
     everything = CumulantSketch.of(parts, 0.0)
     order = everything.order_for_epsilon(epsilon)
     log_delta = float(everything.cumulants(np.array([order]))[0]) - order * epsilon

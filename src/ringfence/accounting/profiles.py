@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import erfcx, ndtr
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 _ROUNDING = 1 + 1e-9  # covers the relative rounding error of gaussian_delta, which is below 5e-10
 _SQRT_HALF = math.sqrt(0.5)
@@ -40,6 +40,7 @@ def gaussian_delta(shift: float, epsilon: float) -> float:
 
 
 def _mills(t: float) -> float:
+    """Return Mills' ratio of the normal distribution, for Gaussian profiles."""
     return math.sqrt(math.pi / 2) * float(erfcx(t * _SQRT_HALF))
 
 
@@ -67,11 +68,11 @@ class Profile(Protocol):
 
     @property
     def shift(self) -> float:
-        """How far replacing one record moves the release, in standard deviations of the noise."""
+        """How far replacing one record moves a release with this profile, in standard deviations of the noise."""
 
     @property
     def furthest(self) -> float:
-        """The mean of P's component that lies furthest from 0."""
+        """The mean of P's component that lies furthest from 0, in a profile."""
 
     def loss(self, x: FloatArray) -> FloatArray:
         """Return the loss at every outcome in ``x``, measured in standard deviations of the noise; it rises in x."""
@@ -88,15 +89,15 @@ class GaussianProfile:
 
     @property
     def furthest(self) -> float:
-        """See ``Profile``."""
+        """The mean of a Gaussian profile; see ``Profile``."""
         return self.shift
 
     def loss(self, x: FloatArray) -> FloatArray:
-        """See ``Profile``."""
+        """Return the privacy loss of a Gaussian profile; see ``Profile``."""
         return self.shift * (x - self.shift / 2)
 
     def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See ``Profile``."""
+        """Return the tails of a Gaussian profile; see ``Profile``."""
         a, b = losses / self.shift - self.shift / 2, losses / self.shift + self.shift / 2
         return ndtr(-a), 0.5 * np.exp(-a * a / 2) * erfcx(b * _SQRT_HALF)  # the latter is φ(a) m(b)
 
@@ -113,15 +114,15 @@ class FixedSizeProfile:
 
     @property
     def furthest(self) -> float:
-        """See ``Profile``."""
+        """The furthest mean of a fixed-size sampling profile; see ``Profile``."""
         return self.shift
 
     def loss(self, x: FloatArray) -> FloatArray:
-        """See ``Profile``."""
+        """Return the privacy loss of a fixed-size sampling profile; see ``Profile``."""
         return _log_mixture(self.rate, GaussianProfile(self.shift).loss(x))
 
     def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See ``Profile``."""
+        """Return the tails of a fixed-size sampling profile; see ``Profile``."""
         q = self.rate
         small = np.minimum(losses, 1.0)
         gaussian_losses = np.where(
@@ -146,16 +147,16 @@ class PoissonProfile:
 
     @property
     def furthest(self) -> float:
-        """See ``Profile``."""
+        """The furthest mean of a Poisson sampling profile; see ``Profile``."""
         return self.shift / 2
 
     def loss(self, x: FloatArray) -> FloatArray:
-        """See ``Profile``."""
+        """Return the privacy loss of a Poisson sampling profile; see ``Profile``."""
         h = self.shift / 2
         return _log_mixture(self.rate, h * (x - h / 2)) - _log_mixture(self.rate, -h * (x + h / 2))
 
     def tails(self, losses: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """See ``Profile``."""
+        """Return the tails of a Poisson sampling profile; see ``Profile``."""
         q, h = self.rate, self.shift / 2
         # dP/dQ > e^e is a quadratic inequality in e^{hx}; it holds for x > x* with
         # hx* = e/2 + arsinh(((1-q)/q) e^{h²/2} sinh(e/2)).
@@ -170,13 +171,13 @@ class PoissonProfile:
 
 
 def _log_mixture(rate: float, y: FloatArray) -> FloatArray:
-    """Return ln(1 - q + q e^y), q = ``rate`` < 1, accurately near y = 0 and without overflow."""
+    """Return ln(1 - q + q e^y), q = ``rate`` < 1, for sampled profiles: accurate near y = 0, without overflow."""
     near, far = np.minimum(y, 1.0), np.maximum(y, 1.0)
     return np.where(y < 1, np.log1p(rate * np.expm1(near)), far + np.log(rate + (1 - rate) * np.exp(-far)))
 
 
 def _arsinh_of_scaled_sinh(log_scale: float, u: FloatArray) -> FloatArray:
-    """Return arsinh(e^{log_scale} sinh u) for u ≥ 0 without overflow."""
+    """Return arsinh(e^{log_scale} sinh u) for u ≥ 0 without overflow, for sampled profiles."""
     with np.errstate(divide="ignore"):  # u = 0 gives ln 0 = -∞, and in the end 0
         log_z = log_scale + u + np.log(-np.expm1(-2 * u)) - math.log(2)
     above_one = np.maximum(log_z, 0.0)

@@ -19,7 +19,7 @@ from scipy.special import gammaln, ndtri
 
 from ringfence.accounting.events import require_count, require_positive, require_probability
 from ringfence.errors import AccountingError
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 _ROUNDING = 1 + 1e-9  # more than the relative rounding error of a step of Z, which is below 2e-10
 _LARGE = 2**28  # trials beyond which Z is bounded on blocks of integers rather than computed at each
@@ -49,6 +49,7 @@ def binomial_shift(*, reach: float, trials: int, dimension: int, slack: float) -
 
 @lru_cache(maxsize=4096)
 def _binomial_shift(reach: float, trials: int, dimension: int, slack: float) -> float:
+    """Return the shift of shuffled totals with binomial noise, from the steps of their coins."""
     return _steps(trials, slack / dimension).shift(reach, dimension)
 
 
@@ -59,17 +60,17 @@ class _Steps:
     stride: int
     inside: int  # cells that hold [(T+1)/2, t+1], where t is the last integer with B(t) > slack
     steepest: FloatArray  # by number of cells: the largest step of Z between integers in these cells
-    bend: FloatArray  # likewise: how far Z is from its chords
+    chord_gap: FloatArray  # likewise: how far Z is from its chords
     slope: FloatArray  # likewise: the largest Z'
 
     def shift(self, reach: float, dimension: int) -> float:
-        """Return min(c · reach + h√d, c' · reach), with c, h and c' taken over all cells within reach."""
+        """Return min(c · reach + h√d, c' · reach), the shift of shuffled sums, over all cells within reach."""
         if reach > self.stride * len(self.steepest):  # and do not overflow
             return math.inf
         last = self.inside + math.ceil(reach / self.stride) - 1
         if last >= len(self.steepest):
             return math.inf
-        by_steps = float(self.steepest[last] * reach + self.bend[last] * math.sqrt(dimension))
+        by_steps = float(self.steepest[last] * reach + self.chord_gap[last] * math.sqrt(dimension))
         return min(by_steps, float(self.slope[last] * reach)) * _ROUNDING
 
 
@@ -83,7 +84,7 @@ def _steps(trials: int, slack: float) -> _Steps:
 
 
 def _few(trials: int, slack: float, usable: float) -> _Steps:
-    """Compute Z at every integer from the middle outwards."""
+    """Compute Z for few coins, at every integer from the middle outwards."""
     first = (trials + 1) // 2
     # So far out that what is left off is below 1e-17 of B at the end of what is used. Leaving it off lowers B.
     top = min(trials, first + math.ceil(math.sqrt(usable**2 + 20 * trials)))
@@ -117,6 +118,7 @@ def _many(trials: int, tail: float, usable: float) -> _Steps:
 
 
 def _density(z: FloatArray) -> FloatArray:
+    """Return the standard normal density φ, to bound steps of shuffled sums' coins."""
     density: FloatArray = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     return density
 
@@ -126,6 +128,7 @@ def least_trials(*, reach: float, dimension: int, slack: float, shift: float) ->
     require_positive("shift", shift)
 
     def meets(trials: int) -> bool:
+        """Tell whether that many coins in shuffled sums reach the shift."""
         return binomial_shift(reach=reach, trials=trials, dimension=dimension, slack=slack) <= shift
 
     meets(1)  # refuses whatever does not depend on the trials, in its own words
@@ -155,7 +158,7 @@ class CoinNoise:
 
 
 def choose(*, vectors: int, dimension: int, shift: float, slack: float, bits: int, inflation: float = 1.0) -> CoinNoise:
-    """Return the encoding with which a sum of ``vectors`` vectors costs at most ``shift`` (plus ``slack``).
+    """Return the encoding with which a shuffled sum of ``vectors`` vectors costs at most ``shift`` (plus ``slack``).
 
     At most ``bits`` bits per vector; the fewest with a deviation within 1 % of the least. ``inflation`` is the reach
     per level: 1, and a little more for the rounding of the caller's arithmetic. Coins beyond 64 are tried in steps
@@ -195,12 +198,14 @@ def _most_levels(most: int, trials: int, dimension: int, shift: float, slack: fl
     """Return the most levels, up to ``most``, that ``trials`` coins cover; 0 if none. The cost rises in the levels."""
 
     def cost(levels: int) -> float:
+        """Return the shift of shuffled sums with that many levels."""
         return binomial_shift(reach=levels * inflation, trials=trials, dimension=dimension, slack=slack)
 
     return bisect_right(range(1, most + 1), shift, key=cost)
 
 
 def _noise_to_signal(noise: CoinNoise) -> float:
+    """Return the ratio of a coin noise's deviation to its levels, to compare encodings of shuffled sums."""
     return math.sqrt(noise.coins) / noise.levels
 
 
@@ -222,6 +227,7 @@ def mixing_distance(*, parties: int, shares: int, bits: int) -> float:
 
 @lru_cache(maxsize=256)
 def _mixing_distance(n: int, k: int, bits: int) -> float:
+    """Return the distance for n parties and k shares of a shuffled sum."""
     if n == 1:
         return 0.0
     counts = np.arange(n + 1, dtype=np.float64)
@@ -245,6 +251,7 @@ def shares_needed(*, parties: int, bits: int, distance: float) -> int:
     require_probability("distance", distance)
 
     def meets(shares: int) -> bool:
+        """Tell whether that many shares of a shuffled sum mix closely enough."""
         return mixing_distance(parties=parties, shares=shares, bits=bits) <= distance
 
     fails, enough = 0, 1

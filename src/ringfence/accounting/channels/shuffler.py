@@ -3,30 +3,24 @@
 import math
 
 from ringfence.accounting.events import BinomialRelease
-from ringfence.accounting.shifts import rounding_of
 from ringfence.accounting.shuffled_sums import mixing_distance
 from ringfence.errors import AccountingError
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task
+from ringfence.protocol import Plan, ShufflerChannel, SiloTerms, Task
 
 MIXED = 2.0**-160
 """How far, in total variation, a round's shuffled shares may be from telling their total only."""
 
 
-def counts_rounding(records: int, dimension: int, *, exact: bool) -> float:
-    """Return by how much more than in exact arithmetic counts may move, as a factor.
+def counts_rounding(records: int, dimension: int) -> float:
+    """Return by how much more than in exact arithmetic the counts for a shuffler may move, as a factor.
 
-    With exact sums, their heights in counts are all that is rounded (`docs/proofs.md`, What a shuffler hides). Plans
-    until version 0.2 pay for a sum in floating point, and once more as much for the heights.
+    Sums are exact: only their heights in counts are rounded (`docs/proofs.md`, What a shuffler hides).
     """
-    if exact:
-        return 1 + 12 * (records + 1) * math.sqrt(dimension) * 2.0**-53
-    return rounding_of(records, dimension) ** 2
+    return 1 + 12 * (records + 1) * math.sqrt(dimension) * 2.0**-53
 
 
 def honest_silos(quorum: int, colluders: int) -> int:
-    """Return the fewest silos of a batch that keep their coins and shares to themselves.
+    """Return the fewest silos of a shuffler's batch that keep their coins and shares to themselves.
 
     The server decides which deposits it carries, so a batch may hold `quorum` silos, all of its accomplices among them.
     """
@@ -50,7 +44,7 @@ def event(channel: ShufflerChannel, plan: Plan, terms: SiloTerms, work: Task) ->
         )
     others = sorted(other.stages[work.number].batch for other in plan.silos if other.name != terms.name)
     return BinomialRelease(
-        reach=channel.levels * counts_rounding(terms.records, work.length, exact=plan.sums == "exact"),
+        reach=channel.levels * counts_rounding(terms.records, work.length),
         trials=channel.coins * (work.batch + sum(others[: honest - 1])),
         own=channel.coins * work.batch,
         dimension=work.length,
