@@ -1,9 +1,9 @@
-"""Which algorithm, how many rounds, which steps: whatever has the least loss bound. No record is looked at.
+"""The choice of algorithm, rounds and steps: those with the least loss bound. No record is read.
 
 A bound is on the excess of the trained model's expected loss over the best weights within `distance` of the
 start, in the loss that is trained: clipped, and smoothed where that was needed. "Empirical" bounds are about the
-silos' own records, "population" ones about fresh records of the same silos. What the theory needs and nobody knows
-(how much records and silos differ) is replaced by the largest it can be: the clip.
+silos' own records, "population" ones about fresh records of the same silos. Unknown
+constants of the theory (how much records and silos differ) are replaced by their largest value: the clip.
 """
 
 import math
@@ -13,39 +13,39 @@ from typing import TypeAlias
 
 from ringfence.errors import PlanError
 from ringfence.planning import loss_bounds
-from ringfence.planning.preconditioned import ROUNDS, method_for
+from ringfence.planning.defaults import PRECONDITIONED_ROUNDS, preconditioned_for_width
+from ringfence.planning.problem import PlanningProblem
 from ringfence.planning.request import Risk
-from ringfence.planning.setting import Setting
-from ringfence.protocol.algorithms import (
+from ringfence.protocol import (
     Accelerated,
     AlgorithmSpec,
     Localized,
     MinibatchSGD,
     MultiStage,
     Phase,
+    SamplingName,
+    sampling_named,
 )
-from ringfence.protocol.sampling import SamplingName, sampling_named
 
 COVERED_SAMPLING: tuple[SamplingName, ...] = ("full", "one-pass", "phased")
-"""Rules that bounds are exact for; others are taken where they are asked for."""
+"""Sampling rules that bounds cover exactly; others are used only on request."""
 
 GOOD_ENOUGH = 1.02
-"""Fewer rounds are preferred to a bound better by less than this factor."""
+"""Fewer rounds are preferred to a bound that is better by less than this factor."""
 
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1)
-"""Shares of the budget, in squared shift, that a survey may take."""
+"""Possible shares of the budget (in μ²) for a survey."""
 
 SURVEY_MUST_SAVE = 0.9
-"""A survey is made by default if the bound is expected to fall below this fraction of what it is without."""
+"""By default a survey is made if the expected bound is below this fraction of the bound without one."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A way to run the plan, and what is proved of it.
+class AlgorithmChoice:
+    """An algorithm with its sampling and rounds, and its loss bound.
 
-    `survey` is the share of the budget for a survey, or 0. The bound holds whatever the survey finds, unless
-    its noise is beyond its margin, one case in 44; `expected` is what it comes to if the survey finds what is counted
-    on, and choices are compared by it.
+    `survey` is the survey's share of the budget, or 0. The bound holds whatever the survey returns, unless its noise
+    exceeds its margin, one case in 44. `expected` is the bound for the expected survey; choices are compared by it.
     """
 
     method: str
@@ -58,17 +58,17 @@ class Choice:
 
     @property
     def risk(self) -> Risk:
-        """What the bound is about."""
+        """The risk that an algorithm's bound is on."""
         return risk_of(self.sampling)
 
     @property
     def expected(self) -> float:
-        """The bound, or what it is expected to be after a survey."""
+        """The algorithm's bound expected after the survey, or the bound itself without one."""
         return self.bound if self.expectation is None else self.expectation
 
 
-def choose(
-    setting: Setting,
+def choose_algorithm(
+    problem: PlanningProblem,
     *,
     limit: int,
     exactly: bool = False,
@@ -76,11 +76,11 @@ def choose(
     sampling: SamplingName | None = None,
     risk: Risk = "empirical",
     survey: bool | None = None,
-) -> tuple[Choice, list[Choice]]:
-    """Return the choice with the least bound, and all that were compared, best first.
+) -> tuple[AlgorithmChoice, list[AlgorithmChoice]]:
+    """Return the choice with the least expected bound, and all that were compared, best first.
 
     `limit` is the most rounds, or with `exactly` their number. Bounds of one `risk` compete, unless the sampling
-    is named or the method has none of that risk. `survey` None means: where it pays.
+    is given or the method has no bound on that risk. `survey` None means: if it pays off.
     """
     if method is not None and method not in METHODS:
         raise PlanError(f"There is no algorithm '{method}'; choose one of {', '.join(METHODS)}.")
@@ -93,14 +93,17 @@ def choose(
                 "of these."
             )
     wanted = [pair for pair in combinations if sampling is not None or risk_of(pair[1]) == risk]
-    found: list[Choice] = []
+    found: list[AlgorithmChoice] = []
     reasons: list[str] = []
-    for name, offered in wanted or combinations:  # a method may have a bound for the other risk only
+    for name, offered in wanted or combinations:  # a method may have a bound on the other risk only
         try:
-            rounds = _ladder(setting, offered, limit, exactly)
-            found.append(_leanest(_METHODS[name](setting, offered, rounds, survey)))
-        except PlanError as problem:
-            reasons.append(str(problem))
+            rounds = _rounds_to_try(problem, offered, limit, exactly)
+            made = list(_METHODS[name](problem, offered, rounds, survey))
+            best = min(choice.expected for choice in made)
+            # The fewest rounds among those nearly as good as the best.
+            found.append(next(choice for choice in made if choice.expected <= GOOD_ENOUGH * best))
+        except PlanError as refused:
+            reasons.append(str(refused))
     if not found:
         raise PlanError(" ".join(dict.fromkeys(reasons)))
     found.sort(key=lambda choice: choice.expected)
@@ -108,11 +111,12 @@ def choose(
 
 
 def risk_of(sampling: SamplingName) -> Risk:
-    """Return what a bound is about: fresh records in every round, or phase, speak for the population."""
+    """Return the risk that a bound is on: the population's if every round or phase has fresh records."""
     return "population" if sampling_named(sampling).is_fresh else "empirical"
 
 
 def _combinations(method: str | None, sampling: SamplingName | None) -> list[tuple[str, SamplingName]]:
+    """Return the pairs of algorithm and sampling rule to compare; PlanError if none fits the request."""
     names = BOUNDED if method is None else (method,)
     samplings = COVERED_SAMPLING if sampling is None else (sampling,)
     if method == "preconditioned":
@@ -123,9 +127,9 @@ def _combinations(method: str | None, sampling: SamplingName | None) -> list[tup
     return pairs
 
 
-def _ladder(setting: Setting, sampling: SamplingName, limit: int, exactly: bool) -> list[int]:
-    """Return numbers of rounds to try, up to the limit, each about a tenth more than the last."""
-    most = sampling_named(sampling).most_rounds(min(setting.records)) or limit
+def _rounds_to_try(problem: PlanningProblem, sampling: SamplingName, limit: int, exactly: bool) -> list[int]:
+    """Return numbers of rounds to try up to the limit, in steps of about a tenth."""
+    most = sampling_named(sampling).most_rounds(min(problem.records)) or limit
     if exactly and limit > most:
         raise PlanError(
             f"One pass of {limit} rounds needs a record, or person, for each, but the smallest silo has {most}: "
@@ -138,53 +142,47 @@ def _ladder(setting: Setting, sampling: SamplingName, limit: int, exactly: bool)
     return sorted(steps)
 
 
-def _leanest(choices: Iterator[Choice]) -> Choice:
-    """Return the choice with the fewest rounds among those that are as good as the best, nearly."""
-    made = list(choices)
-    best = min(choice.expected for choice in made)
-    return next(choice for choice in made if choice.expected <= GOOD_ENOUGH * best)
-
-
 def _minibatch(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    """P6' without strong convexity, P8 with it; with a lasso P6' too, whose proof weighs all rounds alike."""
-    if setting.ridge and not math.isfinite(setting.diameter):
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield minibatch SGD for each number of rounds: P6' without strong convexity or with a lasso, else P8."""
+    if problem.ridge and not math.isfinite(problem.diameter):
         raise PlanError("Minibatch SGD with a ridge needs a bounded domain: give a ball or a box, not the whole space.")
-    smoothness, distance = setting.smoothness + setting.ridge, setting.distance
+    smoothness, distance = problem.smoothness + problem.ridge, problem.distance
     for R in rounds:
-        # The ridge's own gradient is at most ridge·diameter long.
-        slope = setting.clip + (setting.ridge * setting.diameter if setting.ridge else 0.0)
-        moment = slope**2 + setting.variance_of(sampling, R)
-        is_weighed = setting.ridge > 0 and not setting.lasso
+        # The ridge's own gradient has norm at most ridge·diameter.
+        slope = problem.clip + (problem.ridge * problem.diameter if problem.ridge else 0.0)
+        moment = slope**2 + problem.variance_of(sampling, R)
+        is_weighed = problem.ridge > 0 and not problem.lasso
         if is_weighed:
-            shape = {"distance": distance, "strong_convexity": setting.ridge, "rounds": R, "second_moment": moment}
+            shape = {"distance": distance, "strong_convexity": problem.ridge, "rounds": R, "second_moment": moment}
             step = loss_bounds.minibatch_strong_step(smoothness=smoothness, **shape)  # type: ignore[arg-type]
             bound = loss_bounds.minibatch_strong_empirical(step=step, **shape)  # type: ignore[arg-type]
         else:
             step = min(1 / smoothness if smoothness else math.inf, distance / math.sqrt(R * moment))
             bound = loss_bounds.minibatch_empirical(distance=distance, step=step, rounds=R, second_moment=moment)
-        spec = MinibatchSGD(step=step, growth=1 / (1 - setting.ridge * step) if is_weighed else 1.0)
-        yield Choice("minibatch-sgd", spec, sampling, R, bound)
+        spec = MinibatchSGD(step=step, growth=1 / (1 - problem.ridge * step) if is_weighed else 1.0)
+        yield AlgorithmChoice("minibatch-sgd", spec, sampling, R, bound)
 
 
 def _accelerated(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    _require_smooth(setting)
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield accelerated SGD for each number of rounds, with a survey of the curvature if that saves enough."""
+    _require_smooth(problem)
     plain = []
     for R in rounds:
-        spec, bound = _run(setting, R, setting.smoothness, setting.variance_of(sampling, R))
-        plain.append(Choice("accelerated", spec, sampling, R, bound))
+        spec, bound = _run(problem, R, problem.smoothness, problem.variance_of(sampling, R))
+        plain.append(AlgorithmChoice("accelerated", spec, sampling, R, bound))
     surveyed = [
-        min((_surveyed(setting, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
+        min((_surveyed(problem, sampling, R, share) for share in SHARES), key=lambda choice: choice.expected)
         for R in rounds
     ]
     saves = min(choice.expected for choice in surveyed) < SURVEY_MUST_SAVE * min(choice.expected for choice in plain)
     yield from surveyed if survey or (survey is None and saves) else plain
 
 
-def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) -> Choice:
+def _surveyed(problem: PlanningProblem, sampling: SamplingName, R: int, share: float) -> AlgorithmChoice:
     """Return the accelerated run after a survey of curvature that takes this share of the budget.
 
     What it will find is not known yet; a largest eigenvalue of X²/√width, between one direction for all records and all
@@ -192,126 +190,132 @@ def _surveyed(setting: Setting, sampling: SamplingName, R: int, share: float) ->
     server adds it, and the noise itself may be high. The plan's own β stays the largest possible, so nothing rests on
     the guess but this comparison.
 
-    The bound holds for every pace between what the survey may lead to and 2β, since a smaller pace than 2β is
+    The bound holds for every υ between what the survey may lead to and 2β, since a smaller υ than 2β is
     taken only where β is smaller; unless the survey's noise is beyond its margin, one case in 44.
     """
-    noise = setting.survey_noise / math.sqrt(share)
-    expected = setting.smoothness * min(1.0, 1 / math.sqrt(setting.width) + 4 * noise)
-    variance = setting.variance_of(sampling, R, 1 - share)
-    spec, bound = _run(setting, R, setting.smoothness, variance)
-    _, expectation = _run(setting, R, expected, variance)
-    if setting.ridge and spec.pace:  # a pace of its own, which the survey does not change
+    noise = problem.survey_noise / math.sqrt(share)
+    expected = problem.smoothness * min(1.0, 1 / math.sqrt(problem.width) + 4 * noise)
+    variance = problem.variance_of(sampling, R, 1 - share)
+    spec, bound = _run(problem, R, problem.smoothness, variance)
+    _, expectation = _run(problem, R, expected, variance)
+    if problem.ridge and spec.upsilon:  # a υ of its own, which the survey does not change
         expectation = bound
-    return Choice("accelerated", spec, sampling, R, bound, share, expectation)
+    return AlgorithmChoice("accelerated", spec, sampling, R, bound, share, expectation)
 
 
-def _run(setting: Setting, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
-    """Return the steps and the bound of one accelerated run.
+def _run(problem: PlanningProblem, R: int, smoothness: float, variance: float) -> tuple[Accelerated, float]:
+    """Return the steps and the loss bound of one run of accelerated SGD.
 
-    With a ridge μ there are two schedules: pace β, whose noise term is 2V²/(μ(R+1)), and a larger pace, whose noise
+    With a ridge μ there are two schedules: υ = β, whose noise term is 2V²/(μ(R+1)), and a larger υ, whose noise
     term (2R+1)V²/(6υ) does not need μ. The one with the smaller bound is taken.
     """
-    whole, distance = smoothness + setting.ridge, setting.distance
-    pace = loss_bounds.accelerated_pace(smoothness=whole, distance=distance, rounds=R, variance=variance)
-    damped = loss_bounds.accelerated(distance=distance, pace=pace, rounds=R, variance=variance)
-    if setting.ridge:
+    whole, distance = smoothness + problem.ridge, problem.distance
+    upsilon = loss_bounds.accelerated_upsilon(smoothness=whole, distance=distance, rounds=R, variance=variance)
+    damped = loss_bounds.accelerated(distance=distance, upsilon=upsilon, rounds=R, variance=variance)
+    if problem.ridge:
         strong = loss_bounds.accelerated_strong(
-            smoothness=whole, strong_convexity=setting.ridge, distance=distance, rounds=R, variance=variance
+            smoothness=whole, strong_convexity=problem.ridge, distance=distance, rounds=R, variance=variance
         )
         if strong <= damped:
             return Accelerated(smoothness=smoothness), strong
-        return Accelerated(smoothness=smoothness, pace=pace), damped
-    # What the noise asks for; the algorithm itself goes no lower than 2β, or what a survey makes of it.
-    noise = loss_bounds.accelerated_pace(smoothness=0.0, distance=distance, rounds=R, variance=variance)
-    return Accelerated(smoothness=smoothness, pace=noise), damped
+        return Accelerated(smoothness=smoothness, upsilon=upsilon), damped
+    # The best υ for the noise; the algorithm itself takes at least 2β, or the survey's estimate of it.
+    noise = loss_bounds.accelerated_upsilon(smoothness=0.0, distance=distance, rounds=R, variance=variance)
+    return Accelerated(smoothness=smoothness, upsilon=noise), damped
 
 
 def _regularised(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    _require_smooth(setting)
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield accelerated SGD on the regularised loss, for each number of rounds."""
+    _require_smooth(problem)
     for R in rounds:
-        variance = setting.variance_of(sampling, R)
-        penalty = loss_bounds.regularised_penalty(distance=setting.distance, rounds=R, variance=variance)
+        variance = problem.variance_of(sampling, R)
+        penalty = loss_bounds.regularised_penalty(distance=problem.distance, rounds=R, variance=variance)
         bound = loss_bounds.regularised(
-            smoothness=setting.smoothness + setting.ridge,
-            distance=setting.distance,
+            smoothness=problem.smoothness + problem.ridge,
+            distance=problem.distance,
             rounds=R,
             variance=variance,
             penalty=penalty,
         )
-        spec = Accelerated(smoothness=setting.smoothness, penalty=penalty)
-        yield Choice("regularised", spec, sampling, R, bound)
+        spec = Accelerated(smoothness=problem.smoothness, penalty=penalty)
+        yield AlgorithmChoice("regularised", spec, sampling, R, bound)
 
 
 def _multistage(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    _require_smooth(setting)
-    if not setting.ridge:
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield multi-stage accelerated SGD for each number of rounds that fits a stage; it needs a ridge."""
+    _require_smooth(problem)
+    if not problem.ridge:
         raise PlanError("Stages halve the error of a strongly convex problem only: give a ridge.")
-    # Few rounds may not hold a single stage, nor may many with small batches; the last one says so if none does.
+    # Few rounds, or small batches, may not fit a single stage; the error of the last number of rounds says so.
     fits = False
     for R in rounds:
         try:
             planned = loss_bounds.multistage_plan(
-                smoothness=setting.smoothness + setting.ridge,
-                strong_convexity=setting.ridge,
+                smoothness=problem.smoothness + problem.ridge,
+                strong_convexity=problem.ridge,
                 # From the start to the minimiser, which may lie anywhere in the domain.
-                gap=min(setting.clip * setting.diameter / 2, setting.clip**2 / (2 * setting.ridge)),
+                gap=min(problem.clip * problem.diameter / 2, problem.clip**2 / (2 * problem.ridge)),
                 rounds=R,
-                variance=setting.variance_of(sampling, R),
+                variance=problem.variance_of(sampling, R),
             )
         except PlanError:
             if rounds[-1] == R and not fits:
                 raise
             continue
         fits = True
-        spec = MultiStage(smoothness=setting.smoothness, stages=planned.stages)
-        yield Choice("multi-stage", spec, sampling, R, planned.bound)
+        spec = MultiStage(smoothness=problem.smoothness, stages=planned.stages)
+        yield AlgorithmChoice("multi-stage", spec, sampling, R, planned.bound)
 
 
 def _localized(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    _require_smooth(setting)
-    phases = int(math.log2(min(setting.records)))
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield the localized algorithm, whose phases halve each silo's records."""
+    _require_smooth(problem)
+    phases = int(math.log2(min(problem.records)))
     if phases < 1:
         raise PlanError("Localization splits each silo's records into halves, so every silo needs at least 2 of them.")
-    problem, shift = setting.balanced()
+    equal, shift = problem.balanced()
     planned = loss_bounds.localized_phases(
-        problem,
+        equal,
         most_rounds=rounds[-1],
         most_phases=phases,
-        penalty=loss_bounds.localized_penalty(problem, shift),
+        penalty=loss_bounds.localized_penalty(equal, shift),
         shift=shift,
     )
     spec = Localized(
-        smoothness=setting.smoothness,
+        smoothness=problem.smoothness,
         phases=tuple(Phase(rounds=phase.rounds, penalty=phase.penalty) for phase in planned.phases),
     )
-    yield Choice("localized", spec, sampling, planned.rounds, planned.bound)
+    yield AlgorithmChoice("localized", spec, sampling, planned.rounds, planned.bound)
 
 
 def _preconditioned(
-    setting: Setting, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
-) -> Iterator[Choice]:
-    """No loss bound covers it: the choice is its user's, or that of measurements on public tables."""
-    enough = round(ROUNDS * len(setting.records) / setting.available)  # every silo answers as often as where all do
+    problem: PlanningProblem, sampling: SamplingName, rounds: Sequence[int], survey: bool | None
+) -> Iterator[AlgorithmChoice]:
+    """Yield preconditioned descent. No loss bound covers it: it is used on request, or as the default."""
+    enough = round(
+        PRECONDITIONED_ROUNDS * len(problem.records) / problem.available
+    )  # every silo answers as often as where all do
     wanted = rounds[-1] if len(rounds) == 1 else min(enough, rounds[-1])
-    method, share = method_for(setting.width)
-    yield Choice("preconditioned", method, sampling, wanted, math.inf, 0.0 if survey is False else share)
+    method, share = preconditioned_for_width(problem.width)
+    yield AlgorithmChoice("preconditioned", method, sampling, wanted, math.inf, 0.0 if survey is False else share)
 
 
-def _require_smooth(setting: Setting) -> None:
-    if not math.isfinite(setting.smoothness):
+def _require_smooth(problem: PlanningProblem) -> None:
+    """Refuse accelerated algorithms for a loss with a kink."""
+    if not math.isfinite(problem.smoothness):
         raise PlanError(
             "Acceleration needs a smooth loss, and this one has a kink: smooth it (leave its width to the planner), or "
             "ask for minibatch-sgd."
         )
 
 
-Maker: TypeAlias = Callable[[Setting, SamplingName, Sequence[int], bool | None], Iterator[Choice]]
+Maker: TypeAlias = Callable[[PlanningProblem, SamplingName, Sequence[int], bool | None], Iterator[AlgorithmChoice]]
 
 _METHODS: dict[str, Maker] = {
     "minibatch-sgd": _minibatch,
@@ -323,7 +327,7 @@ _METHODS: dict[str, Maker] = {
 }
 
 METHODS = tuple(_METHODS)
-"""Names a user may ask for: those of the algorithms, and `regularised`, which is accelerated with a penalty."""
+"""Names of algorithms in requests; `regularised` is accelerated with a penalty."""
 
 BOUNDED = tuple(name for name in METHODS if name != "preconditioned")
-"""Those that a loss bound covers, which compete by it."""
+"""Algorithms that a loss bound covers."""

@@ -5,7 +5,7 @@ is seen. They rest on the paper's algorithms but are derived here; the paper sta
 are in ``research``). "Empirical" is the average loss over the records at hand, "population" the expected loss of the
 distributions that the records were drawn from. ``distance`` is D₀ ≥ ‖w₀ − w*‖, with w* the minimiser of the objective
 that is bounded; ``variance`` is V² ≥ E‖g − ∇F‖² of the server's averaged noisy gradient g; ``second_moment`` is
-c ≥ E‖g‖². Accelerated runs use α_r = 2/(r + 1) and η_r = 4υ/(r(r + 1)) with the ``pace`` υ.
+c ≥ E‖g‖². Accelerated runs use α_r = 2/(r + 1) and η_r = 4υ/(r(r + 1)) with υ (`upsilon`).
 """
 
 import math
@@ -15,7 +15,7 @@ from itertools import pairwise
 from ringfence.accounting import calibrate
 from ringfence.errors import PlanError
 from ringfence.planning.problem import Problem
-from ringfence.protocol.algorithms import Restart
+from ringfence.protocol import Restart
 
 
 def minibatch_empirical(*, distance: float, step: float, rounds: int, second_moment: float) -> float:
@@ -45,28 +45,28 @@ def minibatch_strong_step(
     return min(1 / (2 * smoothness), math.log(max(2.0, (mu * distance * R) ** 2 / second_moment)) / (mu * R))
 
 
-def accelerated(*, distance: float, pace: float, rounds: int, variance: float) -> float:
-    """Accelerated Noisy MB-SGD without strong convexity, pace υ ≥ 2β: 2υD₀²/(R(R+1)) + (2R+1)V²/(6υ)."""
+def accelerated(*, distance: float, upsilon: float, rounds: int, variance: float) -> float:
+    """Accelerated Noisy MB-SGD without strong convexity, υ ≥ 2β: 2υD₀²/(R(R+1)) + (2R+1)V²/(6υ)."""
     R = rounds
-    return 2 * pace * distance**2 / (R * (R + 1)) + (2 * R + 1) * variance / (6 * pace)
+    return 2 * upsilon * distance**2 / (R * (R + 1)) + (2 * R + 1) * variance / (6 * upsilon)
 
 
-def accelerated_pace(*, smoothness: float, distance: float, rounds: int, variance: float) -> float:
-    """Return the pace that minimises ``accelerated``: max{2β, (V/D₀)√(R(R+1)(2R+1)/12)}."""
+def accelerated_upsilon(*, smoothness: float, distance: float, rounds: int, variance: float) -> float:
+    """Return the υ that minimises ``accelerated``: max{2β, (V/D₀)√(R(R+1)(2R+1)/12)}."""
     R = rounds
     return max(2 * smoothness, math.sqrt(variance * R * (R + 1) * (2 * R + 1) / 12) / distance)
 
 
 def accelerated_best(*, smoothness: float, distance: float, rounds: int, variance: float) -> float:
-    """``accelerated`` at its best pace, at most 4βD₀²/(R(R+1)) + 2√(2/3)·VD₀/√R."""
-    pace = accelerated_pace(smoothness=smoothness, distance=distance, rounds=rounds, variance=variance)
-    return accelerated(distance=distance, pace=pace, rounds=rounds, variance=variance)
+    """``accelerated`` at its best υ, at most 4βD₀²/(R(R+1)) + 2√(2/3)·VD₀/√R."""
+    upsilon = accelerated_upsilon(smoothness=smoothness, distance=distance, rounds=rounds, variance=variance)
+    return accelerated(distance=distance, upsilon=upsilon, rounds=rounds, variance=variance)
 
 
 def accelerated_strong(
     *, smoothness: float, strong_convexity: float, distance: float, rounds: int, variance: float
 ) -> float:
-    """Accelerated Noisy MB-SGD, strongly convex, one run with pace β: 2βD₀²/(R(R+1)) + 2V²/(μ(R+1)).
+    """Accelerated Noisy MB-SGD, strongly convex, one run with υ = β: 2βD₀²/(R(R+1)) + 2V²/(μ(R+1)).
 
     The schedule needs to know neither the noise nor the gap.
     """
@@ -133,9 +133,9 @@ def multistage_plan(
     lengths[-1] += left
     stages, bound = [], gap
     for k, R in enumerate(lengths):
-        pace = max(2 * smoothness, math.sqrt(mu * variance * R * (R + 1) * (R + 2) / (3 * gap * 0.5**k)))
-        bound = 4 * pace * bound / (mu * R * (R + 1)) + (2 * R + 1) * variance / (6 * pace)
-        stages.append(Restart(rounds=R, pace=pace))
+        upsilon = max(2 * smoothness, math.sqrt(mu * variance * R * (R + 1) * (R + 2) / (3 * gap * 0.5**k)))
+        bound = 4 * upsilon * bound / (mu * R * (R + 1)) + (2 * R + 1) * variance / (6 * upsilon)
+        stages.append(Restart(rounds=R, upsilon=upsilon))
     return MultiStageBound(tuple(stages), bound)
 
 
@@ -212,7 +212,7 @@ def localized_phases(
     """Plan the localized algorithm: phase i has ⌊n/2^i⌋ records, penalty λ·growth^(i−1) and its own full budget.
 
     growth = 2^max{3, 3/2 + ½log_n M}, and by default λ is the multiple of ``localized_penalty`` by 2^(k/2), k from 0 to
-    20, for which the bound is least. Each phase is one strongly convex accelerated run (μ = λ_i, pace β + λ_i) on
+    20, for which the bound is least. Each phase is one strongly convex accelerated run (μ = λ_i, υ = β + λ_i) on
     full batches, whose noise σ_i = 2Lz√R_i/n_i makes the noise term nearly independent of R_i; so R_i is the least for
     which the other terms fall to a quarter of a_i = (L²/λ_i)(1/(Nn_i) + 4z²d/(n_i²M)). If ``most_rounds`` is less than
     all phases need, each gets its share. As many phases are kept as make ``localized_bound`` least. With M < N every
@@ -268,7 +268,7 @@ def _phase(problem: Problem, i: int, penalty: float, noise: float, rounds: int |
 
 
 def _shares(wanted: list[int], most: int | None) -> list[int]:
-    """Scale whole numbers down to a sum of at most ``most``, each at least 1."""
+    """Scale rounds of the localized phases down to a sum of at most ``most``, each at least 1."""
     if most is None or sum(wanted) <= most:
         return wanted
     spare, above = most - len(wanted), sum(wanted) - len(wanted)
@@ -286,6 +286,6 @@ def require_smooth(problem: Problem) -> float:
 
 
 def require_step(step: float, limit: float, formula: str) -> None:
-    """Refuse a step that no bound is proved for."""
+    """Refuse a step that no loss bound is proved for."""
     if not 0 < step <= limit * (1 + 1e-12):
         raise PlanError(f"The bound needs a step above 0 and at most {formula} = {limit:.4g}, not {step:.4g}.")

@@ -1,147 +1,173 @@
 """From sizes, budgets and a loss to a plan: noise by the exact accountant, the rest by public rules.
 
-No private record is looked at here, so nothing is spent on choosing parameters.
+No record is read, so nothing is charged for choosing parameters.
 """
 
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ringfence.accounting import calibrate
-from ringfence.errors import PlanError
+from ringfence.errors import AccountingError, PlanError
 from ringfence.planning import defaults, loss_bounds
-from ringfence.planning.availability import answering, harmonic
-from ringfence.planning.channels import ChannelPlanner, planner_of
+from ringfence.planning.algorithm_choice import AlgorithmChoice, choose_algorithm
+from ringfence.planning.channels import PLANNERS, ChannelPlanner
+from ringfence.planning.defaults import (
+    default_algorithm,
+    default_domain,
+    require_preconditioned_fits,
+    survey_resolution,
+    survey_resolves,
+)
 from ringfence.planning.draft import PlanDraft
-from ringfence.planning.planner import Choice, choose
-from ringfence.planning.preconditioned import default_method, domain_of, require_method, survey_edge, tells_apart
+from ringfence.planning.problem import PlanningProblem, answer_probabilities, harmonic_mean_of_answers
 from ringfence.planning.request import Member, PlanRequest, clear_refusals, require_fit
-from ringfence.planning.setting import Setting
-from ringfence.planning.weighting import weights_of
-from ringfence.protocol.algorithms import AlgorithmSpec, MinibatchSGD
-from ringfence.protocol.domain import Domain
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.sampling import Sampling, sampling_named
-from ringfence.protocol.schema import Schema
+from ringfence.planning.silo_weights import silo_weights
+from ringfence.protocol import (
+    AlgorithmSpec,
+    Domain,
+    Evaluation,
+    Loss,
+    MinibatchSGD,
+    Plan,
+    Sampling,
+    Schema,
+    sampling_named,
+)
 
 BY_BOUND = "bounded"
-"""What to ask for in place of an algorithm to get the one with the least loss bound."""
+"""In place of an algorithm: the one with the least loss bound."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan, why it is as it is, and what else was considered; `choice` is None where the user chose it all.
+    """A plan, the choice behind it and the alternatives; `choice` is None if the user chose everything.
 
-    `distance` is how large the weights may be that loss bounds compare with. `edge` is the least second moment of the
-    features that a survey could tell from its noise, in units of the largest possible, where one is made or was
+    `distance` is the largest norm of the weights that loss bounds compare with. `survey_resolution` is the least second
+    moment that a survey of features tells from its noise, relative to the largest possible one; None if no survey was
     considered.
     """
 
     plan: Plan
-    choice: Choice | None
+    choice: AlgorithmChoice | None
     distance: float
-    alternatives: tuple[Choice, ...] = ()
-    edge: float | None = None
+    alternatives: tuple[AlgorithmChoice, ...] = ()
+    survey_resolution: float | None = None
 
 
 def make_plan(data: Schema, members: Sequence[Member], request: PlanRequest | None = None) -> Plan:
-    """Return the plan that answers the request, for these members; without a request, everything is chosen."""
+    """Return the plan for these members; without a request, the planner chooses everything."""
     return propose(data, members, request).plan
 
 
 def propose_for(request: PlanRequest, data: Schema, sizes: Mapping[str, int]) -> Proposal:
-    """Make the plan that answers the request, for silos of the given sizes, and say what it was chosen from."""
+    """Return the proposal for silos of the given sizes, with the request's budgets."""
     return propose(data, request.members(sizes), request)
 
 
 def propose(
     data: Schema, members: Sequence[Member], request: PlanRequest | None = None, *, evaluated: bool = True
 ) -> Proposal:
-    """Choose everything that is not asked for, calibrate every silo's noise to its budget, and return the plan.
+    """Choose every option that is left open, calibrate each silo's noise to its budget, and return the plan.
 
-    Silos weigh as many records as they hold, or less where their noise is large, unless every member
-    names a weight or the request says how (`planning.weighting`). Records that are held out are asked at the end how
-    good the model is, unless it is not to be `evaluated`.
+    Silos are weighted by their records, or less if their noise is large, unless every member gives a weight or the
+    request says how (`planning.silo_weights`). With `evaluated`, held-out records evaluate the model at the end.
     """
     request = request or PlanRequest()
     if not members:
         raise PlanError("A plan needs at least one silo.")
-    request = planner_of(request).restricted(request, members)
+    request = PLANNERS[request.trust].restricted(request, members)
     return _Proposing(data, members, request, evaluated=evaluated).proposal()
 
 
+def propose_other_budgets(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:
+    """Return proposals for the plan's silos with other budgets, by the factor on every epsilon.
+
+    A factor for which there is no plan is left out.
+    """
+    sizes = {terms.name: terms.records for terms in plan.silos}
+    request = replace(request, keys=plan.keys)
+    proposals: dict[float, Proposal] = {}
+    for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
+        budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in request.budgets.items()}
+        epsilon = None if request.epsilon is None else factor * request.epsilon
+        with suppress(PlanError, AccountingError):
+            proposals[factor] = propose_for(replace(request, epsilon=epsilon, budgets=budgets), plan.data, sizes)
+    return proposals
+
+
 class _Proposing:
-    """One request on its way to a plan."""
+    """The steps from one request to a proposal."""
 
     def __init__(self, data: Schema, members: Sequence[Member], request: PlanRequest, *, evaluated: bool) -> None:
-        self.data, self.members, self.evaluated, self.counted = data, members, evaluated, request.weights
+        """Begin a proposal: choose loss, clipping norm, distance and domain where the request leaves them open."""
+        self.data, self.members, self.evaluated, self.weights_asked = data, members, evaluated, request.weights
         for member in members:
             if member.records < 1:
                 raise PlanError(f"Silo '{member.name}' has no records, so it has nothing to contribute: leave it out.")
-        self.channel: ChannelPlanner = planner_of(request)
+        self.channel: ChannelPlanner = PLANNERS[request.trust]
         self.algorithm, self.rounds = _asked_algorithm(request)
         self.loss = _loss(request, data)
         is_open = _is_left_open(request)
-        self.edge = self._edge() if self.algorithm in (None, "preconditioned") and is_open else None
-        self.default = default_method(self.edge, self.loss) if self.algorithm is None else None
+        self.resolution: float | None = None
+        if self.algorithm in (None, "preconditioned") and is_open:
+            sized = zip(self.weights, members, self.shifts, strict=True)
+            noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
+            self.resolution = survey_resolution(data, self.loss, noise)
+        self.default = default_algorithm(self.resolution, self.loss) if self.algorithm is None else None
         self.algorithm = None if self.algorithm == BY_BOUND else self.algorithm or self.default
         alone = _is_left_open(replace(request, survey=None))
-        require_method(self.algorithm, self.loss, alone=alone)
-        self.clip = defaults.clip(data, self.loss) if request.clip is None else request.clip
-        self.distance = defaults.distance(data, self.loss) if request.distance is None else request.distance
-        # What is chosen is checked like what is asked for.
+        require_preconditioned_fits(self.algorithm, self.loss, alone=alone)
+        self.clip = defaults.default_clip(data, self.loss) if request.clip is None else request.clip
+        self.distance = defaults.default_distance(data, self.loss) if request.distance is None else request.distance
+        # Chosen values are checked like requested ones.
         self.request = replace(request, clip=self.clip, distance=self.distance)
         with clear_refusals():
-            self.domain: Domain = request.domain or domain_of(self.algorithm, self.distance)
+            self.domain: Domain = request.domain or default_domain(self.algorithm, self.distance)
         self.rule: Sampling | None = None if request.sampling is None else sampling_named(request.sampling)
-        self.limit = self.rounds or request.most_rounds or defaults.ROUNDS
+        self.limit = self.rounds or request.most_rounds or defaults.MOST_ROUNDS
 
     @cached_property
     def shifts(self) -> tuple[float, ...]:
-        """The Gaussian shifts that the members' budgets allow."""
+        """The Gaussian shifts of the members' budgets, for the proposal."""
         return tuple(calibrate.gaussian_shift(own.epsilon, own.allowed_delta) for own in self.members)
 
     @cached_property
     def weights(self) -> tuple[float, ...]:
-        """The members' shares of the objective."""
-        return weights_of(self.members, self.shifts, self.data.width * self.loss.outputs, self.counted)
-
-    def _edge(self) -> float | None:
-        sized = zip(self.weights, self.members, self.shifts, strict=True)
-        noise = math.hypot(*(weight / (own.records * shift) for weight, own, shift in sized))
-        return survey_edge(self.data, self.loss, noise)
+        """The members' shares of the proposed plan's objective."""
+        return silo_weights(self.members, self.shifts, self.data.width * self.loss.outputs, self.weights_asked)
 
     def _surveys_features(self) -> bool:
-        """Tell whether features are surveyed before preconditioned descent: by default, if that can tell anything."""
+        """Return whether preconditioned descent surveys features first: by default, if that resolves anything."""
         if self.request.survey is not None:
             return self.request.survey
-        return self.default is None or self.edge is None or tells_apart(self.edge)
+        return self.default is None or self.resolution is None or survey_resolves(self.resolution)
 
     def proposal(self) -> Proposal:
-        """Choose, calibrate, and choose anew where the channel's noise comes out louder than was counted on."""
+        """Choose and calibrate a proposal; choose again while the channel's noise is larger than assumed."""
         setting, given = self._setting(), self.algorithm
         takes_kinks = given is not None and not isinstance(given, str) and given.takes_kinks
         if self.loss.has_kinks and not takes_kinks:
             self.loss = _smoothed(self.loss, self.data, setting, self.members, self.limit)
             setting = self._setting()
         made = self._made(setting)
-        while (loudness := self.channel.loudness(made.plan, setting)) > setting.mixing_cost:
-            setting = replace(setting, mixing_cost=1.01 * loudness)
+        while (noise_factor := self.channel.noise_factor(made.plan, setting)) > setting.mixing_cost:
+            setting = replace(setting, mixing_cost=1.01 * noise_factor)
             made = self._made(setting)
         require_fit(made.plan)
         return made
 
-    def _made(self, setting: Setting) -> Proposal:
+    def _made(self, setting: PlanningProblem) -> Proposal:
+        """Choose the proposal's algorithm, draft its plan and calibrate the noise, for one setting."""
         request, algorithm = self.request, self.algorithm
-        alternatives: list[Choice] = []
+        alternatives: list[AlgorithmChoice] = []
         exactly, curvature = self.rounds is not None, self.channel.surveys_curvature(request)
         if algorithm is None or isinstance(algorithm, str):
-            choice, alternatives = choose(
+            choice, alternatives = choose_algorithm(
                 setting,
                 limit=self.limit,
                 exactly=exactly,
@@ -150,8 +176,8 @@ class _Proposing:
                 risk=request.risk,
                 survey=self._surveys_features() if algorithm == "preconditioned" else curvature,
             )
-            if self.default is not None:  # beside it, what loss bounds would have favoured
-                alternatives += choose(setting, limit=self.limit, exactly=exactly, survey=curvature)[1]
+            if self.default is not None:  # also list the choice by loss bounds
+                alternatives += choose_algorithm(setting, limit=self.limit, exactly=exactly, survey=curvature)[1]
         else:
             choice = self._as_asked(algorithm)
         spec = (
@@ -170,11 +196,11 @@ class _Proposing:
             sampling=choice.sampling,
             rounds=choice.rounds,
             survey=choice.survey,
-            participation=request.asked(),
+            participation=request.silos_per_round(),
             members=tuple(self.members),
             weights=setting.weights,
             shifts=setting.shifts,
-            **request.units(self.data),
+            **request.privacy_unit(self.data),
             held_out=request.held_out_share if held_out else None,
             evaluation=Evaluation() if held_out and self.evaluated else None,
             purpose=request.purpose,
@@ -183,11 +209,12 @@ class _Proposing:
         )
         with clear_refusals():
             plan = self.channel.calibrated(request, draft)
-        return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives), self.edge)
+        return Proposal(plan, choice if alternatives else None, self.distance, tuple(alternatives), self.resolution)
 
-    def _as_asked(self, algorithm: AlgorithmSpec) -> Choice:
+    def _as_asked(self, algorithm: AlgorithmSpec) -> AlgorithmChoice:
+        """Return the requested algorithm as the proposal's choice, without a loss bound."""
         survey = self.request.survey
-        if survey and not algorithm.takes_survey():
+        if survey and not algorithm.takes_survey:
             raise PlanError(
                 "A survey sets the steps of accelerated, but a step of minibatch-sgd is given: leave one of them out."
             )
@@ -198,20 +225,23 @@ class _Proposing:
         if algorithm.own_rounds not in (None, rounds):
             raise PlanError("The rounds of the algorithm's parts must add up to the plan's rounds: leave those out.")
         share = 0.03 if survey else 0.0
-        return Choice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
+        return AlgorithmChoice(algorithm.name, algorithm, sampling, rounds, math.inf, share)
 
-    def _setting(self) -> Setting:
+    def _setting(self) -> PlanningProblem:
+        """Return the planning problem that the proposal's loss bounds are about."""
         dimension = self.loss.dimension(self.data.width)
         reach = self.domain.reach(dimension)
         smoothness = self.loss.smoothness_on(self.data, reach, self.clip)
-        silos, participation = len(self.members), self.request.asked()
+        silos, participation = len(self.members), self.request.silos_per_round()
         available = float(participation.silos or silos)
         if participation.probability is not None:
-            available = harmonic(answering(silos, participation.probability))
-        loudness, batch_share = 1.0, 1.0
+            available = harmonic_mean_of_answers(answer_probabilities(silos, participation.probability))
+        noise_factor, batch_share = 1.0, 1.0
         if self.rule is not None and self.rule.is_secret:
-            loudness, batch_share = _loudness(self.rule, max(self.members, key=lambda m: m.records), self.limit)
-        return Setting(
+            noise_factor, batch_share = _sampling_noise(
+                self.rule, max(self.members, key=lambda m: m.records), self.limit
+            )
+        return PlanningProblem(
             dimension=dimension,
             width=self.data.width,
             clip=self.clip,
@@ -224,7 +254,7 @@ class _Proposing:
             weights=self.weights,
             shifts=self.shifts,
             available=min(available, silos),
-            loudness=loudness,
+            noise_factor=noise_factor,
             batch_share=batch_share,
             mixed=self.channel.mixed_records(self.request, self.members),
             takes_turns=participation.silos not in (None, silos) and participation.answers is None,
@@ -232,48 +262,42 @@ class _Proposing:
 
 
 def _asked_algorithm(request: PlanRequest) -> tuple[AlgorithmSpec | str | None, int | None]:
-    """Return the algorithm that is asked for, and the rounds; a step is for minibatch SGD, with the tail's average."""
+    """Return the requested algorithm and rounds; a step means minibatch SGD with the tail average."""
     if request.step is None:
         return request.algorithm, request.rounds
     if request.algorithm not in (None, "minibatch-sgd"):
         raise PlanError(
             f"Only minibatch-sgd takes a step; {request.algorithm} has its own schedule: leave the step out."
         )
-    rounds = defaults.ROUNDS if request.rounds is None else request.rounds
+    rounds = defaults.MOST_ROUNDS if request.rounds is None else request.rounds
     with clear_refusals():
         return MinibatchSGD(step=request.step).averaged("tail", rounds), rounds
 
 
 def _is_left_open(request: PlanRequest) -> bool:
-    """Tell whether nothing is asked for that another algorithm is about."""
+    """Return whether no option of another algorithm is set."""
     plain = PlanRequest()
     others = ("clip", "distance", "domain", "step", "average", "batch", "correlation", "survey", "risk", "lasso")
     return (
         all(getattr(request, name) == getattr(plain, name) for name in others)
         and (request.sampling is None or sampling_named(request.sampling).takes_all)
-        and request.asked().probability is None
+        and request.silos_per_round().probability is None
     )
 
 
 def _loss(request: PlanRequest, data: Schema) -> Loss:
+    """Return the loss of the proposal: the requested one, or the default for the schema."""
     asked = "survival" if request.loss is None and data.event is not None else request.loss
     if asked is None:
-        return defaults.loss(data)
+        return defaults.default_loss(data)
     if not isinstance(asked, str):
         return asked
     with clear_refusals():
-        return defaults.loss_named(
-            asked,
-            data,
-            quantile=request.quantile,
-            margin=request.margin,
-            dispersion=request.dispersion,
-            cuts=request.cuts,
-        )
+        return defaults.loss_named(asked, data, request)
 
 
-def _loudness(rule: Sampling, member: Member, rounds: int) -> tuple[float, float]:
-    """Return how much more noise sampled batches need than full ones, and what share of the records they are."""
+def _sampling_noise(rule: Sampling, member: Member, rounds: int) -> tuple[float, float]:
+    """Return the noise of sampled batches relative to full ones, and their share of the records."""
     batch = member.batch_under(rule, rounds)
     shape: Any = {"records": member.records, "rounds": rounds, "clip": 1.0, "epsilon": member.epsilon}
     sampled, full = (
@@ -283,8 +307,8 @@ def _loudness(rule: Sampling, member: Member, rounds: int) -> tuple[float, float
     return sampled / full, batch / member.records
 
 
-def _smoothed(loss: Loss, data: Schema, setting: Setting, members: Sequence[Member], limit: int) -> Loss:
-    """Smooth a loss with a kink: β of P15, or the smaller one that the number of rounds can cope with.
+def _smoothed(loss: Loss, data: Schema, setting: PlanningProblem, members: Sequence[Member], limit: int) -> Loss:
+    """Smooth a proposal's loss with a kink: β of P15, or less if the rounds are too few for it.
 
     A larger β is closer to the loss itself, by L²/(2β), but takes more rounds: 4βD₀²/(R(R+1)).
     """
@@ -294,6 +318,7 @@ def _smoothed(loss: Loss, data: Schema, setting: Setting, members: Sequence[Memb
     most = private * setting.clip / (2 * setting.distance)  # εn√M L/(√d D)
 
     def total(smoothness: float) -> float:
+        """Return the loss bound plus the smoothing error, which the proposal minimises over the smoothness."""
         bound = loss_bounds.accelerated_best(
             smoothness=smoothness, distance=setting.distance, rounds=limit, variance=setting.variance(limit)
         )

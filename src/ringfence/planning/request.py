@@ -1,41 +1,52 @@
-"""What somebody may ask of a plan: who takes part, and every option there is, declared once.
+"""Requests for a plan: the members, and every option, declared once.
 
-The command line reads its options off these fields, estimators, experiments and `make_plan` fill them in.
+    request = PlanRequest(epsilon=1.0, rounds=20)
+    members = request.members({"north": 500, "south": 800})
+
+The command line generates its options from these fields; estimators, experiments and `make_plan` fill them in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from ringfence.errors import PlanError
+from ringfence.planning.options import offered, parse_budgets, parse_cuts
 
 # Nothing heavier is imported before it is needed: the command line reads its options here even to print its help.
 if TYPE_CHECKING:
-    from ringfence.protocol.algorithms import AlgorithmSpec, Average
-    from ringfence.protocol.domain import Domain
-    from ringfence.protocol.keys import PublicKeys
-    from ringfence.protocol.losses import Loss
-    from ringfence.protocol.plan import Participation, Plan
-    from ringfence.protocol.questions import PersonRule, Unit
-    from ringfence.protocol.sampling import Sampling, SamplingName
-    from ringfence.protocol.schema import Schema
+    from ringfence.protocol import (
+        AlgorithmSpec,
+        Average,
+        Domain,
+        Loss,
+        Participation,
+        PersonRule,
+        Plan,
+        PublicKeys,
+        Sampling,
+        SamplingName,
+        Schema,
+        Unit,
+    )
 
 Risk: TypeAlias = Literal["empirical", "population"]
 Trust: TypeAlias = Literal["nobody", "shuffler"]
 Weights: TypeAlias = Literal["records", "equal", "noise"]
 
 HELD_OUT = 0.2
-"""The share of a silo's records that do not train, unless somebody says another."""
+"""Default share of a silo's records that is held out for evaluation."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A silo that takes part: how many records train, the guarantee it asks for, and optionally its batch and weight.
+    """A silo that takes part: its training records, its guarantee, and optionally its batch and weight.
 
-    `held_out` is how many more records it has, which do not train and are for evaluation.
+    `held_out` is the number of further records, which are for evaluation.
     """
 
     name: str
@@ -48,218 +59,194 @@ class Member:
 
     @property
     def all_records(self) -> int:
-        """How many records it has."""
+        """Training and held-out records of a silo in a request, together."""
         return self.records + self.held_out
 
     @property
     def allowed_delta(self) -> float:
-        """Its delta, or the default for its size."""
+        """The delta that a member of the request allows, or the default for its size."""
         from ringfence.planning import defaults
 
-        return defaults.delta(self.all_records) if self.delta is None else self.delta
+        return defaults.default_delta(self.all_records) if self.delta is None else self.delta
 
     def batch_under(self, rule: Sampling, rounds: int) -> int:
-        """Return its batch under a sampling rule; PlanError if there can be none."""
+        """Return a member's batch under a sampling rule; PlanError if there can be none."""
         try:
             return rule.batch(self.name, records=self.records, rounds=rounds, asked=self.batch)
         except ValueError as problem:
             raise PlanError(str(problem)) from None
 
 
-@dataclass(frozen=True)
-class Option:
-    """How the command line offers a field: its help, its section there, and its name where that is not the field's."""
+def _read_keys(path: Path | None) -> PublicKeys | None:
+    """Read the file of public keys that a plan request names, if any."""
+    from ringfence.protocol import load_keys
 
-    help: str
-    section: str
-    flag: str = ""
-    metavar: str | None = None
-
-
-def offered(help: str, section: str = "Algorithm", *, flag: str = "", metavar: str | None = None) -> dict[str, Option]:
-    """Say that the command line offers a field, and how."""
-    return {"option": Option(help, section, flag, metavar)}
+    return None if path is None else load_keys(path)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
-    """What is asked of a plan. None, and whatever is left out, means: choose for me.
+    """Options of a plan. None, or a field left out, means that the planner chooses.
 
-    Who takes part, and for what guarantee, is said either by members, or by `epsilon`, `delta`, `budgets`, `batch` and
-    `weights` together with the silos' sizes (`members`).
+    Guarantees come from the members, or from `epsilon`, `delta`, `budgets`, `batch` and `weights` together with the
+    silos' sizes (`members`).
     """
 
-    epsilon: float | None = field(
-        default=None, metadata=offered("Epsilon of every silo's guarantee for this plan.", "Basic")
+    epsilon: float | None = offered(None, "Epsilon of every silo's guarantee for this plan.", "Basic", required=True)
+    delta: float | None = offered(None, "Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", "Privacy")
+    budgets: Mapping[str, tuple[float, float]] = offered(
+        {},
+        "Epsilon and delta of one silo, if it has its own.",
+        "Privacy",
+        flag="budget",
+        metavar="NAME=EPS,DELTA",
+        reads=list[str],
+        parser=parse_budgets,
     )
-    delta: float | None = field(
-        default=None, metadata=offered("Delta of every silo's guarantee. Default: 1/n², at most 1e-5.", "Privacy")
+    algorithm: AlgorithmSpec | str | None = offered(
+        None,
+        "minibatch-sgd, accelerated, regularised, multi-stage, localized, preconditioned, or 'bounded' for the one "
+        "with the smallest loss bound. Default: automatic.",
+        "Algorithm",
     )
-    budgets: Mapping[str, tuple[float, float]] = field(
-        default_factory=dict,
-        metadata=offered(
-            "Epsilon and delta of one silo, if it has its own.", "Privacy", flag="budget", metavar="NAME=EPS,DELTA"
-        ),
+    risk: Risk = offered(
+        "empirical", "Choose the algorithm by bounds on the 'empirical' or the 'population' loss.", "Algorithm"
     )
-    algorithm: AlgorithmSpec | str | None = field(
-        default=None,
-        metadata=offered(
-            "minibatch-sgd, accelerated, regularised, multi-stage, localized, preconditioned, or 'bounded' for the one "
-            "with the smallest loss bound. Default: automatic."
-        ),
+    rounds: int | None = offered(None, "Exact number of rounds. Default: automatic.", "Algorithm")
+    most_rounds: int | None = offered(
+        None, "Most rounds that may be chosen. Default: 100.", "Algorithm", flag="max-rounds"
     )
-    risk: Risk = field(
-        default="empirical",
-        metadata=offered("Choose the algorithm by bounds on the 'empirical' or the 'population' loss."),
+    loss: Loss | str | None = offered(
+        None,
+        "logistic, hinge, softmax, squared, huber, absolute, pinball, epsilon-insensitive, poisson, gamma, "
+        "negative-binomial, survival, ordinal or multi-squared. Default: by the target's type.",
+        "Model",
     )
-    rounds: int | None = field(default=None, metadata=offered("Exact number of rounds. Default: automatic."))
-    most_rounds: int | None = field(
-        default=None, metadata=offered("Most rounds that may be chosen. Default: 100.", flag="max-rounds")
+    quantile: float = offered(0.5, "Quantile that the pinball loss estimates.", "Model")
+    margin: float | None = offered(
+        None,
+        "Where huber turns linear, or the error that epsilon-insensitive ignores, in scaled units. Default: a "
+        "tenth of the target's bound.",
+        "Model",
     )
-    loss: Loss | str | None = field(
-        default=None,
-        metadata=offered(
-            "logistic, hinge, softmax, squared, huber, absolute, pinball, epsilon-insensitive, poisson, gamma, "
-            "negative-binomial, survival, ordinal or multi-squared. Default: by the target's type.",
-            "Model",
-        ),
+    dispersion: float = offered(
+        1.0, "For negative-binomial: counts with mean m have variance m + dispersion·m².", "Model"
     )
-    quantile: float = field(default=0.5, metadata=offered("Quantile that the pinball loss estimates.", "Model"))
-    margin: float | None = field(
-        default=None,
-        metadata=offered(
-            "Where huber turns linear, or the error that epsilon-insensitive ignores, in scaled units. Default: a "
-            "tenth of the target's bound.",
-            "Model",
-        ),
+    cuts: tuple[float, ...] | None = offered(
+        None,
+        "For survival: the times at which the hazard may change. Default: five equal parts.",
+        "Model",
+        metavar="T1,T2,...",
+        reads=str | None,
+        parser=parse_cuts,
     )
-    dispersion: float = field(
-        default=1.0,
-        metadata=offered("For negative-binomial: counts with mean m have variance m + dispersion·m².", "Model"),
+    sampling: SamplingName | None = offered(
+        None, "full, fixed, poisson, one-pass or phased. Default: automatic.", "Algorithm"
     )
-    cuts: tuple[float, ...] | None = field(
-        default=None,
-        metadata=offered(
-            "For survival: the times at which the hazard may change. Default: five equal parts.",
-            "Model",
-            metavar="T1,T2,...",
-        ),
+    batch: int | None = offered(
+        None, "Records (or persons) per round, for sampling rules that need a number.", "Algorithm"
     )
-    sampling: SamplingName | None = field(
-        default=None, metadata=offered("full, fixed, poisson, one-pass or phased. Default: automatic.")
+    clip: float | None = offered(
+        None, "Clipping norm: the largest norm of a record's (or person's) gradient. Default: automatic.", "Algorithm"
     )
-    batch: int | None = field(
-        default=None, metadata=offered("Records (or persons) per round, for sampling rules that need a number.")
-    )
-    clip: float | None = field(
-        default=None,
-        metadata=offered("Clipping norm: the largest norm of a record's (or person's) gradient. Default: automatic."),
-    )
-    distance: float | None = field(
-        default=None, metadata=offered("Expected norm of the best weights. Default: automatic.")
-    )
+    distance: float | None = offered(None, "Expected norm of the best weights. Default: automatic.", "Algorithm")
     domain: Domain | None = None
-    step: float | None = field(default=None, metadata=offered("Step size of minibatch-sgd. Default: automatic."))
-    average: Average | None = field(
-        default=None,
-        metadata=offered(
-            "Which point becomes the model: the 'weighted' average of the theorems, the 'last' point, or the 'tail' "
-            "average. Default: weighted, or tail if you set the step."
-        ),
+    step: float | None = offered(None, "Step size of minibatch-sgd. Default: automatic.", "Algorithm")
+    average: Average | None = offered(
+        None,
+        "Which iterate becomes the model: the 'weighted' average of the theorems, the 'last' iterate, or the 'tail' "
+        "average. Default: weighted, or tail if you set the step.",
+        "Algorithm",
     )
-    correlation: float = field(
-        default=0.0,
-        metadata=offered("Let the noise of one-pass rounds partly cancel: 0 is independent noise, 0.5 works well."),
+    correlation: float = offered(
+        0.0, "Let the noise of one-pass rounds partly cancel: 0 is independent noise, 0.5 works well.", "Algorithm"
     )
-    survey: bool | None = field(
-        default=None,
-        metadata=offered(
-            "Spend a little of epsilon on a private estimate that sets the steps of accelerated. Default: where it "
-            "pays off.",
-            flag="survey/--no-survey",
-        ),
+    survey: bool | None = offered(
+        None,
+        "Spend a little of epsilon on a private estimate that sets the steps of accelerated. Default: where it "
+        "pays off.",
+        "Algorithm",
+        flag="survey/--no-survey",
     )
-    ridge: float = field(default=0.0, metadata=offered("Strength of the L2 penalty, applied by the server.", "Model"))
-    lasso: float = field(
-        default=0.0,
-        metadata=offered(
-            "Strength of the L1 penalty, applied by the server to all weights but the intercept. With --ridge: elastic "
-            "net.",
-            "Model",
-        ),
+    ridge: float = offered(0.0, "Strength of the L2 penalty, applied by the server.", "Model")
+    lasso: float = offered(
+        0.0,
+        "Strength of the L1 penalty, applied by the server to all weights but the intercept. With --ridge: elastic "
+        "net.",
+        "Model",
     )
-    unit: Unit | None = field(
-        default=None,
-        metadata=offered(
-            "What is protected: a 'record' or a 'person'. Default: person if the schema names a person column.",
-            "Privacy",
-        ),
+    unit: Unit | None = offered(
+        None,
+        "What is protected: a 'record' or a 'person'. Default: person if the schema names a person column.",
+        "Privacy",
     )
-    person_rule: PersonRule | None = field(
-        default=None,
-        metadata=offered(
-            "How a person's rows are combined: by 'mean', by 'sum', or as a limited number of 'rows'. Default: mean.",
-            "Privacy",
-        ),
+    person_rule: PersonRule | None = offered(
+        None,
+        "How a person's rows are combined: by 'mean', by 'sum', or as a limited number of 'rows'. Default: mean.",
+        "Privacy",
     )
-    rows_per_person: int | None = field(
-        default=None, metadata=offered("Most rows per person, under the rule 'rows'.", "Privacy")
+    rows_per_person: int | None = offered(None, "Most rows per person, under the rule 'rows'.", "Privacy")
+    held_out: float | None = offered(
+        None,
+        "Share of each silo's records that is kept for evaluation and does not train. Default: 0.2. With 0, all "
+        "records train.",
+        "Evaluation",
     )
-    held_out: float | None = field(
-        default=None,
-        metadata=offered(
-            "Share of each silo's records that is kept for evaluation and does not train. Default: 0.2. With 0, all "
-            "records train.",
-            "Evaluation",
-        ),
+    weights: Weights | None = offered(
+        None,
+        "Weight silos by 'records' (or persons), 'equal', or by the inverse variance of their 'noise'. Default: "
+        "records, or between records and noise where budgets differ widely.",
+        "Algorithm",
     )
-    weights: Weights | None = field(
-        default=None,
-        metadata=offered(
-            "Weight silos by 'records' (or persons), 'equal', or by the inverse variance of their 'noise'. Default: "
-            "records, or between records and noise where budgets differ widely."
-        ),
-    )
-    available: int | None = field(default=None, metadata=offered("Silos asked in each round. Default: all."))
+    available: int | None = offered(None, "Silos asked in each round. Default: all.", "Algorithm")
     participation: Participation | None = None
-    trust: Trust = field(
-        default="nobody",
-        metadata=offered(
-            "Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not collude with the server.", "Shuffler"
-        ),
+    trust: Trust = offered(
+        "nobody",
+        "Whom the guarantee relies on: 'nobody', or a 'shuffler' that does not collude with the server.",
+        "Shuffler",
     )
-    keys: PublicKeys | None = field(
-        default=None, metadata=offered("Public keys of the server, the shuffler and the silos (TOML).", "Shuffler")
+    keys: PublicKeys | None = offered(
+        None,
+        "Public keys of the server, the shuffler and the silos (TOML).",
+        "Shuffler",
+        reads=Path | None,
+        parser=_read_keys,
     )
-    quorum: int | None = field(
-        default=None,
-        metadata=offered(
-            "Fewest silos whose messages the shuffler releases together. Default: all that are asked.", "Shuffler"
-        ),
+    quorum: int | None = offered(
+        None, "Fewest silos whose messages the shuffler releases together. Default: all that are asked.", "Shuffler"
     )
-    colluders: int | None = field(
-        default=None,
-        metadata=offered(
-            "How many other silos may collude with the server without weakening a shuffled guarantee. Default: 1.",
-            "Shuffler",
-        ),
+    colluders: int | None = offered(
+        None,
+        "How many other silos may collude with the server without weakening a shuffled guarantee. Default: 1.",
+        "Shuffler",
     )
-    bits: int | None = field(
-        default=None,
-        metadata=offered("Most bits per record (or person) in the shuffled sum. Default: 140 per weight.", "Shuffler"),
+    bits: int | None = offered(
+        None, "Most bits per record (or person) in the shuffled sum. Default: 140 per weight.", "Shuffler"
     )
-    purpose: str | None = field(
-        default=None,
-        metadata=offered("What the plan is for, in one line that every silo's operator reads.", "Documentation"),
+    purpose: str | None = offered(
+        None, "What the plan is for, in one line that every silo's operator reads.", "Documentation"
     )
-    controller: str | None = field(
-        default=None, metadata=offered("Who is legally responsible for the processing, in one line.", "Documentation")
+    controller: str | None = offered(
+        None, "Who is legally responsible for the processing, in one line.", "Documentation"
     )
-    contact: str | None = field(default=None, metadata=offered("Whom to ask about it, in one line.", "Documentation"))
+    contact: str | None = offered(None, "Whom to ask about it, in one line.", "Documentation")
     run: str | None = None
 
     def __post_init__(self) -> None:
-        for name, (what, allowed) in _choices().items():
+        """Refuse options of a plan request that are out of range or contradict each other."""
+        from ringfence.protocol import Average, PersonRule, Unit
+        from ringfence.protocol.plan.sampling import SAMPLING_NAMES
+
+        few_values: dict[str, tuple[str, tuple[str, ...]]] = {
+            "unit": ("The unit of a plan must be", get_args(Unit)),
+            "person_rule": ("The rule for a person's rows must be", get_args(PersonRule)),
+            "risk": ("The risk must be", get_args(Risk)),
+            "sampling": ("Sampling must be", SAMPLING_NAMES),
+            "average": ("The average must be", get_args(Average)),
+            "weights": ("Silos are weighted by", get_args(Weights)),
+            "trust": ("The trust of a plan must be", get_args(Trust)),
+        }
+        for name, (what, allowed) in few_values.items():
             value = getattr(self, name)
             if value is not None and value not in allowed:
                 raise PlanError(f"{what} one of {', '.join(allowed)}, not '{value}'.")
@@ -287,11 +274,11 @@ class PlanRequest:
 
     @property
     def held_out_share(self) -> float:
-        """The share of records that do not train."""
+        """The share of records that a plan request holds out."""
         return HELD_OUT if self.held_out is None else self.held_out
 
     def members(self, sizes: Mapping[str, int]) -> list[Member]:
-        """Return the silos of the given sizes, divided into sections, with the budgets that were asked for."""
+        """Return members of the given sizes, with the request's budgets and held-out share."""
         if self.epsilon is None:
             raise PlanError("Say how much each silo allows: give the request an epsilon.")
         for name in self.budgets:
@@ -301,13 +288,13 @@ class PlanRequest:
         for name, records in sizes.items():
             epsilon, delta = self.budgets.get(name, (self.epsilon, self.delta))
             weight = 1.0 / len(sizes) if self.weights == "equal" else None
-            training, held_out = self.divided(name, records)
+            training, held_out = self.training_and_held_out(name, records)
             members.append(Member(name, training, epsilon, delta, self.batch, weight, held_out))
         return members
 
-    def divided(self, silo: str, records: int) -> tuple[int, int]:
-        """Return how many of a silo's records train, and how many are held out; PlanError if these are too few."""
-        from ringfence.protocol import sections
+    def training_and_held_out(self, silo: str, records: int) -> tuple[int, int]:
+        """Return a silo's numbers of training and held-out records; PlanError if there are too few."""
+        from ringfence.protocol.plan import sections
 
         held_out = sections.size("held-out", records, self.held_out_share) if self.held_out_share else 0
         if self.held_out_share and not 0 < held_out < records:
@@ -317,15 +304,16 @@ class PlanRequest:
             )
         return records - held_out, held_out
 
-    def units(self, data: Schema) -> dict[str, Any]:
-        """Return a plan's fields about what it protects: persons where the schema tells them apart."""
+    def privacy_unit(self, data: Schema) -> dict[str, Any]:
+        """Return the plan's fields about the privacy unit: persons if the schema names a person column."""
         unit = self.unit or ("record" if data.person is None else "person")
         rule = self.person_rule or ("mean" if unit == "person" else None)
         return {"unit": unit, "person_rule": rule, "rows_per_person": self.rows_per_person}
 
-    def asked(self) -> Participation:
-        """Return how many silos are asked in a round."""
-        from ringfence.protocol.plan import EVERYBODY, Participation
+    def silos_per_round(self) -> Participation:
+        """Return how many silos a round of the requested plan asks."""
+        from ringfence.protocol import Participation
+        from ringfence.protocol.plan.plan import EVERYBODY
 
         if self.available is None:
             return self.participation or EVERYBODY
@@ -333,38 +321,21 @@ class PlanRequest:
             return Participation(silos=self.available)
 
 
-def _choices() -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return the fields with a few allowed values: how a sentence about them begins, and the values."""
-    from ringfence.protocol.algorithms import Average
-    from ringfence.protocol.questions import PersonRule, Unit
-    from ringfence.protocol.sampling import SAMPLING_NAMES
-
-    return {
-        "unit": ("The unit of a plan must be", get_args(Unit)),
-        "person_rule": ("The rule for a person's rows must be", get_args(PersonRule)),
-        "risk": ("The risk must be", get_args(Risk)),
-        "sampling": ("Sampling must be", SAMPLING_NAMES),
-        "average": ("The average must be", get_args(Average)),
-        "weights": ("Silos are weighted by", get_args(Weights)),
-        "trust": ("The trust of a plan must be", get_args(Trust)),
-    }
-
-
 def require_fit(plan: Plan) -> Plan:
-    """Return the plan, if it could be approved as far as anybody can tell from the plan alone."""
-    from ringfence.protocol import demands
+    """Return the plan if a silo could approve it, as far as the plan itself shows; else raise PlanError."""
+    from ringfence.protocol.plan import checks
 
-    if unmet := demands.unmet(plan):
+    if unmet := checks.unmet(plan):
         raise PlanError(f"No plan can be made from this: {unmet}.")
     return plan
 
 
 @contextmanager
 def clear_refusals() -> Iterator[None]:
-    """Turn a plan's own refusal into a sentence for whoever asked for it."""
+    """Turn a document's validation error into a PlanError of one sentence."""
     from pydantic import ValidationError
 
-    from ringfence.protocol.public import explain
+    from ringfence.protocol import explain
 
     try:
         yield

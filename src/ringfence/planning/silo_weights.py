@@ -1,9 +1,9 @@
-"""How much each silo counts: by its records, all silos alike, or by the noise that its budget has it add.
+"""Silo weights in the objective: by records, equal, or by the inverse variance of the silos' noise.
 
-The average of all silos' answers has the least noise if each counts by the inverse of its variance, as (n_i·μ_i)² for
-n_i records and a Gaussian shift μ_i. The model is then the best one for records that are weighed so, which is another
-one than the best for all records wherever silos differ: that is the bias. Where nobody says how silos count, weights
-between the two are taken that make noise and bias together as small as can be expected, from public numbers.
+Inverse-variance weights, (n_i·μ_i)² for n_i records and a Gaussian shift μ_i, give averaged answers the least noise.
+The model is then the best one for records weighted that way, which differs from the best for all records if silos
+differ: that is the bias. By default, weights between the two minimise the expected sum of noise and bias, from public
+numbers.
 """
 
 import math
@@ -13,22 +13,22 @@ from ringfence.errors import PlanError
 from ringfence.planning.request import Member, Weights
 
 BETWEEN = 0.01
-"""How much of the variance of records' gradients is thought to lie between silos. Outcomes in trials over many sites
-mostly have intraclass correlations of .01 to .05, and less once features are accounted for, as a model does. It was .05
-before runs on two public tables (adult, bank) showed that records were kept where noise cost more."""
+"""Assumed share of the variance of gradients between silos. Outcomes of multi-site trials mostly have intraclass
+correlations of .01 to .05, and less once features are accounted for. It was .05 before runs on two public tables
+(adult, bank) showed that weights by records were kept where noise cost more."""
 
 GATHERED = 2.0
-"""How much more of the noise's variance the model gathers than the average over all rounds would: 1.8 to 3 for
-heavy-ball descent whose steps arrive, computed from its recursion."""
+"""Variance of the noise in the last iterate relative to the average over all rounds: 1.8 to 3 for converged heavy-ball
+descent, computed from its recursion."""
 
 MUST_SAVE = 0.9
-"""Silos count by records, where nobody says, unless the expected error falls below this fraction of what it is so."""
+"""By default silos are weighted by records unless the expected error falls below this fraction."""
 
 
-def weights_of(
+def silo_weights(
     members: Sequence[Member], shifts: Sequence[float], dimension: int, asked: Weights | None
 ) -> tuple[float, ...]:
-    """Return the members' shares: as they say, as asked for, or those with the least expected error."""
+    """Return the members' shares: their own, as requested, or those with the least expected error."""
     named = [member.weight for member in members if member.weight is not None]
     if named and len(named) != len(members):
         raise PlanError("Either every silo names its weight, or none does.")
@@ -44,34 +44,28 @@ def weights_of(
             return _shares([1.0] * len(members))
         case "noise":
             return _shares([(member.records * shift) ** 2 for member, shift in zip(members, shifts, strict=True)])
-    variances = _variances(members, shifts, dimension)
+    # Of each silo's answers, in squares of the clip, which is about a record's gradient: the accumulated noise,
+    # d·(2/(n·μ))², plus the sampling variance of n records, 1/n.
+    variances = [
+        GATHERED * dimension * (2 / (own.records * shift)) ** 2 + 1 / own.records
+        for own, shift in zip(members, shifts, strict=True)
+    ]
     best = _best(variances, records)
     saves = expected_error(variances, best, records) < MUST_SAVE * expected_error(variances, records, records)
     return best if saves else records
 
 
 def expected_error(variances: Sequence[float], weights: Sequence[float], records: Sequence[float]) -> float:
-    """Return the expected square of what is wrong with the mean gradient at the best model for all records.
+    """Return the expected squared error of the mean gradient at the best model for all records.
 
-    That is the variance of the silos' answers by weights q, Σ q_i²·v_i, and the bias of q in place of the records'
-    shares p if silos' gradients differ independently of each other: Σ (q_i − p_i)² times `BETWEEN`.
+    It is the variance of the answers under weights q, Σ q_i²·v_i, plus the squared bias of q relative to the records'
+    shares p, if silos' gradients differ independently: Σ (q_i − p_i)² times `BETWEEN`.
     """
     return math.fsum(q**2 * own + BETWEEN * (q - p) ** 2 for own, q, p in zip(variances, weights, records, strict=True))
 
 
-def _variances(members: Sequence[Member], shifts: Sequence[float], dimension: int) -> list[float]:
-    """Return how far each silo's answers are off, in squares of the clip, about the size of a record's gradient.
-
-    The noise that training gathers, d·(2/(n·μ))² in all, and what n records tell of the population, 1/n.
-    """
-    return [
-        GATHERED * dimension * (2 / (own.records * shift)) ** 2 + 1 / own.records
-        for own, shift in zip(members, shifts, strict=True)
-    ]
-
-
 def _best(variances: Sequence[float], records: Sequence[float]) -> tuple[float, ...]:
-    """Return the weights with the least expected error: q_i = (B·p_i + λ)/(v_i + B), λ such that they add up to 1."""
+    """Return silo weights with the least expected error: q_i = (B·p_i + λ)/(v_i + B), with λ so that they sum to 1."""
     kept = [BETWEEN * p / (own + BETWEEN) for own, p in zip(variances, records, strict=True)]
     free = [1 / (own + BETWEEN) for own in variances]
     lift = (1 - math.fsum(kept)) / math.fsum(free)
@@ -79,5 +73,6 @@ def _best(variances: Sequence[float], records: Sequence[float]) -> tuple[float, 
 
 
 def _shares(counts: Sequence[float]) -> tuple[float, ...]:
+    """Return each silo's share of a total, as its weight."""
     total = math.fsum(counts)
     return tuple(count / total for count in counts)

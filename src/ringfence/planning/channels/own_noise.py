@@ -9,15 +9,13 @@ from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event
 from ringfence.errors import PlanError
 from ringfence.planning.draft import PlanDraft
+from ringfence.planning.problem import PlanningProblem
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.setting import Setting
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import Guarantee, OwnNoise, Plan
 
 
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
-    """Refuse what is for a shuffler."""
+    """Refuse what is for a shuffler in a request whose silos add their own noise."""
     if any(given is not None for given in (request.keys, request.quorum, request.colluders, request.bits)):
         raise PlanError(
             "Keys, a quorum, colluders and a limit of bits are for plans that trust a shuffler: trust one, or leave "
@@ -27,21 +25,21 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
 
 
 def surveys_curvature(request: PlanRequest) -> bool | None:
-    """Leave it to the request."""
+    """Leave the survey of the curvature to the request, where silos add their own noise."""
     return request.survey
 
 
 def mixed_records(request: PlanRequest, members: Sequence[Member]) -> None:
-    """Return nothing: every silo makes its own noise."""
+    """Return None: every silo makes its own noise."""
 
 
-def loudness(plan: Plan, setting: Setting) -> float:
-    """Return 0: the noise is Gaussian."""
+def noise_factor(plan: Plan, setting: PlanningProblem) -> float:
+    """Return 0: silos' own noise is Gaussian."""
     return 0.0
 
 
 def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
-    """Find every silo's least noise, by the events that its gate will charge, and put the plan together.
+    """Find every silo's least own noise, by the events that its gate will charge, and put the plan together.
 
     Records that are held out pay for the evaluation alone, whose noise is known.
     """
@@ -56,9 +54,11 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
 
     @cache
     def least(place: int) -> float:
+        """Return the least own noise that keeps the promise of the silo at that place."""
         (claim,) = claims[place]
 
         def events(sigma: float) -> list[tuple[Event, int]]:
+            """Return what the silo's gate would charge for own noise of that standard deviation."""
             return plan_events(
                 plan, plan.silos[place].model_copy(update={"stages": training.stage_terms(place, sigma)})
             )
@@ -66,6 +66,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         return calibrate.least_noise(events, epsilon=claim.epsilon, delta=claim.delta, start=guesses[place])
 
     def sigma(place: int) -> float:
+        """Return a silo's least own noise, computed once for silos that differ in name alone."""
         return least(alike.setdefault(replace(draft.members[place], name="", weight=None), place))
 
     return draft.plan(channel, [draft.terms(place, claims[place], sigma(place)) for place in places])

@@ -10,13 +10,9 @@ from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.shuffled_sums import CoinNoise, choose, shares_needed
 from ringfence.errors import PlanError
 from ringfence.planning.draft import PlanDraft
+from ringfence.planning.problem import PlanningProblem
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.setting import Setting
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.sampling import sampling_named
+from ringfence.protocol import Guarantee, Plan, PublicKeys, ShufflerChannel, SiloTerms, sampling_named
 
 COLLUDERS = 1
 """Other silos that may collude with the server, unless a number is given."""
@@ -35,7 +31,7 @@ SET_ASIDE = 0.01
 
 
 def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
-    """Demand keys and a quorum that can be reached; leave out what totals cannot carry."""
+    """Demand keys and a quorum for the shuffler; leave out what totals cannot carry."""
     if request.keys is None:
         raise PlanError("A plan that trusts a shuffler must name everyone's public keys: give the keys.")
     sampling = request.sampling or "full"
@@ -49,7 +45,7 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
         raise PlanError(
             "Only totals leave a shuffler, so silos are weighted by how many records take part: leave the weights out."
         )
-    participation = request.asked()
+    participation = request.silos_per_round()
     asked = participation.silos or len(members)
     quorum = asked if request.quorum is None else request.quorum
     colluders = COLLUDERS if request.colluders is None else request.colluders
@@ -74,8 +70,7 @@ def restricted(request: PlanRequest, members: Sequence[Member]) -> PlanRequest:
 
 
 def surveys_curvature(request: PlanRequest) -> bool:
-    """Say no: an eigenvalue is no sum over records."""
-    del request
+    """Return False for plans with a shuffler: an eigenvalue is no sum over records."""
     return False
 
 
@@ -85,13 +80,13 @@ def mixed_records(request: PlanRequest, members: Sequence[Member]) -> int:
 
 
 def _batch_of(request: PlanRequest) -> tuple[int, int]:
-    """Return how many silos a batch holds at least, and how many of them may collude with the server."""
+    """Return how many silos a shuffler's batch holds at least, and how many of them may collude with the server."""
     assert request.quorum is not None and request.colluders is not None  # noqa: S101, PT018 (restricted requests)
     return request.quorum, request.colluders
 
 
 def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
-    """Put the plan together: the least coins that keep every silo's promise, and enough shares.
+    """Put a plan with a shuffler together: the least coins that keep every silo's promise, and enough shares.
 
     The silos make one noise, so the strictest of their budgets decides for all.
     """
@@ -100,7 +95,7 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     ((rounds, rule),) = draft.training_stages
     batches = [draft.batches(member)[0] for member in draft.members]
     answers, dimension = rule.times(draft.turns(rounds).answers or rounds), draft.dimension
-    longest = draft.algorithm.question(draft.clip).largest(draft)
+    longest = draft.algorithm.query(draft.clip).largest(draft)
     slack = min(member.allowed_delta for member in draft.members) * SET_ASIDE / answers
     shifts = [
         calibrate.gaussian_shift(member.epsilon, member.allowed_delta - 1.01 * answers * slack)
@@ -115,11 +110,12 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
         shift=shift * (1 - 1e-9),
         slack=slack,
         bits=request.bits or BITS * dimension,
-        inflation=max(counts_rounding(member.all_records, dimension, exact=True) for member in draft.members),
+        inflation=max(counts_rounding(member.all_records, dimension) for member in draft.members),
     )
     channel = _channel(noise, request, slack, batches, dimension + 1, keys)
 
     def terms(place: int, anyone: float) -> SiloTerms:
+        """Return a silo's terms in a shuffler's plan, given its epsilon against anyone."""
         member = draft.members[place]
         return draft.terms(
             place,
@@ -138,14 +134,14 @@ def calibrated(request: PlanRequest, draft: PlanDraft) -> Plan:
     return draft.plan(channel, [terms(place, _alone(plan, plan.silos[place])) for place in places])
 
 
-def loudness(plan: Plan, setting: Setting) -> float:
+def noise_factor(plan: Plan, setting: PlanningProblem) -> float:
     """Return how much more noise the plan's batches carry than Gaussian releases would.
 
     In standard deviations of the mean over a batch of average size, roundings included: coins come in whole numbers.
     """
     (number,) = plan.training_numbers
     stage = plan.stages[number]
-    channel, norm = stage.channel, stage.question.record_norm(plan)
+    channel, norm = stage.channel, stage.query.record_norm(plan)
     if not isinstance(channel, ShufflerChannel) or norm is None or plan.algorithm.finds_clip:
         return 0.0  # nothing was chosen by what was counted on
     assumed = replace(setting, mixing_cost=1.0)
@@ -159,6 +155,7 @@ def loudness(plan: Plan, setting: Setting) -> float:
 def _channel(
     noise: CoinNoise, request: PlanRequest, slack: float, batches: Sequence[int], numbers: int, keys: PublicKeys
 ) -> ShufflerChannel:
+    """Return the plan's shuffler channel with these coins, its numbers packed into blocks."""
     quorum, colluders = _batch_of(request)
     largest_total = sum(batches) * (noise.levels + noise.coins)
     width = math.ceil(largest_total.bit_length() / 8)
@@ -179,7 +176,7 @@ def _channel(
 
 
 def _alone(plan: Plan, own: SiloTerms) -> float:
-    """Return the epsilon of the silo's own coins, to six digits and rounded up, and no less than with the others'."""
+    """Return the epsilon of a silo's own coins, to six digits and rounded up, and no less than with the others'."""
     (cost,) = costs(plan_events(plan, own), ("anyone",), own.guarantee.delta)
     if not math.isfinite(cost.epsilon):
         batch = own.stages[plan.training_numbers[0]].batch
