@@ -1,0 +1,174 @@
+"""Noisy answers of silos as means, shares and quantiles, each with the noise in it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from ringfence.protocol import Evaluation, Facts, FloatArray
+from ringfence.protocol.queries.evaluation import node_weights, path_signs
+
+
+@dataclass(frozen=True)
+class NoisyAnswer:
+    """An answer, the standard deviation of the noise in each of its numbers, and how many records it is about."""
+
+    vector: FloatArray
+    sigma: float
+    records: int
+
+
+@dataclass(frozen=True)
+class AnsweredRound:
+    """One round: the argument of its request, and each silo's answer."""
+
+    argument: FloatArray
+    answers: Mapping[str, NoisyAnswer]
+
+
+def pooled_answer(answers: Mapping[str, NoisyAnswer]) -> NoisyAnswer:
+    """Return the noisy answer of all silos' records together: the mean by records."""
+    records = sum(one.records for one in answers.values())
+    shares = [one.records / records for one in answers.values()]
+    vector = np.sum([share * one.vector for share, one in zip(shares, answers.values(), strict=True)], axis=0)
+    sigma = np.linalg.norm([share * one.sigma for share, one in zip(shares, answers.values(), strict=True)])
+    return NoisyAnswer(vector, float(sigma), records)
+
+
+@dataclass(frozen=True)
+class BlockMeans:
+    """The means in one block of an evaluation, the noise in each, and the bin edges of the request."""
+
+    values: FloatArray
+    noise: float
+    bin_edges: FloatArray
+
+    @property
+    def clip(self) -> float:
+        """Where each record's number in a block of answers was clipped: the only bin edge; 1 without any."""
+        return float(self.bin_edges[0]) if len(self.bin_edges) else 1.0
+
+    def scalar(self) -> tuple[float, float]:
+        """Return the mean and noise of a block of an evaluation that has a single number."""
+        return float(self.values[0]), self.noise
+
+
+@dataclass(frozen=True)
+class EvaluationAnswers:
+    """What one silo, or all of them together, answered in some rounds of an evaluation: means by block and round."""
+
+    facts: Facts
+    records: int
+    rounds: Sequence[Mapping[str, BlockMeans]]
+
+    def has(self, name: str) -> bool:
+        """Return whether any round of the evaluation asked for a block."""
+        return any(name in blocks for blocks in self.rounds)
+
+    def latest(self, name: str) -> BlockMeans:
+        """Return a block of the last round of the evaluation that asked for it."""
+        return next(blocks[name] for blocks in reversed(self.rounds) if name in blocks)
+
+    def averaged(self, name: str) -> BlockMeans:
+        """Return the mean over all rounds, weighted by precision, of a block without bin edges."""
+        every = [blocks[name] for blocks in self.rounds if name in blocks]
+        precision = np.array([one.noise**-2 for one in every])
+        values = precision @ np.array([one.values for one in every]) / precision.sum()
+        return BlockMeans(values, float(precision.sum() ** -0.5), every[-1].bin_edges)
+
+
+def read_rounds(
+    query: Evaluation, facts: Facts, rounds: Sequence[AnsweredRound], silo: str | None = None
+) -> EvaluationAnswers:
+    """Return the block means of one silo, or of all silos together."""
+    every, records = [], 0
+    for one in rounds:
+        if silo is not None and silo not in one.answers:
+            continue
+        answer = pooled_answer(one.answers) if silo is None else one.answers[silo]
+        asked = query.read(facts, one.argument)
+        scale, records = query.scale(facts, asked), answer.records
+        every.append(
+            {
+                name: BlockMeans(answer.vector[part] / scale[name], answer.sigma / scale[name], asked.bin_edges[name])
+                for name, part in query.slices(facts).items()
+                if scale[name] > 0
+            }
+        )
+    return EvaluationAnswers(facts, records, every)
+
+
+@dataclass(frozen=True)
+class CellShares:
+    """Noisy shares of the records in cells that make up all of them, with the noise's covariance; possibly negative."""
+
+    shares: FloatArray
+    noise: FloatArray
+    records: int
+
+    def total(self, slope: FloatArray) -> float:
+        """Return the sum of cells' shares times `slope`."""
+        return float(slope @ self.shares)
+
+    def variance(self, slope: FloatArray, other: FloatArray | None = None) -> float:
+        """Return the variance of a sum of cells' shares times `slope`, by noise and sampling; or a covariance."""
+        slopes = np.array([slope, slope if other is None else other])
+        return float(self.covariance(slopes)[0, 1])
+
+    def covariance(self, slopes: FloatArray) -> FloatArray:
+        """Return the covariance of several sums of cells' shares, one row of slopes each."""
+        kept = np.maximum(self.shares, 0.0)
+        kept = kept / max(float(kept.sum()), 1e-12)
+        means = slopes @ kept
+        sampling = (slopes * kept) @ slopes.T - np.outer(means, means)
+        return np.asarray(slopes @ self.noise @ slopes.T + sampling / self.records)
+
+    def noise_variance(self, slope: FloatArray) -> float:
+        """Return the variance of a sum of cells' shares times `slope` by noise alone."""
+        return float(slope @ self.noise @ slope)
+
+    def sampling_variance(self, slope: FloatArray) -> float:
+        """Return the variance of a sum of cells' shares times `slope` by sampling alone."""
+        return self.variance(slope) - self.noise_variance(slope)
+
+    def merged(self, groups: FloatArray) -> "CellShares":
+        """Return the shares of coarser cells, one row of 0 and 1 for each."""
+        return CellShares(groups @ self.shares, groups @ self.noise @ groups.T, self.records)
+
+
+def leaf_shares(groups: CellShares, tree: BlockMeans) -> CellShares:
+    """Return the shares of all leaves, group after group, of groups with these shares.
+
+    The children of a node of share p whose path_signs average to d have the shares (p ± d)/2.
+    """
+    count = len(groups.shares)
+    nodes = len(tree.values) // count
+    levels = (nodes + 1).bit_length() - 1
+    leaves = 2**levels
+    depth = np.repeat(np.arange(levels), 2 ** np.arange(levels))
+    below = path_signs(levels) / (node_weights(levels) * 2.0 ** (levels - depth))
+    shares = groups.shares[:, None] / leaves + tree.values.reshape(count, nodes) @ below.T
+    noise: FloatArray = np.asarray(np.kron(groups.noise, np.full((leaves, leaves), 1 / leaves**2)), dtype=np.float64)
+    noise += np.kron(np.eye(count), tree.noise**2 * below @ below.T)
+    return CellShares(shares.reshape(-1), noise, groups.records)
+
+
+def leaf_shares_of_all(records: int, tree: BlockMeans) -> CellShares:
+    """Return the shares of all leaves of a tree over all records."""
+    return leaf_shares(CellShares(np.ones(1), np.zeros((1, 1)), records), tree)
+
+
+def cumulative_shares(shares: FloatArray) -> FloatArray:
+    """Return the share of cells below each edge, from 0 to 1: the isotonic regression of the noisy sums."""
+    total = max(float(shares.sum()), 1e-9)
+    below = isotonic_regression(np.cumsum(shares)[:-1] / total).x
+    inside: FloatArray = np.concatenate([[0.0], np.clip(below, 0.0, 1.0), [1.0]])
+    return inside + np.linspace(0.0, 1e-6, len(inside))  # strictly increasing, to be invertible
+
+
+def log_quantiles(edges: FloatArray, shares: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return quantiles of positive numbers from cells' shares, interpolated on a logarithmic scale within a cell."""
+    known = np.log(np.concatenate([[edges[0] / 2], edges, [edges[-1] * 2]]))
+    quantiles: FloatArray = np.exp(np.interp(levels, cumulative_shares(shares), known))
+    return quantiles

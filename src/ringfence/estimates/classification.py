@@ -1,0 +1,381 @@
+"""Metrics of classifiers: two classes by score, several classes by confidence.
+
+Average precision: let a be the share of records that are positive and above a threshold, and b(a) that of negative ones
+above it. Average precision is the mean of a/(a + b(a)) over a from 0 to the share of positives. It falls with b at
+every a, so simultaneous bands for all cumulative shares bound it. The first precisions, which divide by nearly 0, need
+not be estimated. The interval is wider than necessary: bands hold everywhere, and the order within a cell is unknown.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from ringfence.estimates.answers import (
+    BlockMeans,
+    CellShares,
+    EvaluationAnswers,
+    cumulative_shares,
+    leaf_shares,
+    log_quantiles,
+)
+from ringfence.estimates.intervals import Interval, absolute_sum_half_width, simultaneous_half_widths
+from ringfence.estimates.metrics import (
+    Metric,
+    bounded_metric,
+    clipped_loss_metric,
+    clipped_mean_metric,
+    normal_metric,
+    ratio_metric,
+    ratio_of_shares,
+    share_metric,
+)
+from ringfence.protocol import Facts, FloatArray
+from ringfence.protocol.queries.evaluation import MARGIN, MOST_CONFUSED, SCORE_LEVELS
+
+LEAVES = 2**SCORE_LEVELS
+BINS = 2 * LEAVES
+_VISIBLE = 0.03
+"""The smallest share of the records that noise allows to base a clip on."""
+_ENDS = 65
+"""Shares of positives, within their bounds, at which average precision is computed."""
+
+RARE = "too few records of one class for this much noise"
+
+
+@dataclass(frozen=True)
+class ScoreShares:
+    """Shares by class (the first category's records first) and bin, from the lowest score to the highest.
+
+    `edges` are the scores between the bins: one fewer, with the threshold 0 in the middle.
+    """
+
+    cells: CellShares
+    edges: FloatArray
+
+    @classmethod
+    def of(cls, answers: EvaluationAnswers) -> "ScoreShares":
+        """Read the sides of a classifier's threshold from all rounds, and the scores on each side from the last."""
+        confusion, tree = answers.averaged("confusion"), answers.latest("scores")
+        class_and_side = np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
+        slopes = np.column_stack([class_and_side.prod(axis=1), class_and_side / MARGIN]) / 4
+        sides = CellShares(0.25 + slopes @ confusion.values, confusion.noise**2 * slopes @ slopes.T, answers.records)
+        below, above = np.split(tree.bin_edges, 2)
+        order = np.concatenate([np.arange(LEAVES)[::-1], LEAVES + np.arange(LEAVES)])
+        order = np.concatenate([order, BINS + order])
+        cells = leaf_shares(sides, tree)
+        return cls(
+            CellShares(cells.shares[order], cells.noise[np.ix_(order, order)], answers.records),
+            np.concatenate([-below[::-1], [0.0], above]),
+        )
+
+    def middles(self) -> FloatArray:
+        """Return the middle of each bin of a classifier's scores; the outermost are as wide as their neighbours."""
+        edges = self.edges
+        outer = [2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]]
+        return np.asarray((np.array(outer[1:]) + np.array(outer[:-1])) / 2)
+
+
+def _indicator(positive: int, above: int | None = None) -> FloatArray:
+    """Return 1 for a classifier's cells of a class, on one side of the threshold or on both."""
+    cells = np.zeros((2, 2, LEAVES))
+    cells[positive, slice(None) if above is None else above] = 1.0
+    return cells.reshape(-1)
+
+
+def auc_metric(scores: ScoreShares) -> Metric:
+    """Return the probability that a positive record has the higher score; ties within a bin count half."""
+    negative, positive = np.split(scores.cells.shares, 2)
+    beaten = np.cumsum(negative) - negative / 2
+    beating = np.cumsum(positive[::-1])[::-1] - positive / 2
+    over = float(positive @ beaten), np.concatenate([beating, beaten])
+    under = float(negative.sum() * positive.sum()), np.repeat([positive.sum(), negative.sum()], BINS)
+    return ratio_metric("AUC", scores.cells, over, under, RARE)
+
+
+def average_precision(cells: CellShares) -> Metric:
+    """Return the average precision; cells are those of the negative class, then of the positive, by rising score."""
+    bins = len(cells.shares) // 2
+    above = np.triu(np.ones((bins, bins)))[::-1]  # from the highest cell on, down to all of them
+    none = np.zeros_like(above)
+    slopes = np.concatenate([np.hstack([none, above]), np.hstack([above, none])])
+    sums, reach = slopes @ cells.shares, simultaneous_half_widths(cells.covariance(slopes))
+    low, high = (np.split(np.clip(sums + side, 0.0, 1.0), 2) for side in (-reach, reach))
+    positive_low, negative_low = (np.maximum.accumulate(band) for band in low)
+    positive_high, negative_high = (np.minimum.accumulate(band[::-1])[::-1] for band in high)
+    ends = np.linspace(max(positive_low[-1], 1e-9), max(positive_high[-1], 2e-9), _ENDS)
+    # Positives beyond what a cell and all higher ones can hold take all negatives of these along.
+    best = max(_mean_precision(end, positive_high, np.concatenate([[0.0], negative_low])) for end in ends)
+    worst = min(_mean_precision(end, positive_low, np.append(negative_high, negative_high[-1])) for end in ends)
+    positive, negative = (np.maximum.accumulate(np.maximum(part, 0.0)) for part in np.split(sums, 2))
+    between = [
+        _mean_precision(max(positive[-1], 1e-9), positive, negatives)
+        for negatives in (np.concatenate([[0.0], negative]), np.append(negative, negative[-1]))
+    ]
+    value, interval = float(np.mean(between)), Interval(worst, best)
+    return bounded_metric("average precision", value, interval, least=0.0, most=1.0, unknown=RARE)
+
+
+def _mean_precision(end: float, steps: FloatArray, negatives: FloatArray) -> float:
+    """Return the mean of a/(a + b) over a from 0 to the end, with b the negatives of a's step: one more than steps.
+
+    ∫ a/(a + b) da is a − b·ln(a + b).
+    """
+    edges = np.concatenate([[0.0], np.minimum(steps, end), [end]])
+    total = 0.0
+    for begin, stop, b in zip(edges[:-1], edges[1:], negatives, strict=True):
+        if stop > begin:
+            total += stop - begin - (b * math.log((stop + b) / (begin + b)) if b > 0 else 0.0)
+    return total / end
+
+
+def binary_metrics(answers: EvaluationAnswers) -> list[Metric]:
+    """Return all metrics of a classifier of two classes."""
+    scores = ScoreShares.of(answers)
+    cells, loss = scores.cells, answers.facts.loss
+    right, taken = _indicator(1, 1) + _indicator(0, 0), _indicator(1, 1) + _indicator(0, 1)
+    positive, hit = _indicator(1), _indicator(1, 1)
+    share = cells.total(positive)
+    larger = positive if share > 0.5 else 1 - positive
+    gain = right - larger
+
+    def whole(name: str, slope: FloatArray) -> Metric:
+        """Return a share of all records, such as the accuracy of a classifier of two classes."""
+        return share_metric(name, cells.total(slope), cells.noise_variance(slope), answers.records)
+
+    metrics = [
+        whole("accuracy", right),
+        whole("accuracy of guessing the larger class", larger),
+        normal_metric("accuracy above guessing", cells.total(gain), cells.variance(gain)),
+        whole("share of positives", positive),
+        ratio_of_shares("precision", cells, hit, taken, "too few records are predicted positive for this much noise"),
+        ratio_of_shares("recall", cells, hit, positive, RARE),
+        ratio_of_shares("specificity", cells, _indicator(0, 0), 1 - positive, RARE),
+        ratio_of_shares("F1", cells, 2 * hit, taken + positive, RARE),
+        auc_metric(scores),
+        average_precision(cells),
+    ]
+    wrong_by = np.concatenate([scores.middles(), -scores.middles()])
+    if loss.is_log_loss:
+        metrics += [_entropy_metric(share, cells.variance(positive)), *_binary_calibration(scores)]
+        if answers.has("brier"):
+            brier = expit(wrong_by) ** 2
+            metrics.append(_clipped_loss_metric("Brier score", answers.averaged("brier"), brier, cells))
+    if answers.has("loss"):
+        means, losses = answers.latest("loss"), loss.values(-wrong_by[:, None], np.ones(len(wrong_by)))
+        metrics.append(_clipped_loss_metric(_loss_name(answers), means, losses, cells))
+    return metrics
+
+
+def _loss_name(answers: EvaluationAnswers) -> str:
+    """Return the name of a classifier's loss, for its metric."""
+    return "log loss" if answers.facts.loss.is_log_loss else f"{answers.facts.loss.name} loss"
+
+
+def _entropy_metric(share: float, variance: float) -> Metric:
+    """Return the log loss of the best constant: the entropy of the class shares."""
+    kept = min(max(share, 1e-6), 1 - 1e-6)
+    entropy = float(-kept * np.log(kept) - (1 - kept) * np.log1p(-kept))
+    slope = np.log1p(-kept) - np.log(kept)
+    name = "log loss of guessing the classes' shares"
+    return normal_metric(name, entropy, float(slope**2 * variance), least=0.0, most=float(np.log(2)))
+
+
+def _clipped_loss_metric(name: str, means: BlockMeans, losses: FloatArray, cells: CellShares) -> Metric:
+    """Return a classifier's mean of clipped losses; their sampling variance is estimated from the cells."""
+    (mean, noise), clip = means.scalar(), means.clip
+    losses = np.minimum(losses, clip)
+    variance = (clip * noise) ** 2 + cells.variance(losses) - cells.noise_variance(losses)
+    return clipped_mean_metric(name, clip * mean, variance, clip)
+
+
+def binary_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
+    """Return the share of the records with each class and prediction."""
+    cells, pairs = ScoreShares.of(answers).cells, [(own, side) for own in (0, 1) for side in (0, 1)]
+    slopes = {pair: _indicator(*pair) for pair in pairs}
+    return [
+        (*pair, share_metric("share", cells.total(slope), cells.noise_variance(slope), answers.records))
+        for pair, slope in slopes.items()
+    ]
+
+
+def _binary_calibration(scores: ScoreShares) -> list[Metric]:
+    """Return the calibration metrics of a classifier of two classes: its bias and expected calibration error."""
+    chance = expit(scores.middles())
+    over = np.concatenate([chance, chance - 1])
+    bias = normal_metric("mean predicted minus observed", scores.cells.total(over), scores.cells.variance(over))
+    return [bias, _expected_calibration_error(scores.cells, over)]
+
+
+def _expected_calibration_error(cells: CellShares, over: FloatArray) -> Metric:
+    """Return Σ|mean predicted − observed| over groups of four bins, weighted by their shares."""
+    bins = np.tile(np.kron(np.eye(len(over) // 8), np.ones(4)), 2)
+    slopes = bins * over
+    value, reach = float(np.sum(np.abs(slopes @ cells.shares))), absolute_sum_half_width(cells.covariance(slopes))
+    interval = Interval(value - reach, value + reach)
+    return bounded_metric("expected calibration error", value, interval, least=0.0, most=1.0)
+
+
+def roc_curve(scores: ScoreShares) -> list[tuple[float, Metric, Metric]]:
+    """Return at each edge the shares of negative and of positive records with higher scores."""
+
+    def rate(name: str, positive: int, number: int) -> Metric:
+        """Return the share of a class's records whose score lies above an edge, for the ROC curve."""
+        whole = _indicator(positive)
+        above = np.tile(np.arange(BINS) > number, 2) * whole
+        return ratio_of_shares(name, scores.cells, above, whole, RARE)
+
+    return [
+        (float(edge), rate("false positive rate", 0, number), rate("true positive rate", 1, number))
+        for number, edge in enumerate(scores.edges)
+    ]
+
+
+def binary_calibration_curve(scores: ScoreShares) -> list[tuple[float, Metric]]:
+    """Return, for every four bins, the mean predicted probability and the share of positives."""
+    return _calibration_curve("share of positives", scores.cells, expit(scores.middles()))
+
+
+def _calibration_curve(name: str, cells: CellShares, predicted: FloatArray) -> list[tuple[float, Metric]]:
+    """Return a classifier's calibration curve: per four bins, the mean prediction and the observed share."""
+    points, bins = [], len(predicted)
+    for number in range(bins // 4):
+        here = (np.arange(bins) // 4 == number) * 1.0
+        share = ratio_of_shares(name, cells, np.concatenate([0.0 * here, here]), np.tile(here, 2))
+        weights = np.maximum(cells.shares.reshape(2, bins).sum(axis=0), 1e-9) * here
+        points.append((float(weights @ predicted / weights.sum()), share))
+    return points
+
+
+def binary_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+    """Return the edges between scores and the clip of losses: powers of 2 at first, then quantiles."""
+    if answers is None:
+        edges = largest * 2.0 ** -np.arange(LEAVES - 1, 0, -1)
+        return {"scores": np.concatenate([edges, edges]), "loss": np.array([2.0])}
+    scores = ScoreShares.of(answers)
+    by_class = scores.cells.shares.reshape(2, 2, LEAVES)
+    sides = (by_class / np.maximum(by_class.sum(axis=(1, 2), keepdims=True), 0.05)).sum(axis=0)
+    middle, even = LEAVES - 1, np.arange(1, LEAVES) / LEAVES
+    below, above = -scores.edges[:middle][::-1], scores.edges[middle + 1 :]
+    wrong = (below, by_class[1, 0][::-1]), (above, by_class[0, 1])
+    least = max(_VISIBLE, 2 * max(scores.cells.noise_variance(_indicator(own, 1 - own)) ** 0.5 for own in (0, 1)))
+    far = max(_far_score(edges, part, least) for edges, part in wrong)
+    return {
+        "scores": np.concatenate([log_quantiles(below, sides[0][::-1], even), log_quantiles(above, sides[1], even)]),
+        "loss": np.maximum(facts.loss.values(np.array([[-2.0 * far]]), np.ones(1)), 1.0),
+    }
+
+
+def _far_score(edges: FloatArray, wrong: FloatArray, least: float) -> float:
+    """Return the score exceeded by a fifth of the wrong predictions, or by the share `least` of all records."""
+    beyond = max(0.2, least / max(float(wrong.sum()), least))
+    return float(log_quantiles(edges, wrong, np.array([1 - beyond]))[0])
+
+
+def binary_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+    """Return each block's share of the sensitivity: before the last round, none for blocks that need bin edges."""
+    del facts
+    if not last:
+        return {"confusion": 0.4, "scores": 0.6}
+    return {"confusion": 0.3, "scores": 0.55, "brier": 0.08, "loss": 0.07, "paired": 0.15, "right": 0.15}
+
+
+def _class_shares(answers: EvaluationAnswers) -> CellShares:
+    """Return the shares of a classifier's classes, or of each class and prediction, by least squares.
+
+    They add up to 1 and, in the second case, agree with the measured accuracy.
+    """
+    counted, correct = answers.averaged("cells"), answers.averaged("correct")
+    size, classes = len(counted.values), answers.facts.loss.categories
+    ones = np.ones((1, size))
+    rows, values = [np.eye(size)], [counted.values]
+    weights = [np.full(size, counted.noise**-2)]
+    if size > classes:
+        rows.append((2 * np.eye(classes) - 1).reshape(1, -1))
+        values.append(correct.values)
+        weights.append(np.full(1, correct.noise**-2))
+    observed, precision = np.concatenate(rows), np.concatenate(weights)
+    inner = observed.T * precision
+    covariance = np.linalg.inv(inner @ observed)
+    free = covariance @ inner @ np.concatenate(values)
+    along = covariance @ ones.T / float(np.sum(covariance))
+    return CellShares(free + along[:, 0] * (1 - free.sum()), covariance - along @ ones @ covariance, answers.records)
+
+
+def _accuracy(answers: EvaluationAnswers) -> tuple[float, float]:
+    """Return the accuracy of a classifier of several classes, and the variance of its noise."""
+    cells, classes = _class_shares(answers), answers.facts.loss.categories
+    if len(cells.shares) > classes:
+        right = np.eye(classes).reshape(-1)
+        return cells.total(right), cells.noise_variance(right)
+    value, noise = answers.averaged("correct").scalar()
+    return (1 + value) / 2, (noise / 2) ** 2
+
+
+def multiclass_metrics(answers: EvaluationAnswers) -> list[Metric]:
+    """Return all metrics of a classifier of several classes."""
+    classes, cells, records = answers.facts.loss.categories, _class_shares(answers), answers.records
+    by_class = cells if len(cells.shares) == classes else cells.merged(np.repeat(np.eye(classes), classes, axis=1))
+    largest = int(np.argmax(by_class.shares))
+    guess, variance = float(by_class.shares[largest]), float(by_class.noise[largest, largest])
+    metrics = [
+        share_metric("accuracy", *_accuracy(answers), records),
+        share_metric("accuracy of guessing the largest class", guess, variance, records),
+    ]
+    if len(cells.shares) > classes:
+        gain = np.eye(classes)
+        gain[largest] -= 1.0
+        slope = gain.reshape(-1)
+        metrics.append(normal_metric("accuracy above guessing", cells.total(slope), cells.variance(slope)))
+    for block, name in (("brier", "Brier score"), ("loss", _loss_name(answers))):
+        if answers.has(block):
+            means = answers.averaged(block) if block == "brier" else answers.latest(block)
+            metrics.append(clipped_loss_metric(name, means, records))
+    by_confidence, middles = _confidence_shares(answers)
+    return [*metrics, _expected_calibration_error(by_confidence, np.concatenate([middles, middles - 1]))]
+
+
+def multiclass_confusion(answers: EvaluationAnswers) -> list[tuple[int, int, Metric]]:
+    """Return the share of the records with each class and prediction, unless there are too many classes."""
+    cells, classes = _class_shares(answers), answers.facts.loss.categories
+    if len(cells.shares) == classes:
+        return []
+    return [
+        (*divmod(number, classes), share_metric("share", float(share), float(noise), answers.records))
+        for number, (share, noise) in enumerate(zip(cells.shares, np.diag(cells.noise), strict=True))
+    ]
+
+
+def _confidence_shares(answers: EvaluationAnswers) -> tuple[CellShares, FloatArray]:
+    """Return the shares of wrong and of right predictions by confidence, and the middle of each bin."""
+    tree = answers.latest("confidence")
+    value, noise = _accuracy(answers)
+    sides = CellShares(np.array([1 - value, value]), noise * np.array([[1.0, -1.0], [-1.0, 1.0]]), answers.records)
+    bounds = np.concatenate([[1 / answers.facts.loss.categories], tree.bin_edges, [1.0]])
+    return leaf_shares(sides, tree), (bounds[1:] + bounds[:-1]) / 2
+
+
+def multiclass_calibration_curve(answers: EvaluationAnswers) -> list[tuple[float, Metric]]:
+    """Return, for every four bins, the mean confidence and the share of right predictions."""
+    return _calibration_curve("share of right predictions", *_confidence_shares(answers))
+
+
+def multiclass_bin_edges(facts: Facts, largest: float, answers: EvaluationAnswers | None) -> dict[str, FloatArray]:
+    """Return the edges between confidences: even ones at first, then quantiles."""
+    del largest
+    lowest, even = 1 / facts.loss.categories, np.arange(1, LEAVES) / LEAVES
+    edges = lowest + (1 - lowest) * even
+    if answers is not None:
+        shares = _confidence_shares(answers)[0].shares.reshape(2, LEAVES).sum(axis=0)
+        known = np.concatenate([[lowest], answers.latest("confidence").bin_edges, [1.0]])
+        edges = np.interp(even, cumulative_shares(shares), known)
+    return {"confidence": edges, "loss": np.array([2 * math.log(facts.loss.categories)])}
+
+
+def multiclass_block_shares(facts: Facts, last: bool) -> dict[str, float]:
+    """Return each block's share of the sensitivity."""
+    shares = {"correct": 0.2, "cells": 0.4 if facts.loss.categories <= MOST_CONFUSED else 0.2}
+    if not last:
+        return {**shares, "confidence": 0.4}
+    return {**shares, "confidence": 0.2, "brier": 0.1, "loss": 0.1, "paired": 0.15, "right": 0.15}

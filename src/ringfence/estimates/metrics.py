@@ -1,0 +1,183 @@
+"""Metrics with confidence intervals, and the report of an evaluation that they make up.
+
+The intervals cover sampling and the silos' noise: the value in the population that the records are a sample of.
+"""
+
+import math
+from typing import Literal
+
+from ringfence.estimates.answers import BlockMeans, CellShares
+from ringfence.estimates.intervals import COVERAGE, Interval, normal_interval, ratio_interval, wilson_interval
+from ringfence.protocol import FloatArray, Public, Unit
+
+TOO_NOISY = "too noisy to report; use more records or a larger epsilon"
+_GUESSING = " of guessing "
+
+
+class Metric(Public):
+    """A metric and the ends of its interval. If the interval is the whole range of the metric, there is no value,
+    and `unknown` says why. `note` states an assumption."""
+
+    name: str
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    unknown: str = ""
+    note: str = ""
+
+    def sentence(self) -> str:
+        """Return the metric in words."""
+        if self.value is None or self.low is None or self.high is None:
+            return f"{self.name} is unknown: {self.unknown}"
+        note = f" ({self.note})" if self.note else ""
+        ends = f"between {three_digits(self.low)} and {three_digits(self.high)}"
+        return f"{self.name} {three_digits(self.value)}, {ends}{note}"
+
+    def noted(self, note: str) -> "Metric":
+        """Return the metric with an assumption stated."""
+        return self.model_copy(update={"note": note})
+
+
+def three_digits(number: float) -> str:
+    """Write a metric's number with three digits, and without an exponent between 0.01 and a million."""
+    if 0.01 <= abs(number) < 10 or number == 0:
+        return f"{number:.3f}"
+    return f"{float(f'{number:.3g}'):.15g}" if 10 <= abs(number) < 1e6 else f"{number:.3g}"
+
+
+def bounded_metric(
+    name: str, value: float, interval: Interval | None, *, least: float, most: float, unknown: str = TOO_NOISY
+) -> Metric:
+    """Return a metric that lies between `least` and `most`; unknown if its interval is the whole range.
+
+    Noise may put the value beyond a bound. Clamping the interval alone would make it the shorter the farther off the
+    value is, so the interval is shifted together with the value, which only makes it wider.
+    """
+    if interval is None:
+        return Metric(name=name, unknown=unknown)
+    low, high = interval.low - max(value - most, 0.0), interval.high + max(least - value, 0.0)
+    if not (math.isfinite(low) and math.isfinite(high)) or (low <= least and high >= most):
+        return Metric(name=name, unknown=unknown)
+    value, low, high = (float(min(max(number, least), most)) for number in (value, low, high))
+    return Metric(name=name, value=value, low=low, high=high)
+
+
+def normal_metric(name: str, value: float, variance: float, *, least: float = -1.0, most: float = 1.0) -> Metric:
+    """Return a metric with a Gaussian error."""
+    return bounded_metric(name, value, normal_interval(value, variance), least=least, most=most)
+
+
+def clipped_mean_metric(
+    name: str, value: float, variance: float, clip: float, *, least: float = 0.0, what: str = "loss"
+) -> Metric:
+    """Return the mean of losses, or of something else, that were clipped."""
+    return normal_metric(name, value, variance, least=least, most=clip).noted(clipping_note(clip, what))
+
+
+def clipped_loss_metric(name: str, means: BlockMeans, records: int) -> Metric:
+    """Return the mean of clipped losses; the sampling variance of numbers in 0 to 1 with mean m is at most m(1 − m)."""
+    (mean, noise), clip = means.scalar(), means.clip
+    variance = noise**2 + max(mean * (1 - mean), 0.0) / records
+    return clipped_mean_metric(name, clip * mean, clip**2 * variance, clip)
+
+
+def clipping_note(clip: float, what: str) -> str:
+    """State where each record's contribution to a metric was clipped."""
+    return f"each record's {what} counts at most {three_digits(clip)}"
+
+
+def share_metric(name: str, value: float, noise_variance: float, records: int) -> Metric:
+    """Return a share of the records, with Wilson's interval."""
+    return bounded_metric(name, value, wilson_interval(value, noise_variance, records), least=0.0, most=1.0)
+
+
+def ratio_metric(
+    name: str,
+    cells: CellShares,
+    over: tuple[float, FloatArray],
+    under: tuple[float, FloatArray],
+    unknown: str = TOO_NOISY,
+) -> Metric:
+    """Return the ratio of two smooth functions of shares, each given by its value and gradient (Fieller)."""
+    variances = cells.variance(over[1]), cells.variance(under[1]), cells.variance(over[1], under[1])
+    interval = ratio_interval(over[0], under[0], variances)
+    value = over[0] / under[0] if interval else 0.0
+    return bounded_metric(name, value, interval, least=0.0, most=1.0, unknown=unknown)
+
+
+def ratio_of_shares(
+    name: str, cells: CellShares, over: FloatArray, under: FloatArray, unknown: str = TOO_NOISY
+) -> Metric:
+    """Return the ratio of two sums of shares."""
+    return ratio_metric(name, cells, (cells.total(over), over), (cells.total(under), under), unknown)
+
+
+class ConfusionCell(Public):
+    """The share of the records of one class that are predicted as another."""
+
+    actual: str
+    predicted: str
+    share: Metric
+
+
+class RocPoint(Public):
+    """The shares of both classes with scores above a threshold."""
+
+    threshold: float
+    false_positive_rate: Metric
+    true_positive_rate: Metric
+
+
+class CalibrationBin(Public):
+    """The mean predicted probability of some records, and how often the event occurred."""
+
+    predicted: float
+    share: Metric
+
+
+class ModelMetrics(Public):
+    """All metrics of a model on so many records (persons, where they are the unit)."""
+
+    records: int
+    metrics: tuple[Metric, ...]
+    confusion: tuple[ConfusionCell, ...] = ()
+    roc: tuple[RocPoint, ...] = ()
+    calibration: tuple[CalibrationBin, ...] = ()
+
+    def metric(self, name: str) -> Metric:
+        """Return a metric by its name; KeyError if there is none."""
+        return {metric.name: metric for metric in self.metrics}[name]
+
+    @property
+    def score(self) -> Metric:
+        """The metric that scikit-learn calls score: accuracy or R²; unknown for survival times."""
+        unknown = Metric(name="score", unknown="there is no single score for times")
+        return next((metric for metric in self.metrics if metric.name in ("accuracy", "R²")), unknown)
+
+    def sentences(self) -> list[str]:
+        """Return the metrics in words, each beside what guessing gives, if that is known."""
+        guesses = {name: (what, m) for m in self.metrics for name, _, what in [m.name.partition(_GUESSING)] if what}
+        lines = []
+        for metric in self.metrics:
+            if _GUESSING in metric.name:
+                continue
+            what, guess = guesses.get(metric.name, ("", metric))
+            known = f"; guessing {what} gives {three_digits(guess.value)}" if what and guess.value is not None else ""
+            lines.append(metric.sentence() + known)
+        return lines
+
+
+class EvaluationReport(Public):
+    """The metrics over all silos' records and per silo. Each interval has probability `coverage`."""
+
+    kind: Literal["ringfence-evaluation"] = "ringfence-evaluation"
+    format: Literal[1] = 1
+    unit: Unit
+    coverage: float = COVERAGE
+    together: ModelMetrics
+    silos: dict[str, ModelMetrics]
+
+    def __str__(self) -> str:
+        """Return the metrics of the evaluation in words, one per line."""
+        head = f"Measured privately on {self.together.records} {self.unit}s, with {self.coverage:.0%} intervals"
+        return "\n  ".join([head, *self.together.sentences()])
