@@ -1,11 +1,11 @@
-"""The silo's own service around its gate: one door, on this machine only.
+"""The silo's agent: a service around its gate, reachable from this machine only.
 
-A courier hands in a round's request and gets the gate's answer, or a fixed sentence that says why the bytes were not
-one. Every reply is a message of the protocol, a constant, or metrics of public numbers: nothing in it, nor in what the
-agent prints or logs (`silo.monitor`), is computed from a record without the plan's noise.
+A courier sends a round's request and gets the gate's answer, or a constant error. Every reply is a message of the
+protocol, a constant, or metrics of public numbers: nothing in it, and nothing that the agent prints or logs
+(`silo.monitor`), is computed from a record without the plan's noise.
 
-The door is a Unix socket that only its owner may use, or a port of the loopback interface where a courier must show
-the door's token. One connection carries one request, whose head and body must come in time (`transport.connections`,
+The door is a Unix socket that only its owner may use, or a port of the loopback interface, where a courier must show
+the door's token. One connection carries one request, whose head and body must arrive in time (`transport.connections`,
 `serving.RECEIVE_SECONDS`).
 """
 
@@ -18,22 +18,30 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import LedgerDamagedError, LedgerError, MessageError, SiloError
-from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import MOST_HEADS, SIZE_LIMIT, Answer, Refusal, RefusalReason, RoundRequest
-from ringfence.silo.account import Account
+from ringfence.protocol import Answer, Refusal, RefusalReason, RoundRequest, SignedHead
+from ringfence.protocol.documents.messages import MOST_HEADS, SIZE_LIMIT
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger
 from ringfence.silo.monitor import Monitor
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope
-from ringfence.transport.serving import Service, complain, listen, read_body, reply, run, shows_token
+from ringfence.transport.serving import (
+    Service,
+    json_reply,
+    open_port,
+    read_body,
+    report_problem,
+    serve_application,
+    shows_token,
+)
 
 SMALL_REQUEST = 2**20
-"""Requests up to this many bytes are read whatever they ask; longer ones only if an approved plan needs them."""
+"""Requests up to this many bytes are always read; longer ones only if an approved plan needs them."""
 
 HEAD_HEADER = "ringfence-head"
-"""Where a courier shows the latest head that it carried (`deployment.door`)."""
+"""The header in which a courier shows the latest head that it carried (`deployment.door`)."""
 
 _FRAME = 1024 * (1 + MOST_HEADS)  # more than a request has around its weights
 _LOOPBACK = "127.0.0.1"
@@ -51,18 +59,20 @@ _SENTENCES = {
 
 
 class Agent(Service):
-    """The ASGI application. `token` is what callers must show, if anything; all replies close the connection."""
+    """The ASGI application. Callers must show the `token`, if there is one; all replies close the connection."""
 
     def __init__(self, gate: Gate, ledger: Ledger, token: str | None, monitor: Monitor) -> None:
+        """Make the silo's agent around its gate; couriers must show the token, if there is one."""
         super().__init__("Ringfence silo agent", _SENTENCES, self._is_stranger)
         self._gate = gate
         self._ledger = ledger
         self._monitor = monitor
         self._token = None if token is None else token.encode()
-        self._told = False
+        self._rollback_reported = False
         self._open_door()
 
     def _is_stranger(self, scope: Scope) -> int | None:
+        """Return the HTTP status for a caller of the agent who is not its courier; None for the courier."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         # A browser that was led here under another name (DNS rebinding) says so in this header.
         if [value.rsplit(b":", 1)[0] for value in hosts] not in ([b"localhost"], [_LOOPBACK.encode()]):
@@ -70,13 +80,14 @@ class Agent(Service):
         return 401 if self._token is not None and not shows_token(scope, self._token) else None
 
     def _open_door(self) -> None:
+        """Add the agent's routes: `/answer` for couriers, `/metrics` for Prometheus."""
         place = "#/paths/~1answer/post/requestBody/content/application~1json/schema/$defs/{model}"
         schema = RoundRequest.model_json_schema(ref_template=place)
         body = {"required": True, "content": {"application/json": {"schema": schema}}}
 
         @self.routes.post("/answer", openapi_extra={"requestBody": body})
         async def answer(request: Request) -> Response:
-            """Answer a round's request with a noisy update or a refusal."""
+            """Answer a courier's request at the agent's door with a noisy update or a refusal."""
             content = await read_body(request, small=SMALL_REQUEST, longest=self._longest_request)
             if isinstance(content, int):
                 return self.fixed(content)
@@ -84,17 +95,20 @@ class Agent(Service):
 
         @self.routes.get("/metrics")
         async def metrics() -> Response:
-            """Tell what was decided, and what the ledger says of the budget, to Prometheus."""
+            """Return the agent's metrics in Prometheus' format."""
             try:
-                told = await run_in_threadpool(self._monitor.metrics)
+                metrics = await run_in_threadpool(self._monitor.metrics)
             except LedgerError:
                 return self.fixed(503)
-            return Response(told, 200, {"connection": "close"}, "text/plain; version=0.0.4")
+            return Response(metrics, 200, {"connection": "close"}, "text/plain; version=0.0.4")
 
     def _longest_request(self) -> int:
+        """Return the longest body that the agent reads, from the arguments of the silo's running plans."""
+
         def longest(account: Account) -> int:
+            """Return the length of the longest argument that a running plan of the silo asks with."""
             running = [approved.plan for approved in account.plans.values() if not approved.ended]
-            lengths = (stage.question.argument_length(plan) for plan in running for stage in plan.stages)
+            lengths = (stage.query.argument_length(plan) for plan in running for stage in plan.stages)
             return max(lengths, default=0)
 
         try:
@@ -104,28 +118,29 @@ class Agent(Service):
         return min(SIZE_LIMIT, max(SMALL_REQUEST, _FRAME + 4 * -(-8 * numbers // 3)))
 
     def _decide(self, content: bytes, carried: str = "") -> Response:
+        """Return the agent's response to a request's body: what the gate answers, or an HTTP error."""
         try:
             request = _with_head(RoundRequest.from_bytes(content), carried)
         except MessageError:
             return self.fixed(400)
         try:
             given = self._gate.answer(request)
-            self._tell_once(given)
+            self._report_rollback(given)
             answer = given.to_bytes()
         except Exception as problem:
-            complain(problem)
+            report_problem(problem)
             refusal = Refusal(
                 plan=request.plan, round=request.round, silo=self._gate.silo, reason=RefusalReason.UNAVAILABLE
             )
             answer = refusal.to_bytes()
             self._monitor.note("refused", plan=request.plan, round=request.round, reason=refusal.reason.value)
-        return reply(200, answer)
+        return json_reply(200, answer)
 
-    def _tell_once(self, answer: Answer) -> None:
-        """Tell the operator, once, that the gate was shown what its ledger lacks: the ledger itself cannot be told."""
-        if isinstance(answer, Refusal) and answer.reason is RefusalReason.FORGOTTEN and not self._told:
-            self._told = True
-            complain(
+    def _report_rollback(self, answer: Answer) -> None:
+        """Have the agent tell its operator, once, that the ledger was rolled back: the ledger cannot record it."""
+        if isinstance(answer, Refusal) and answer.reason is RefusalReason.FORGOTTEN and not self._rollback_reported:
+            self._rollback_reported = True
+            report_problem(
                 LedgerDamagedError(
                     "This silo was shown its own signature under an entry that its ledger lacks: the ledger was "
                     "rolled back to an older copy, or another one is in use. Nothing more is released from it. Stop "
@@ -135,7 +150,7 @@ class Agent(Service):
 
 
 def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
-    """Add the head that a courier kept of an earlier answer to those of the request, if it is one."""
+    """Return the agent's request with the head that the courier showed, if that is a valid one."""
     try:
         head = SignedHead.parse(carried.encode(), error=MessageError, quote=False)
     except MessageError:
@@ -144,7 +159,7 @@ def _with_head(request: RoundRequest, carried: str) -> RoundRequest:
 
 
 def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str], None] = lambda where: None) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
+    """Run the silo's agent until SIGTERM or SIGINT; `ready` is called with its address once requests are accepted.
 
     Raises, before anything is served, if the ledger cannot be trusted, the records cannot be read, another agent serves
     the folder, or its couriers may read what they must not.
@@ -155,19 +170,20 @@ def serve(folder: SiloFolder, *, port: int | None = None, ready: Callable[[str],
         monitor = Monitor(ledger, log)
         gate = Gate(folder.current_records(ledger), ledger, folder.key(), note=monitor.note)
         token = None if port is None else folder.token()
-        listening = _listen_on_socket(folder) if port is None else listen(_LOOPBACK, port, "door", SiloError)
+        listening = _listen_on_socket(folder) if port is None else open_port(_LOOPBACK, port, "door", SiloError)
         with closing(listening):
             address = listening.getsockname()
             folder.tell_couriers(None if port is None else address[1])
             where = f"unix:{folder.socket_path}" if port is None else f"{_LOOPBACK}:{address[1]}"
             try:
-                run(Agent(gate, ledger, token, monitor), listening, lambda: ready(where))
+                serve_application(Agent(gate, ledger, token, monitor), listening, lambda: ready(where))
             finally:
                 if port is None:
                     folder.socket_path.unlink(missing_ok=True)
 
 
 def _listen_on_socket(folder: SiloFolder) -> socket.socket:
+    """Open the agent's Unix socket in the silo's folder, for its couriers' group."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     opened = os.open(folder.path, os.O_PATH)  # a socket's address is short; the folder's path need not be
     previous = os.umask(0o177)

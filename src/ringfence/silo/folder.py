@@ -22,50 +22,44 @@ import stat
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, ValidationError
 
 from ringfence import sources
-from ringfence.errors import RecordsError, SiloError
-from ringfence.protocol.demands import name_problem
-from ringfence.protocol.public import Public, SiloName, explain
-from ringfence.protocol.schema import load_columns, load_roles
-from ringfence.silo import custody
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual
-from ringfence.silo.dataset import DataSet, load_data_set
-from ringfence.silo.divided import DividedDataSet, load_divided, parts_in
-from ringfence.silo.keeping import PRECISIONS, Keeping
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.limits import Limits
-from ringfence.storage.formats import require_known_format
-from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
+from ringfence.errors import RecordsError, SiloError, require_extra
+from ringfence.protocol import Public, SiloName, explain, load_columns
+from ringfence.protocol.plan.checks import name_problem
+from ringfence.protocol.schema.schema import load_roles
+from ringfence.silo.gate.limits import Limits
+from ringfence.silo.ledger import custody
+from ringfence.silo.ledger.budget import Budget, require_usual
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.dataset import DataSet, load_data_set
+from ringfence.silo.records.divided import DividedDataSet, load_divided, parts_in
+from ringfence.silo.records.storage import PRECISIONS, Keeping
+from ringfence.storage.files import read_key, read_token, require_known_format, served_alone, write_private, write_token
 from ringfence.storage.toml_files import read_toml, toml_text
 
 
 class SiloSettings(Public):
-    """The content of silo.toml. Without a `port` the door is a Unix socket in the folder.
+    """The content of silo.toml. Without a `port`, the door is a Unix socket in the folder.
 
-    `round_seconds` and `round_memory`, in MB, are the most that a round may take on this machine (`silo.limits`).
+    `round_seconds` and `round_memory`, in MB, are the most that a round may take on this machine (`silo.gate.limits`).
 
     `precision` says how records are kept, and `kept_in` where: in memory, or in files without a name in the folder, for
-    a table that is larger than memory (`silo.keeping`).
+    a table that is larger than memory (`silo.records.storage`).
 
-    `workers` is the address of a Dask scheduler whose workers hold the table (`silo.divided`); the data file is then a
-    folder with the table's parts.
+    `workers` is the address of a Dask scheduler whose workers hold the table (`silo.records.divided`); the data file is
+    then a folder with the table's parts.
 
-    `ledger_file` names a ledger outside the folder: that of data which had one before. A `target`, as in format 1, no
-    longer has a meaning: plans name theirs.
+    `ledger_file` names a ledger outside the folder: that of data which had one before.
     """
 
-    newest_format: ClassVar[int] = 2
-
-    format: Literal[1, 2] = 2
+    format: Literal[1] = 1
     name: SiloName
     data_file: str = Field(min_length=1)
     schema_file: str = Field(min_length=1)
-    target: str | None = Field(default=None, min_length=1)
     ledger_file: str | None = Field(default=None, min_length=1)
     port: int | None = Field(default=None, ge=0, le=65535)
     courier_group: str | None = Field(default=None, min_length=1)
@@ -77,7 +71,7 @@ class SiloSettings(Public):
 
 
 def make_settings(**given: str | int | None) -> SiloSettings:
-    """Check what an operator gave for silo.toml."""
+    """Return valid settings for a silo's folder, or raise SiloError that explains what is wrong."""
     try:
         settings = SiloSettings.model_validate(given)
     except ValidationError as refused:
@@ -107,11 +101,11 @@ class SiloFolder:
     ) -> Self:
         """Set up a folder. The data must be readable with the schema; nothing that exists is overwritten.
 
-        An offset, exposure or weight that the silo's own schema names must lie within its bounds: here only the
-        operator learns of one that does not, and no plan's author has chosen the column.
+        An offset, exposure or weight that the silo's own schema names must lie within its bounds: only the operator
+        sees this error, and no plan's author has chosen the column.
 
-        Unless `unusual_budget`, the budget must be one that protects somebody (`consent.require_usual`). Data that has
-        a ledger is refused, unless the settings name that ledger, or `new_beginning` says why there should be another.
+        Unless `unusual_budget`, the budget must protect somebody (`require_usual`). Data that already has a ledger is
+        refused, unless the settings name that ledger, or `new_beginning` says why there should be another.
         """
         settings = settings.model_copy(
             update={
@@ -147,13 +141,13 @@ class SiloFolder:
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Read a folder's settings."""
+        """Read the settings of a silo's folder."""
         path = folder / "silo.toml"
         try:
             content = read_toml(path)
             newest = SiloSettings.newest_format
             require_known_format(f"silo's folder ({path})", content.get("format"), newest, SiloError)
-            settings = SiloSettings.model_validate({"format": 1, **content})
+            settings = SiloSettings.model_validate(content)
         except OSError as problem:
             raise SiloError(
                 f"{folder} is not a silo's folder, or this user may not read it ({problem.strerror}): `ringfence silo "
@@ -167,34 +161,35 @@ class SiloFolder:
 
     @property
     def name(self) -> str:
-        """The silo's name in plans."""
+        """The name that plans give the silo of this folder."""
         return self.settings.name
 
     @property
     def ledger_path(self) -> Path:
-        """The ledger's file."""
+        """The ledger's file, in the silo's folder or as its settings say."""
         elsewhere = self.settings.ledger_file
         return self.path / f"{self.name}.ledger" if elsewhere is None else Path(elsewhere)
 
     @property
     def key_path(self) -> Path:
-        """The private key's file."""
+        """The file of the private key in the silo's folder."""
         return self.path / "signing.key"
 
     @property
     def token_path(self) -> Path:
-        """The door token's file."""
+        """The file of the door's token in the silo's folder."""
         return self.path / "door.token"
 
     @property
     def socket_path(self) -> Path:
-        """The door, where it is a socket."""
+        """The agent's door in the silo's folder, where it is a socket."""
         return self.path / "door.sock"
 
     def records(self) -> DataSet | DividedDataSet:
-        """Read the silo's records, or have them read by its workers."""
+        """Read the records that the silo's folder names, here or by its workers."""
         if self.settings.workers is not None:
-            from ringfence.silo.dask_workers import DaskWorkers
+            require_extra("workers", "A table on several machines", "distributed", error=SiloError)
+            from ringfence.silo.records.dask_workers import DaskWorkers
 
             workers = DaskWorkers(self.settings.workers)
             precision = Keeping(self.keeping.precision)  # a worker has no folder of the silo's
@@ -204,18 +199,18 @@ class SiloFolder:
         return load_data_set(data, columns, self.keeping)
 
     def data_files(self) -> list[Path]:
-        """Return all files that the records are read from."""
+        """Return all files that the records of the silo's folder are read from."""
         data = Path(self.settings.data_file)
         return [file for part in (parts_in(data) if self.settings.workers else [data]) for file in sources.files(part)]
 
     @property
     def keeping(self) -> Keeping:
-        """Where records are kept, and how precisely; in memory while the folder is yet to be made."""
+        """Where records are kept and in which precision; in memory until the folder exists."""
         in_files = self.settings.kept_in == "files" and self.path.is_dir()
         return Keeping(PRECISIONS[self.settings.precision or "double"], self.path if in_files else None)
 
     def current_records(self, ledger: Ledger) -> DataSet | DividedDataSet:
-        """Read the silo's records, which must be those that its ledger is kept for (`custody.were_moved`)."""
+        """Read the silo's records; RegistryError if they are not those of its ledger (`custody.were_moved`)."""
         version = ledger.account().version
         records = self.records()
         records.were_moved = custody.were_moved(ledger, records.marks)
@@ -223,6 +218,7 @@ class SiloFolder:
         return records
 
     def _begin_ledger(self, records: DataSet | DividedDataSet, budget: Budget, note: str, new_beginning: str) -> None:
+        """Create the ledger of a new silo folder, or join the ledger file that its settings name."""
         if self.settings.ledger_file is None:
             custody.create_ledger(
                 self.ledger_path,
@@ -239,26 +235,26 @@ class SiloFolder:
                 ledger.grant(budget, note=note)
 
     def ledger(self) -> Ledger:
-        """Open and verify the silo's ledger, which must be this silo's."""
+        """Open and verify the ledger of the silo's folder, which must be this silo's."""
         return Ledger.open(self.ledger_path, owner=self.name)
 
     def token(self) -> str:
-        """Return the secret that a courier must show at a port."""
+        """Return the secret that a courier must show at the silo's port."""
         return read_token(self.token_path, SiloError)
 
     def key(self) -> bytes:
-        """Return the 32 bytes of the silo's Ed25519 private key."""
+        """Return the 32 bytes of the Ed25519 private key in the silo's folder."""
         return read_key(self.key_path, SiloError)
 
     def _first_key(self) -> bytes:
-        """Return a new key, or that of the folder whose ledger this one joins: what one signs binds the other."""
+        """Return a new key, or that of the folder whose ledger this one joins: a head signed by one binds the other."""
         beside = self.ledger_path.with_name(self.key_path.name)
         if self.settings.ledger_file is not None and beside.exists():
             return read_key(beside, SiloError)
         return secrets.token_bytes(32)  # any 32 bytes are an Ed25519 private key (RFC 8032, 5.1.5)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold the folder for one agent; the system lets go of it when the process ends, however it ends."""
+        """Lock the silo's folder for one agent; the lock ends with the process, however that ends."""
         return served_alone(self._lock_path, SiloError, patience=1.0)  # `is_served` may hold it for a moment
 
     def is_served(self) -> bool:
@@ -271,10 +267,11 @@ class SiloFolder:
 
     @property
     def _lock_path(self) -> Path:
+        """The file by which one agent locks the silo's folder."""
         return self.path / "agent.lock"
 
     def tell_couriers(self, port: int | None) -> None:
-        """Write down, for couriers, where the door is."""
+        """Write the door's address into courier.toml in the silo's folder."""
         door: dict[str, str | int] = {"format": 1, "socket": self.socket_path.name}
         if port is not None:
             door = {"format": 1, "port": port, "token_file": self.token_path.name}
@@ -285,16 +282,16 @@ class SiloFolder:
         unfinished.replace(self.path / "courier.toml")
 
     def open_to_couriers(self, path: Path, mode: int) -> None:
-        """Give the path to the couriers' group, with this mode; without such a group, leave it closed."""
+        """Give the path to the couriers' group, with this mode; without a group, leave it closed."""
         group = self._courier_group
         if group is not None:
             os.chown(path, -1, group)
             path.chmod(mode)
 
     def require_closed(self, *paths: Path) -> None:
-        """Raise SiloError if couriers of another user may read one of the files, by its mode and its group.
+        """Raise SiloError if couriers of another user could read one of the files, by its mode and group.
 
-        Nor may they reach the silo's workers, who run what they are sent: every user of a machine reaches its ports.
+        Nor may they reach the silo's workers, which run any code they are sent, by an open port of this machine.
         """
         group, workers = self._courier_group, self.settings.workers
         if group is not None and workers is not None and not workers.startswith("tls://"):
@@ -317,12 +314,13 @@ class SiloFolder:
 
     @property
     def limits(self) -> Limits:
-        """What a round may take of this machine."""
+        """The time and memory that a round may take, by the silo's settings."""
         given = {"seconds": self.settings.round_seconds, "megabytes": self.settings.round_memory}
         return Limits(**{name: limit for name, limit in given.items() if limit is not None})
 
     @property
     def _courier_group(self) -> int | None:
+        """Return the number of the couriers' group in the silo's settings; SiloError if there is no such group."""
         group = self.settings.courier_group
         if group is None:
             return None
@@ -335,4 +333,5 @@ class SiloFolder:
 
 
 def _toml(content: dict[str, str | int]) -> bytes:
+    """Return the content of silo.toml or courier.toml, to be written into the silo's folder."""
     return toml_text(content).strip().encode()  # `write_private` ends the last line

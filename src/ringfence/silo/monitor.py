@@ -1,7 +1,7 @@
-"""What an agent tells those who watch over it: a line in its log for each decision, and numbers for Prometheus.
+"""Monitoring of an agent: a line in its log for each decision, and metrics for Prometheus.
 
-All of it is public: what was decided and why, and what the ledger says of budget, charges and entries. None of it is
-computed from a record, nor from how long anything took.
+All of it is public: decisions and their reasons, and the ledger's budget, charges and entries. None of it depends on a
+record, nor on how long anything took.
 """
 
 import threading
@@ -9,86 +9,88 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from ringfence.protocol.guarantee import Guarantee, against
-from ringfence.protocol.messages import RefusalReason
-from ringfence.silo.account import Account
-from ringfence.silo.ledger import Ledger
+from ringfence.protocol import RefusalReason
+from ringfence.protocol.plan.guarantee import against
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger
 from ringfence.storage.decision_log import DecisionLog
 
 _DECISIONS = (("answered", ""), ("repeated", ""), *(("refused", reason.value) for reason in RefusalReason))
 
 
 class Monitor:
-    """Watches the decisions about one ledger."""
+    """Counts and logs the decisions about one ledger."""
 
     def __init__(self, ledger: Ledger, log: DecisionLog) -> None:
+        """Monitor an agent: count its decisions, write them to the log, and read its ledger."""
         self._ledger = ledger
         self._log = log
         self._started = time.time()
         self._counts = Counter(dict.fromkeys(_DECISIONS, 0))
         self._lock = threading.Lock()
-        self._told = -1, ""
+        self._composed = -1, ""
 
     def note(self, decision: str, *, plan: str = "", round: int | None = None, reason: str = "") -> None:
-        """Count a decision, and write it into the log."""
+        """Count a decision of the agent, and write it into the log."""
         with self._lock:
             self._counts[decision, reason] += 1
         self._log(decision, plan=plan, round=round, reason=reason, head=self._ledger.number)
 
     def metrics(self) -> str:
-        """Return all numbers in Prometheus' text format; LedgerError if the ledger cannot be read.
+        """Return the agent's metrics in Prometheus' text format; LedgerError if the ledger cannot be read.
 
         Costs are composed again only when the ledger has a new entry.
         """
         account = self._ledger.look(Account.snapshot)
         with self._lock:
-            if self._told[0] != account.number:
-                self._told = account.number, _ledger_metrics(account)
+            if self._composed[0] != account.number:
+                self._composed = account.number, _ledger_metrics(account)
             decisions = [
                 ({"decision": decision, "reason": reason} if reason else {"decision": decision}, count)
                 for (decision, reason), count in self._counts.items()
             ]
-            told = self._told[1]
+            of_ledger = self._composed[1]
+        decided = _metric(
+            "ringfence_decisions_total", "counter", "Requests decided since the agent was started.", decisions
+        )
+        started = round(self._started)
         return (
-            _metric("ringfence_decisions_total", "counter", "Requests decided since the agent was started.", decisions)
-            + told
-            + _metric(
-                "process_start_time_seconds", "gauge", "When the agent was started.", [({}, round(self._started))]
-            )
+            decided + of_ledger + _metric("process_start_time_seconds", "gauge", "Start of the agent.", [({}, started)])
         )
 
 
 def _ledger_metrics(account: Account) -> str:
-    delta, limits, spent = account.budget.delta, account.budget.limits, account.spent()
+    """Return the Prometheus metrics of the agent's ledger: rounds, budget and costs."""
+    spent, limits = account.spent(), account.budget.limits
     rounds = [charge for approved in account.plans.values() for charge in approved.rounds.values()]
     stored = sum(charge.answer is not None for charge in rounds)
-    granted = [against(limits, guarantee.against).epsilon for guarantee in spent]
-    left = [account.left(guarantee.against) for guarantee in spent]
+    numbers = (
+        ("ledger_head", "gauge", "Number of the ledger's last entry.", account.number),
+        ("rounds_charged_total", "counter", "Rounds ever charged.", len(rounds)),
+        ("rounds_released_total", "counter", "Rounds ever answered.", stored),
+        ("budget_delta", "gauge", "The delta at which epsilons are stated.", account.budget.delta),
+    )
+    granted = [against(limits, cost.against).epsilon for cost in spent]
+    left = [account.left(cost.against) for cost in spent]
+    epsilons = (
+        ("granted", "The most that all releases may cost together.", granted),
+        ("used", "Cost of all charged rounds: a running tally, not a guarantee.", [cost.epsilon for cost in spent]),
+        ("left", "What may still be approved beyond all running plans.", left),
+    )
+    observers = [{"against": str(cost.against)} for cost in spent]
     return "".join(
         [
-            _metric("ringfence_ledger_head", "gauge", "Number of the ledger's last entry.", [({}, account.number)]),
-            _metric("ringfence_rounds_charged_total", "counter", "Rounds ever charged.", [({}, len(rounds))]),
-            _metric("ringfence_rounds_released_total", "counter", "Rounds ever answered.", [({}, stored)]),
-            _metric("ringfence_budget_delta", "gauge", "The delta at which epsilons are stated.", [({}, delta)]),
-            _epsilons("granted", "The most that all releases may cost together.", spent, granted),
-            _epsilons(
-                "used",
-                "What all charged rounds add up to: bookkeeping, not a guarantee.",
-                spent,
-                [guarantee.epsilon for guarantee in spent],
+            *(_metric(f"ringfence_{name}", kind, meaning, [({}, value)]) for name, kind, meaning, value in numbers),
+            *(
+                _metric(f"ringfence_epsilon_{name}", "gauge", meaning, list(zip(observers, values, strict=True)))
+                for name, meaning, values in epsilons
             ),
-            _epsilons("left", "What may still be approved beyond all running plans.", spent, left),
         ]
     )
 
 
-def _epsilons(what: str, meaning: str, observers: Sequence[Guarantee], values: Sequence[float]) -> str:
-    samples = [({"against": str(to.against)}, value) for to, value in zip(observers, values, strict=True)]
-    return _metric(f"ringfence_epsilon_{what}", "gauge", meaning, samples)
-
-
 def _metric(name: str, kind: str, meaning: str, samples: Sequence[tuple[dict[str, str], float]]) -> str:
-    """Write a metric; labels are names of our own, which need no escaping."""
+    """Return the lines of a Prometheus metric; labels are our own names, which need no escaping."""
     lines = [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
         listed = ",".join(f'{label}="{text}"' for label, text in labels.items())

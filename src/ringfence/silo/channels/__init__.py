@@ -1,19 +1,25 @@
 """How answers leave a silo, one file for each channel of `protocol.channels`, of the same name."""
 
-from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import Channel
-from ringfence.protocol.messages import NoisyUpdate, SealedUpdate
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task
+from ringfence.protocol import (
+    BaseChannel,
+    FloatArray,
+    NoisyUpdate,
+    OwnNoise,
+    Plan,
+    SealedUpdate,
+    ShufflerChannel,
+    SiloTerms,
+    Task,
+)
+from ringfence.silo.channels import own_noise, shuffler
 
 
 class ChannelAtSilo(Protocol):
-    """What a channel's file offers here."""
+    """The functions of a channel's file."""
 
     def require(self, channel: Any, terms: SiloTerms, key: bytes | None) -> None:
         """Raise ApprovalError if this silo cannot send through the channel: before a round is charged, not after."""
@@ -22,10 +28,10 @@ class ChannelAtSilo(Protocol):
         """Draw the noise of one answer from the operating system's randomness."""
 
     def memory(self, channel: Any) -> object:
-        """Return what remembers a stage's rounds, in the silo's memory only; None if each stands by itself."""
+        """Return a stage's memory of its rounds, never stored; None if rounds are independent."""
 
     def encode(self, channel: Any, plan: Plan, work: Task, exact: FloatArray, noise: Any, memory: Any) -> NDArray[Any]:
-        """Return the numbers that are sent: a pure function, but for what it remembers."""
+        """Return the numbers to send: a pure function, but for the memory."""
 
     def message(
         self, channel: Any, plan: Plan, terms: SiloTerms, round: int, key: bytes | None, numbers: NDArray[Any]
@@ -33,6 +39,4 @@ class ChannelAtSilo(Protocol):
         """Write the numbers as the message that leaves."""
 
 
-def sending(channel: Channel) -> ChannelAtSilo:
-    """Return the file of the channel."""
-    return cast(ChannelAtSilo, import_module(f"{__name__}.{channel.name.replace('-', '_')}"))
+SENDERS: dict[type[BaseChannel], ChannelAtSilo] = {OwnNoise: own_noise, ShufflerChannel: shuffler}

@@ -1,7 +1,7 @@
 """A silo's own noise: the exact answer on a grid, plus noise on the same grid, independent or correlated.
 
 Rounding to the grid moves an answer by at most √d·grid between neighbours, and writing it as doubles a little more;
-`accounting.shifts.shift_of` charges for both.
+`accounting.sampling.shift_of` charges for both.
 """
 
 import math
@@ -10,12 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ringfence.accounting.correlation import coefficients, inverse_coefficients
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.messages import NoisyUpdate, pack
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import FloatArray, NoisyUpdate, OwnNoise, Plan, SiloTerms, Task, pack
+from ringfence.silo.noise import randomness
+from ringfence.silo.records.storage import Unpicklable
 
 GRID_BITS = 30
 """Released numbers are multiples of a power of two between sigma·2⁻³¹ and sigma·2⁻³⁰."""
@@ -27,11 +24,11 @@ def grid_exponent(sigma: float) -> int:
 
 
 @dataclass(repr=False)
-class Block(Unpicklable):
-    """What a silo remembers of earlier rounds, so that their noise can cancel in part: exact means and noisy rows.
+class CorrelatedRounds(Unpicklable):
+    """Earlier rounds' exact means and noisy rows, so that their noise can cancel in part.
 
-    It lives in the silo's memory only and is never stored. A silo that restarts begins a new block, which costs
-    accuracy but no privacy (`accounting.correlation`).
+    It is never stored. A silo that restarts begins anew, which costs accuracy but no privacy
+    (`accounting.correlation`).
     """
 
     means: list[FloatArray] = field(default_factory=list)
@@ -40,27 +37,22 @@ class Block(Unpicklable):
 
 def require(channel: OwnNoise, terms: SiloTerms, key: bytes | None) -> None:
     """Require nothing: a silo needs nobody to add its own noise."""
-    del channel, terms, key
 
 
 def draw(channel: OwnNoise, work: Task) -> FloatArray:
     """Draw independent noise for every number."""
-    from ringfence.silo.randomness import gaussian_noise
-
-    del channel
-    return gaussian_noise(work.length, work.sigma, grid_exponent(work.sigma))
+    return randomness.gaussian_noise(work.length, work.sigma, grid_exponent(work.sigma))
 
 
-def memory(channel: OwnNoise) -> Block | None:
-    """Return a new block, if noise is correlated."""
-    return Block() if channel.correlation else None
+def memory(channel: OwnNoise) -> CorrelatedRounds | None:
+    """Return an empty memory, if noise is correlated."""
+    return CorrelatedRounds() if channel.correlation else None
 
 
 def encode(
-    channel: OwnNoise, plan: Plan, work: Task, exact: FloatArray, noise: FloatArray, memory: Block | None
+    channel: OwnNoise, plan: Plan, work: Task, exact: FloatArray, noise: FloatArray, memory: CorrelatedRounds | None
 ) -> FloatArray:
-    """Return the exact answer on the grid, plus the noise, which may be correlated with that of the block's rounds."""
-    del plan
+    """Return the exact answer on the grid, plus the noise, which may be correlated with that of earlier rounds."""
     if memory is None:
         return _on_grid(exact, work.sigma) + noise
     means = [*memory.means, exact]
@@ -75,11 +67,11 @@ def message(
     channel: OwnNoise, plan: Plan, terms: SiloTerms, round: int, key: bytes | None, numbers: FloatArray
 ) -> NoisyUpdate:
     """Write the noisy vector as an update."""
-    del channel, key
     return NoisyUpdate(plan=plan.digest(), round=round, silo=terms.name, vector=pack(numbers))
 
 
 def _on_grid(vector: FloatArray, sigma: float) -> FloatArray:
+    """Round a silo's exact answer to the grid of its own noise."""
     grid = 2.0 ** grid_exponent(sigma)
     # Dividing by a power of two is exact, so only the rounding itself is inexact.
     rounded: FloatArray = np.round(vector / grid) * grid

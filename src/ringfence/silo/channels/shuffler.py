@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringfence.errors import ApprovalError, PlanError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import ShufflerChannel
-from ringfence.protocol.messages import SealedUpdate
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task
-from ringfence.sealed_sums import sealing, shares, vector_sum
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import FloatArray, Plan, SealedUpdate, ShufflerChannel, SiloTerms, Task
+from ringfence.shuffler import sealing, shares, vector_sum
+from ringfence.silo.noise import randomness
+from ringfence.silo.noise.exact_draws import uniform
+from ringfence.silo.records.storage import Unpicklable
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,17 +37,13 @@ def require(channel: ShufflerChannel, terms: SiloTerms, key: bytes | None) -> No
 
 def draw(channel: ShufflerChannel, work: Task) -> Coins:
     """Toss the coins of every number, and draw what decides its rounding."""
-    from ringfence.silo.exact_draws import uniform
-    from ringfence.silo.randomness import heads
-
     # 53 bits make a number of [0, 1) exactly; that it is no finer is charged for (`counts_rounding`).
     rounding = np.ldexp((uniform(work.length) >> np.uint64(11)).astype(np.float64), -53)
-    return Coins(heads(work.length, work.batch * channel.coins), rounding)
+    return Coins(randomness.heads(work.length, work.batch * channel.coins), rounding)
 
 
 def memory(channel: ShufflerChannel) -> None:
     """Remember nothing: every round has its own coins."""
-    del channel
 
 
 def encode(
@@ -59,10 +53,9 @@ def encode(
 
     The last number is the public size of the batch, so that the server can tell what a total is a total of.
     """
-    del memory
-    norm = work.stage.question.record_norm(plan)
+    norm = work.stage.query.record_norm(plan)
     assert norm is not None  # noqa: S101 (the plan was validated)
-    ones = vector_sum.encode(
+    ones = vector_sum.encode_sum(
         work.batch * exact,
         vectors=work.batch,
         clip=norm,
@@ -82,7 +75,7 @@ def message(
     """
     assert key is not None  # noqa: S101 (the plan was approved with it)
     digest = plan.digest()
-    messages = sealing.seal_messages(channel.server_key, digest, round, shares.split(channel, numbers))
+    messages = sealing.seal_messages(channel.server_key, digest, round, shares.make_shares(channel, numbers))
     envelope = sealing.seal_envelope(channel.shuffler_key, digest, round, terms.name, b"".join(messages))
     text = base64.b64encode(envelope).decode()
     signature = sealing.sign(key, SealedUpdate.signed_bytes(digest, round, terms.name, text))

@@ -1,9 +1,9 @@
-"""The gate: the only door between a silo's records and anybody else.
+"""The gate: the only way out for anything computed from a silo's records.
 
-`Gate.answer` takes a request as hostile and gives back the plan's noisy update or a refusal. Guarantee: for
-every sequence of requests, by any number of callers, with crashes and restarts at any point, all that ever
-left is differentially private, under replacing one record, within the operator's budget, also where plans are chosen
-by the answers of earlier ones.
+`Gate.answer` treats a request as hostile and returns the plan's noisy update or a refusal. Guarantee: for every
+sequence of requests, by any number of callers, with crashes and restarts at any point, everything that ever left is
+differentially private, under replacing one record, within the operator's budget, also if plans are chosen by the
+answers of earlier ones.
 
 It rests on three rules. A round is charged, and the charge synced, before anything is computed. An answer
 is stored before it is sent, and a repeated request gets the stored bytes. A charged round without a stored
@@ -21,23 +21,32 @@ from ringfence.accounting.charges import cost, plan_events, task_event
 from ringfence.accounting.events import Event
 from ringfence.accounting.filters import used
 from ringfence.errors import AccountingError, ApprovalError, LedgerError
-from ringfence.protocol import demands
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Guarantee, against_words, observers_of
-from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, parse_answer, unpack
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task, task
-from ringfence.silo import mechanism, randomness
-from ringfence.silo.account import Account, Approved, StoredAnswer
-from ringfence.silo.channels import sending
-from ringfence.silo.consent import decided
-from ringfence.silo.dataset import DataSet
-from ringfence.silo.divided import DividedDataSet
-from ringfence.silo.heads import Heads
-from ringfence.silo.ledger import LOGGED_REFUSALS, Ledger
-from ringfence.silo.limits import Limits, largest_round
-from ringfence.silo.records import Records
+from ringfence.protocol import (
+    Answer,
+    FloatArray,
+    Guarantee,
+    Plan,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    SignedHead,
+    SiloTerms,
+    Task,
+    against_words,
+    observers_of,
+    parse_answer,
+    unpack,
+)
+from ringfence.protocol.plan import checks
+from ringfence.protocol.plan.plan import task
+from ringfence.silo.channels import SENDERS
+from ringfence.silo.gate import mechanism, sampling
+from ringfence.silo.gate.limits import Limits, largest_round
+from ringfence.silo.ledger.history import Account, ApprovedPlan, StoredAnswer
+from ringfence.silo.ledger.ledger import LOGGED_REFUSALS, HeadSigner, Ledger, decided
+from ringfence.silo.records.dataset import DataSet
+from ringfence.silo.records.divided import DividedDataSet
+from ringfence.silo.records.records import Records
 from ringfence.storage.chain import Draft
 from ringfence.storage.decision_log import Note, unnoted
 
@@ -60,6 +69,7 @@ class Gate:
         limits: Limits | None = None,
         note: Note = unnoted,
     ) -> None:
+        """Make the gate of a silo's records and ledger; `key` signs its answers and heads."""
         self._records = records
         self._ledger = ledger
         self._key = key
@@ -69,12 +79,12 @@ class Gate:
         self._memories: dict[tuple[str, int], object] = {}
         account = ledger.account()
         self.silo = account.silo
-        self._heads = Heads(account.identity, key)
+        self._heads = HeadSigner(account.identity, key)
         self._has_forgotten = False
         self._version = account.version if records.version is None else records.version
 
     def approve(self, plan: Plan, *, note: str = "") -> None:
-        """Allow the plan's rounds to be answered, and reserve their cost. The operator's decision, not the server's.
+        """Have the gate answer the plan's rounds, and reserve their cost. The operator's decision, not the server's.
 
         Raises ApprovalError if the plan is not about these records, if its noise does not deliver the guarantee that it
         claims for this silo, if a round would take too much of this machine, or if the budget does not cover it. The
@@ -83,31 +93,28 @@ class Gate:
         events = self._claimed_events(plan)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
-            self._check_kind(plan, account)
-            self._check_places(plan, account)
-            self._check_budget(plan, events, account)
+            """Draft the ledger's entry that approves the plan at the gate, if it fits the account."""
+            self._check_account(plan, events, account)
             body = {"events": [[event.to_dict(), count] for event, count in events], **decided(note)}
             return None, [Draft("approved", body, plan.content)]
 
         self._ledger.update(decide)
 
     def check(self, plan: Plan) -> None:
-        """Raise ApprovalError if the plan would not be approved now; change nothing."""
-        events, account = self._claimed_events(plan), self._ledger.account()
-        self._check_kind(plan, account)
-        self._check_places(plan, account)
-        self._check_budget(plan, events, account)
+        """Raise ApprovalError if the gate would not approve the plan now; change nothing."""
+        self._check_account(plan, self._claimed_events(plan), self._ledger.account())
 
     def _claimed_events(self, plan: Plan) -> list[tuple[Event, int]]:
+        """Return the plan's privacy events; the gate's ApprovalError if it is unfit, or costs more than it claims."""
         terms = self._own_terms(plan)
-        if unmet := demands.unmet(plan):
+        if unmet := checks.unmet(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot approve this plan: {unmet}.")
         if self._limits is not None and (
             objection := self._limits.objection(largest_round(plan, terms, self._records.rows))
         ):
             raise ApprovalError(objection)
         for stage in plan.stages:
-            sending(stage.channel).require(stage.channel, terms, self._key)
+            SENDERS[type(stage.channel)].require(stage.channel, terms, self._key)
         try:
             events = plan_events(plan, terms)
         except AccountingError as problem:
@@ -116,7 +123,7 @@ class Gate:
         return events
 
     def end(self, plan: Plan, *, revoke: bool = False) -> None:
-        """Answer no more rounds of the plan, and free the budget that it reserved and did not use."""
+        """Have the gate answer no more rounds of the plan, and free the budget that it reserved and did not use."""
         self._ledger.end(plan.digest(), revoke=revoke)
         for stage in range(len(plan.stages)):
             self._memories.pop((plan.digest(), stage), None)
@@ -138,26 +145,29 @@ class Gate:
             return answer
 
     def _is_shown_to_have_forgotten(self, heads: Sequence[SignedHead]) -> bool:
+        """Tell whether heads in requests to the gate have ever shown that its ledger was rolled back."""
         self._has_forgotten = self._has_forgotten or any(
             self._heads.is_own(head) and self._ledger.has_forgotten(head.number, head.hash) for head in heads
         )
         return self._has_forgotten
 
     def _answer(self, request: RoundRequest) -> tuple[str, Answer]:
+        """Return the gate's decision on a request, in a word, and the answer or refusal."""
         if self._is_shown_to_have_forgotten(request.heads or ()):
             return "refused", self._refusal(request, RefusalReason.FORGOTTEN)
-        weights = unpack(request.weights)
-        fingerprint = hashlib.sha256(weights.tobytes()).hexdigest()
+        argument = unpack(request.argument)
+        fingerprint = hashlib.sha256(argument.tobytes()).hexdigest()
 
         def decide(account: Account) -> tuple[RefusalReason | StoredAnswer | Task, list[Draft]]:
-            verdict = self._judge(account, request, weights, fingerprint)
+            """Judge a request to the gate, and draft the charge of a new round or the entry of a refusal."""
+            verdict = self._judge(account, request, argument, fingerprint)
             if isinstance(verdict, RefusalReason):
                 return verdict, self._log(account, request, verdict)
             if isinstance(verdict, StoredAnswer):
                 return verdict, []
             plan = account.plans[request.plan].plan
             event = task_event(plan, _terms(plan, self.silo), verdict).to_dict()
-            charge = {"plan": request.plan, "round": request.round, "weights": fingerprint, "event": event}
+            charge = {"plan": request.plan, "round": request.round, "argument": fingerprint, "event": event}
             return verdict, [Draft("charged", charge)]
 
         verdict = self._ledger.update(decide)
@@ -165,12 +175,12 @@ class Gate:
             return "refused", self._refusal_with_head(request, verdict)
         if isinstance(verdict, StoredAnswer):
             return "repeated", parse_answer(self._ledger.stored(verdict))
-        return "answered", self._release(request, weights, verdict)
+        return "answered", self._release(request, argument, verdict)
 
     def _judge(
-        self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
+        self, account: Account, request: RoundRequest, argument: FloatArray, fingerprint: str
     ) -> RefusalReason | StoredAnswer | Task:
-        """Say no, repeat the stored answer, or return what the round asks for."""
+        """Return the gate's reason to refuse, the stored answer of a repeated request, or the task of a new round."""
         approved = account.plans.get(request.plan)
         if approved is None:
             return RefusalReason.NOT_APPROVED
@@ -183,7 +193,7 @@ class Gate:
             return RefusalReason.REVOKED
         if request.round in approved.rounds:
             earlier = approved.rounds[request.round]
-            if earlier.weights != fingerprint:
+            if earlier.argument != fingerprint:
                 return RefusalReason.ROUND_ANSWERED
             return RefusalReason.ROUND_LOST if earlier.answer is None else earlier.answer
         if (withdrawn := _withdrawn(approved)) is not None:
@@ -193,33 +203,34 @@ class Gate:
         if approved.rounds and request.round < max(approved.rounds):
             return RefusalReason.ROUND_PASSED
         stage, number, _ = plan.place(request.round)
-        question, first = stage.question, plan.first_rounds[number]
-        if weights.shape != (question.argument_length(plan),):
+        query, first = stage.query, plan.first_rounds[number]
+        if argument.shape != (query.argument_length(plan),):
             return RefusalReason.MALFORMED
-        if not question.accepts(plan, weights):
+        if not query.accepts(plan, argument):
             return RefusalReason.OUTSIDE_DOMAIN
         answered = sum(map(range(first, first + stage.rounds).__contains__, approved.rounds))
         if answered >= stage.most_answers:  # by the silo's own count of charges: the server may ask as it likes
             return RefusalReason.TURNS_TAKEN
         return task(plan, _terms(plan, self.silo), request.round, answered)
 
-    def _release(self, request: RoundRequest, weights: FloatArray, work: Task) -> Answer:
-        """Compute a charged round's answer, and store it before it is sent.
+    def _release(self, request: RoundRequest, argument: FloatArray, work: Task) -> Answer:
+        """Compute a charged round's answer in the gate, and store it before it is sent.
 
-        What the operator decided meanwhile holds: of a plan that was revoked, ended or lost its cover while its round
-        was computed, nothing is stored, so that nothing can leave. Nor is what is not finite. The charge stays.
+        If the plan was revoked, ended or lost its budget while the round was computed, or the answer is not finite,
+        nothing is stored, so that nothing can leave. The charge stays.
         """
         approved, channel = self._ledger.account().plans[request.plan], work.stage.channel
         plan, charge = approved.plan, approved.rounds[request.round]
-        terms, way = _terms(plan, self.silo), sending(work.stage.channel)
-        draws = randomness.draw(plan, terms, work)
+        terms, way = _terms(plan, self.silo), SENDERS[type(work.stage.channel)]
+        draws = sampling.draw(plan, terms, work)
         memory = self._memories.setdefault((request.plan, work.number), way.memory(channel))
-        numbers = mechanism.release(plan, work, weights, self._records.encoded(plan.data), draws, memory)
+        numbers = mechanism.release(plan, work, argument, self._records.encoded(plan.data), draws, memory)
         message = way.message(channel, plan, terms, request.round, self._key, numbers)
         update = message.model_copy(update={"head": self._heads.sign(charge.number, charge.hash)})
         stored = Draft("released", {"plan": request.plan, "round": request.round}, update.to_bytes())
 
         def decide(account: Account) -> tuple[RefusalReason | None, list[Draft]]:
+            """Draft the entry that stores the gate's answer, unless the plan was withdrawn meanwhile."""
             withdrawn = _withdrawn(account.plans[request.plan])
             if withdrawn is None and not np.all(np.isfinite(numbers)):
                 withdrawn = RefusalReason.ROUND_LOST
@@ -232,24 +243,28 @@ class Gate:
         return update
 
     def _refusal(self, request: RoundRequest, reason: RefusalReason, head: SignedHead | None = None) -> Refusal:
+        """Return the gate's refusal of a request."""
         return Refusal(plan=request.plan, round=request.round, silo=self.silo, reason=reason, head=head)
 
     def _refusal_with_head(self, request: RoundRequest, reason: RefusalReason) -> Refusal:
+        """Return the gate's refusal of a request, with the signed head of its ledger."""
         number, hash = self._ledger.look(lambda account: (account.number, account.head))
         return self._refusal(request, reason, self._heads.sign(number, hash))
 
     def _log(self, account: Account, request: RoundRequest, reason: RefusalReason) -> list[Draft]:
+        """Draft the ledger's entry of a refusal by the gate, up to the limit on such entries."""
         if account.refusals >= LOGGED_REFUSALS:
             return []
         return [Draft("refused", {"plan": request.plan, "round": request.round, "reason": reason.value})]
 
     def _own_terms(self, plan: Plan) -> SiloTerms:
+        """Return this silo's terms in a plan; ApprovalError if the plan is not about the gate's records."""
         if mismatch := self._mismatch(plan):
             raise ApprovalError(f"Silo '{self.silo}' cannot answer this plan: {mismatch}.")
         return _terms(plan, self.silo)
 
     def _mismatch(self, plan: Plan) -> str:
-        """Say why the plan is not about these records, or nothing if it is."""
+        """Return why the plan is not about the gate's records; empty if it is."""
         terms = plan.terms(self.silo)
         if terms is None:
             return "it takes no part in it"
@@ -257,17 +272,17 @@ class Gate:
             return f"the plan names {terms.records} {plan.unit}s, but there are {len(self._records)}"
         if plan.dimension and plan.loss.missing:
             return plan.loss.missing
-        if not demands.is_computable(plan.data):
+        if not checks.is_computable(plan.data):
             return "its schema scales values to numbers too small or too large to compute with"
-        if self._records.were_moved and plan.goes_by_place:
+        if self._records.were_moved and plan.depends_on_positions:
             return (
                 "its rows are not in the order in which they were registered, and the plan divides them by position. "
                 "Restore their order, or record what happened with `ringfence silo update`"
             )
         return self._records.difference(plan.data)
 
-    def _check_kind(self, plan: Plan, account: Account) -> None:
-        """Refuse to add up what plans cost a record and what others cost a person, and to hold out other records."""
+    def _check_account(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
+        """Raise the gate's ApprovalError if the plan does not fit the ledger: unit, held-out share, version, budget."""
         if any(other.unit != plan.unit for other in account.approved_plans):
             raise ApprovalError(
                 f"This plan protects each {plan.unit} of silo '{self.silo}', but its ledger counts what earlier plans "
@@ -281,9 +296,6 @@ class Gate:
                 f"plans held out {min(filter(None, shares)):.0%}: some that trained one model would evaluate another. "
                 "Ask for a plan with the same held-out share."
             )
-
-    def _check_places(self, plan: Plan, account: Account) -> None:
-        """Refuse to go on with a plan that divided the records before they changed their places."""
         if account.version != self._version:
             raise ApprovalError(f"The data of silo '{self.silo}' was just updated: try again.")
         before = account.plans.get(plan.digest())
@@ -292,9 +304,10 @@ class Gate:
                 f"The data of silo '{self.silo}' was updated after this plan's first round, and the plan divides the "
                 f"{plan.unit}s by position: one that moved might take part twice. Ask for a new plan."
             )
+        self._check_budget(plan, events, account)
 
     def _check_claim(self, plan: Plan, terms: SiloTerms, events: list[tuple[Event, int]]) -> None:
-        """Refuse a plan that claims more than its noise gives, to any observer."""
+        """Raise ApprovalError if the plan's noise does not give what it claims, against any observer."""
         for claimed in terms.guarantees:
             true_epsilon = cost(events, claimed)
             if true_epsilon > claimed.epsilon:
@@ -305,6 +318,7 @@ class Gate:
                 )
 
     def _check_budget(self, plan: Plan, events: list[tuple[Event, int]], account: Account) -> None:
+        """Raise ApprovalError if all releases, running plans and this one would exceed the budget."""
         history = account.commitments({plan.digest(): events})
         observers = observers_of(plan.observers, account.observers)
         for limit in account.budget.limits:
@@ -319,7 +333,7 @@ class Gate:
                 )
 
     def _ending(self, account: Account, plan: Plan) -> str:
-        """Name the other plans that run, and the command that ends one: a killed run leaves its plan behind."""
+        """Return, for the gate's objection, the command that ends a running plan, and the plans."""
         running = [digest[:12] for digest, p in account.plans.items() if not p.ended and digest != plan.digest()]
         path = shlex.quote(str(self._ledger.path))
         return f" (`ringfence ledger {path} --end PLAN`; running: {', '.join(running[:5])})" if running else ""
@@ -329,25 +343,25 @@ _FILTERED = ", where plans may be chosen by earlier answers"
 
 
 def _terms(plan: Plan, silo: str) -> SiloTerms:
-    """Return the silo's terms in a plan that is about its records."""
+    """Return the silo's terms in a plan that the gate has found to be about its records."""
     terms = plan.terms(silo)
     if terms is None:
         raise ApprovalError(f"Silo '{silo}' takes no part in this plan.")
     return terms
 
 
-def _withdrawn(approved: Approved) -> RefusalReason | None:
-    """Say why nothing new of a plan may leave any more, or nothing."""
+def _withdrawn(approved: ApprovedPlan) -> RefusalReason | None:
+    """Return the reason the plan was withdrawn, for the gate's refusal, or None."""
     if approved.ended:
         return RefusalReason.REVOKED
     return None if approved.covered else RefusalReason.BUDGET
 
 
-def _places_changed(approved: Approved, account: Account) -> bool:
-    """Tell whether records may have changed their places since a plan that divides them by these was approved."""
-    return approved.version != account.version and approved.plan.goes_by_place
+def _places_changed(approved: ApprovedPlan, account: Account) -> bool:
+    """Tell the gate whether a plan that divides records by position was approved for another version of the data."""
+    return approved.version != account.version and approved.plan.depends_on_positions
 
 
 def _named(guarantee: Guarantee, among: Sequence[object], colluders: int | None = None) -> str:
-    """Say against whom the guarantee is, where there are several."""
+    """Return a guarantee's observer in words, for the gate's objections, if there are several observers."""
     return f" {against_words(guarantee.against, colluders)}" if len(among) > 1 else ""

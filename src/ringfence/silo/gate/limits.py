@@ -1,9 +1,9 @@
-"""How much of a silo's machine one round may take, by what its operator allows."""
+"""The time and memory that one round may take on a silo's machine, and an estimate of what it takes."""
 
 from dataclasses import dataclass
 
-from ringfence.protocol.effort import COLUMN, Effort
-from ringfence.protocol.plan import Plan, SiloTerms
+from ringfence.protocol import Effort, Plan, SiloTerms
+from ringfence.protocol.plan.effort import COLUMN
 
 MEGABYTE = 1e6
 
@@ -19,22 +19,22 @@ class Limits:
     megabytes: float = 2000.0
 
     def objection(self, effort: Effort) -> str:
-        """Say, in sentences, why a round of that effort must not be approved; nothing if it may be."""
+        """Return why a round of that effort exceeds the silo's limits; empty if it does not."""
         if effort.seconds <= self.seconds and effort.memory <= self.megabytes * MEGABYTE:
             return ""
         return (
-            f"A round of this plan would take {words(effort)} on this machine, by a cautious estimate, more than the "
-            f"{self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a smaller plan, or "
-            "allow more with `round_seconds` and `round_memory` (in MB) in silo.toml."
+            f"A round of this plan would take {effort_words(effort)} on this machine (a cautious estimate), more than "
+            f"the {self.seconds:g} seconds or {self.megabytes:g} MB that its operator allows. Ask for a smaller plan, "
+            "or allow more with `round_seconds` and `round_memory` (in MB) in silo.toml."
         )
 
 
 def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effort:
-    """Estimate the effort of the plan's largest round at the silo, from public numbers alone unless `rows` is given."""
+    """Estimate the plan's largest round, to compare with limits, from public numbers unless `rows` is given."""
     largest = Effort()
     for stage, own in zip(plan.stages, terms.stages, strict=True):
         round = (
-            stage.question.effort(plan, rows or terms.records)
+            stage.query.effort(plan, rows or terms.records)
             + stage.sampling.effort(terms.records)
             + stage.channel.effort(plan, stage, own.batch)
         )
@@ -42,7 +42,7 @@ def largest_round(plan: Plan, terms: SiloTerms, rows: int | None = None) -> Effo
     return largest + Effort(COLUMN * plan.data.width)
 
 
-def words(effort: Effort) -> str:
-    """Write an effort for people."""
+def effort_words(effort: Effort) -> str:
+    """Return the time and memory of a round in words."""
     seconds = "less than a second" if effort.seconds < 1 else f"{effort.seconds:.0f} seconds"
     return f"{seconds} and {max(1, round(effort.memory / MEGABYTE)):,} MB"

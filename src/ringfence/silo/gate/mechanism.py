@@ -1,11 +1,11 @@
-"""The mechanism: compute a question's exact answer from the records that take part, and add the given noise.
+"""The mechanism: compute a query's exact answer from the records that take part, and add the given noise.
 
 It is a pure function of its arguments. Who takes part and what noise is added are decided outside, so the
 gate (operating-system draws), the simulator and the audit run this same code, and equal draws give equal
 bytes.
 
-Guarantee. Replacing one record moves the exact answer by at most the question's sensitivity when that record takes
-part, and not at all otherwise. What the channel's rounding adds to that, `accounting.charges.task_event` charges for.
+Guarantee. Replacing one record changes the exact answer by at most the query's sensitivity if that record takes part,
+and not at all otherwise. `accounting.charges.task_event` also charges for the channel's rounding.
 
 Edge case: nobody takes part (possible under Poisson sampling) gives the noise alone.
 """
@@ -15,12 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schedule import Task
-from ringfence.silo.channels import sending
-from ringfence.silo.questions import Summed, compute
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import FloatArray, Plan, Task
+from ringfence.silo.channels import SENDERS
+from ringfence.silo.queries import Summed, compute
+from ringfence.silo.records.storage import Unpicklable
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,11 +32,10 @@ class Draws(Unpicklable):
 def release(
     plan: Plan, work: Task, argument: FloatArray, records: Summed, draws: Draws, memory: object = None
 ) -> NDArray[Any]:
-    """Return the numbers a silo sends in a round: the question's answer, with the channel's noise.
+    """Return the numbers a silo sends in a round: the query's answer, with the channel's noise.
 
-    `memory` is what the channel remembers of the stage's earlier rounds (`ChannelAtSilo.memory`), if anything; it then
-    remembers this round too.
+    `memory` is the channel's state from the stage's earlier rounds, if it has one; this round is added to it.
     """
-    question, channel = work.stage.question, work.stage.channel
-    exact = compute(question, plan, argument, records, draws.participation, work.batch)
-    return sending(channel).encode(channel, plan, work, exact, draws.noise, memory)
+    query, channel = work.stage.query, work.stage.channel
+    exact = compute(query, plan, argument, records, draws.participation, work.batch)
+    return SENDERS[type(channel)].encode(channel, plan, work, exact, draws.noise, memory)

@@ -1,6 +1,6 @@
-"""Who takes part in a round: each sampling rule's draw from a silo's records.
+"""A round's random draws: which records take part, by each sampling rule, and the channel's noise.
 
-The only file at a silo that asks which rule it has.
+The only file at a silo that asks which sampling rule it has.
 """
 
 import hashlib
@@ -11,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import PlanError
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.sampling import FixedSize, Full, OnePass, Phased, Poisson, Sampling
-from ringfence.protocol.schedule import Task
+from ringfence.protocol import FixedSize, FloatArray, Full, OnePass, Phased, Plan, Poisson, Sampling, SiloTerms, Task
+from ringfence.protocol.plan import sections
+from ringfence.silo.channels import SENDERS
+from ringfence.silo.gate.mechanism import Draws
+from ringfence.silo.noise.exact_draws import uniform
 
 Uniform = Callable[[int], NDArray[np.uint64]]
 """Draws that many whole numbers, each uniform on 0 … 2⁶⁴ − 1."""
+
+
+def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+    """Draw the records that take part in a round, and its noise, from the operating system's randomness."""
+    chosen = participation(work.stage.sampling, plan, terms, work, uniform)
+    return Draws(chosen, SENDERS[type(work.stage.channel)].draw(work.stage.channel, work))
 
 
 def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: Uniform) -> FloatArray:
@@ -42,7 +48,7 @@ def participation(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, unif
 
 
 def _first(count: int, records: int, uniform: Uniform) -> NDArray[np.int64]:
-    """Return the records with the least of random numbers; drawn again if it is not clear which these are.
+    """Sample `count` records: those with the least random numbers; drawn again if it is not clear which these are.
 
     What is clear does not depend on the records' order, so every set of them is equally likely.
     """
@@ -55,7 +61,7 @@ def _first(count: int, records: int, uniform: Uniform) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
-    """Order the records by a hash of the plan and their row number.
+    """Order the records by a hash of the plan and their row number, to sample by partition.
 
     The privacy of one pass, and of phases, rests on the parts being disjoint, not on their being secret, so a fixed
     public order is enough, and a restarted silo finds the same one without having stored it. The rows must keep
@@ -63,6 +69,7 @@ def _partition(digest: str, silo: str, records: int) -> NDArray[np.int64]:
     """
 
     def key(row: int) -> bytes:
+        """Hash a row number with the plan and the silo, to sample by partition."""
         return hashlib.sha256(f"{digest}/{silo}/{row}".encode()).digest()
 
     first = np.fromiter((int.from_bytes(key(row)[:8]) for row in range(records)), dtype=np.uint64, count=records)

@@ -1,7 +1,7 @@
-"""Backups of a silo's ledger, and putting one back without forgetting anything.
+"""Back up a silo's ledger, and restore a backup without forgetting anything.
 
-Between two requests the ledger's file alone is a whole copy; `back_up` takes one at any moment, and checks it.
-`restore` puts back a copy that holds everything that is known to have been in the ledger, and no other.
+Between two requests, a copy of the ledger's file is a complete backup; `back_up` makes one at any moment, and verifies
+it. `restore` accepts only a copy that has every entry that the ledger is known to have had.
 """
 
 import os
@@ -11,19 +11,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence.errors import LedgerDamagedError, LedgerError, LedgerWriteError, OutputError, SiloError
-from ringfence.silo.account import Account
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.watermarks import watermark
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger, watermark
 from ringfence.storage.files import sync
 
 _BESIDE = ("-journal", "-wal", "-shm")
-"""What SQLite may have left beside a file, and would take for part of another that gets its name."""
+"""Suffixes of SQLite's auxiliary files, which it would apply to any file of that name."""
 
 
 @dataclass(frozen=True)
-class Copy:
-    """A whole copy of a ledger: how many entries it has, the last one's hash, and what it took the place of."""
+class LedgerCopy:
+    """A complete copy of a ledger: its number of entries, the last one's hash, and the file that it replaced."""
 
     silo: str
     number: int
@@ -31,8 +30,8 @@ class Copy:
     replaced: Path | None = None
 
 
-def back_up(folder: SiloFolder, out: Path) -> Copy:
-    """Copy the ledger to a new file, even while an agent is serving, and verify the copy."""
+def back_up(folder: SiloFolder, out: Path) -> LedgerCopy:
+    """Back up the ledger to a new file, even while an agent is serving, and verify the copy."""
     with folder.ledger() as ledger:
         try:
             ledger.copy_to(out)
@@ -47,8 +46,8 @@ def back_up(folder: SiloFolder, out: Path) -> Copy:
         raise
 
 
-def restore(folder: SiloFolder, backup: Path) -> Copy:
-    """Put a backup in the place of the silo's ledger, which is kept under another name.
+def restore(folder: SiloFolder, backup: Path) -> LedgerCopy:
+    """Replace the silo's ledger by a backup; the replaced one is kept under another name.
 
     Refused, and nothing is changed, while an agent serves the folder; if the backup is damaged or another ledger's;
     and if it lacks an entry that the ledger is known to have had, by the file that is in place, as far as that can be
@@ -80,17 +79,19 @@ def restore(folder: SiloFolder, backup: Path) -> Copy:
             return _copy(ledger.account(), replaced)
 
 
-def _copy(account: Account, replaced: Path | None = None) -> Copy:
-    return Copy(account.silo, account.number, account.head, replaced)
+def _copy(account: Account, replaced: Path | None = None) -> LedgerCopy:
+    """Describe a ledger's backup, or the ledger restored from one."""
+    return LedgerCopy(account.silo, account.number, account.head, replaced)
 
 
 def _read(path: Path) -> Account:
+    """Return the account of a ledger's backup, or of the ledger to be replaced."""
     with Ledger.open(path, marked=False) as ledger:
         return ledger.account()
 
 
 def _take(backup: Path, staged: Path) -> None:
-    """Copy the backup, and what lies beside it, as it is: not even a log of an earlier version is left behind."""
+    """Copy the backup and SQLite's journal or log beside it, as they are."""
     _remove(staged)
     os.close(os.open(staged, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     shutil.copyfile(backup, staged)
@@ -102,6 +103,7 @@ def _take(backup: Path, staged: Path) -> None:
 
 
 def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Account) -> None:
+    """Raise LedgerError unless the backup is this silo's ledger and lacks no entry that is known."""
     if account.silo != folder.name:
         raise LedgerError(
             f"{backup} is a ledger of silo '{account.silo}', not of '{folder.name}'; nothing was changed."
@@ -132,6 +134,7 @@ def _require_newest(folder: SiloFolder, backup: Path, staged: Path, account: Acc
 
 
 def _set_aside(path: Path) -> Path | None:
+    """Rename a ledger that a backup replaces, with SQLite's files beside it."""
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
     aside = path.with_name(f"{path.name}.replaced-{moment}")
     for end in ("", *_BESIDE):
@@ -142,5 +145,6 @@ def _set_aside(path: Path) -> Path | None:
 
 
 def _remove(path: Path) -> None:
+    """Remove the staged copy of a backup, with SQLite's files beside it."""
     for end in ("", *_BESIDE):
         path.with_name(path.name + end).unlink(missing_ok=True)

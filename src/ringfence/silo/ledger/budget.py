@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ringfence.accounting.events import require_positive, require_probability
-from ringfence.errors import AccountingError
-from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words
+from ringfence.errors import AccountingError, ApprovalError
+from ringfence.protocol import Guarantee, Observer, Plan, against_words
+from ringfence.protocol.plan.guarantee import LARGE_EPSILON, against
 
 
 @dataclass(frozen=True, init=False)
@@ -21,6 +22,7 @@ class Budget:
     limits: tuple[Guarantee, ...]
 
     def __init__(self, epsilon: float, delta: float, *, anyone: float | None = None) -> None:
+        """Set a data set's budget, with a higher limit against anyone than against the server if `anyone` is given."""
         require_positive("epsilon", epsilon)
         require_probability("delta", delta)
         limits = [Guarantee(epsilon=float(epsilon), delta=delta)]
@@ -47,25 +49,26 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """The decisive limit: against the server if there is one, else against anyone."""
+        """The budget's decisive limit: against the server if there is one, else against anyone."""
         return self.limits[0].epsilon
 
     @property
     def delta(self) -> float:
-        """The delta of all limits."""
+        """The delta of all limits of the budget."""
         return self.limits[0].delta
 
     def limit(self, observer: Observer) -> Guarantee:
-        """Return the limit against the observer, or the one against anyone if there is no such limit."""
+        """Return the budget's limit against the observer, or the one against anyone if there is no such limit."""
         return against(self.limits, observer).model_copy(update={"against": observer})
 
     def __str__(self) -> str:
+        """Return the budget's limits in words."""
         first, *others = self.limits
         more = "".join(f", {limit.epsilon:g} {against_words(limit.against)}" for limit in others)
         return f"epsilon {first.epsilon:g} at delta {self.delta:g}{more}"
 
     def as_data(self) -> list[dict[str, Any]]:
-        """Return the limits for the ledger and for machines."""
+        """Return the budget's limits for the ledger and for machines."""
         return [limit.model_dump() for limit in self.limits]
 
     def raised(self, spent: Sequence[Guarantee]) -> "Budget":
@@ -85,7 +88,29 @@ class Budget:
 
 
 def read_budget(body: Mapping[str, Any]) -> Budget:
-    """Read a budget's entry, of either format."""
-    if body.get("format", 1) == 1:  # one epsilon, and `alone` where another was allowed against anyone
-        return Budget(body["epsilon"], body["delta"], anyone=body.get("alone"))
+    """Read the budget from the body of a ledger's entry."""
     return Budget.of([Guarantee.model_validate(limit) for limit in body["limits"]])
+
+
+def require_usual(limits: Sequence[Guarantee], records: int, word: str = "--unusual-budget") -> None:
+    """Raise ApprovalError if a budget for that many records protects almost nobody, unless that is intended.
+
+    At epsilon 20, a guess whether a record was there may be wrong with probability 2·10⁻⁹ only. A delta above 1/n
+    allows some records to be given away entirely. `word` is how the caller's user confirms such a budget.
+    """
+    for limit in limits:
+        if limit.epsilon > LARGE_EPSILON or limit.delta > 1 / records:
+            what = (
+                f"epsilon {limit.epsilon:g} is above {LARGE_EPSILON:g}"
+                if limit.epsilon > LARGE_EPSILON
+                else f"delta {limit.delta:g} is above 1/n for n = {records}"
+            )
+            raise ApprovalError(
+                f"This budget protects almost nobody: {what}. Choose a smaller one, or confirm it with {word}."
+            )
+
+
+def require_usual_plan(plan: Plan, cap: Budget | None = None, *, word: str = "--unusual-budget") -> None:
+    """Refuse to grant, in passing, what protects nobody: the guarantees asked for, or a cap on all runs."""
+    for terms in plan.silos:
+        require_usual([terms.guarantee, *(() if cap is None else cap.limits)], terms.records, word)

@@ -6,15 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence.errors import LedgerError, OutputError, PlanError
-from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums.sealing import sign, verifying_key
+from ringfence.protocol import Certificate, CertifiedEntry, Plan, SignedCertificate
+from ringfence.shuffler.sealing import sign, verifying_key
 from ringfence.silo.folder import SiloFolder
 from ringfence.storage.chain import Entry, body_text
 
 
 def export(folder: SiloFolder, out: Path) -> Certificate:
-    """Write the certificate of everything that was ever released from the silo's data."""
+    """Write the certificate of everything that was ever released from the silo's data to a file."""
     signed = certify(folder)
     try:
         out.write_bytes(signed.to_file())
@@ -45,11 +44,11 @@ def certify(folder: SiloFolder) -> SignedCertificate:
         released=sum(entry.kind == "released" for entry in entries),
         public_key=verifying_key(key),
     )
-    signed = certificate.signed_bytes()
-    return SignedCertificate(certificate, signed, sign(key, signed))
+    return SignedCertificate(certificate, sign(key, certificate.signed_bytes()))
 
 
 def _certified(entry: Entry) -> CertifiedEntry:
+    """Return a ledger's entry as the certificate shows it: a hash in place of its payload."""
     return CertifiedEntry(
         number=entry.number,
         time=entry.time,

@@ -1,8 +1,8 @@
 """One data set, one ledger: which ledger may be charged for which data.
 
-Whoever opens or begins a ledger for data that was read from somewhere asks here. Guarantee, for one user of one
-machine: two ledgers are never charged for the same data unless somebody said why, and what they said stands in the
-ledger. The same data is what has the same rows, in any order and any file, or most of them (`silo.marks`).
+Every ledger is opened or created here for its data. Guarantee, for one user of one machine: two ledgers are never
+charged for the same data unless somebody gave a reason, which the ledger records. Data is the same if it has the same
+rows, in any order and any file, or most of them (`silo.records.marks`).
 """
 
 import math
@@ -15,14 +15,12 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from ringfence.errors import LedgerError, RegistryError
-from ringfence.protocol.custody import DataChange, FormerLedger, NewBeginning, Registration
-from ringfence.protocol.public import explain
-from ringfence.silo.account import Account
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import account_name
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.marks import Fingerprint, RowMarks, Sketch
-from ringfence.silo.registry import Known, Registry
+from ringfence.protocol import DataChange, FormerLedger, NewBeginning, Registration, explain
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger, account_name
+from ringfence.silo.ledger.registry import RegisteredLedger, Registry
+from ringfence.silo.records.marks import Fingerprint, RowMarks, Sketch
 from ringfence.storage.chain import Draft
 
 Said = TypeVar("Said", NewBeginning, DataChange)
@@ -33,9 +31,9 @@ def open_ledger(
 ) -> Ledger:
     """Open the ledger at `path` for the data, or begin it; RegistryError if the data has another one.
 
-    `reason` says why the data has a new ledger all the same; `named` that this one was named as the data's own, where
-    no registry can tell. Data that changed, or its order, is noted as a new version of what the ledger is kept for: in
-    the ledger itself where plans divided the records into sections, which go by their places.
+    `reason` says why the data gets a new ledger nevertheless; `named` that the user named this one as the data's own,
+    where no registry knows. Changed data, or another order of rows, is registered as a new version, and recorded in the
+    ledger itself if plans divided the records into sections, which go by position.
     """
     if not path.exists():
         return create_ledger(path, marks, silo=silo, budget=budget, reason=reason)
@@ -59,7 +57,7 @@ def create_ledger(
 ) -> Ledger:
     """Create a ledger for data that has none, or, with a `reason`, for data that already has one.
 
-    `settled` says that a silo's operator vouches for the data as it is.
+    `settled` says that a silo's operator confirms the data as it is.
     """
     with Registry() as registry:
         found = registry.fingerprint(marks)
@@ -96,10 +94,10 @@ def require_current(ledger: Ledger, marks: RowMarks) -> None:
 
 
 def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
-    """Tell whether a silo's rows are in another order than the one its operator vouched for.
+    """Tell whether a silo's rows are in another order than the one its operator confirmed.
 
-    Raises RegistryError if they are other rows, if the ledger is a copy, or if no registry knows it any more; a ledger
-    of a version that had no registry is registered.
+    Raises RegistryError if they are other rows, if the ledger is a copy, or if the registry that knew it was lost; a
+    ledger that was never registered is registered.
     """
     with Registry() as registry:
         case = _Case(registry, ledger, registry.fingerprint(marks))
@@ -119,7 +117,7 @@ def were_moved(ledger: Ledger, marks: RowMarks) -> bool:
 
 
 def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
-    """Continue the ledger with the data set as it is now; an entry says since when and why."""
+    """Continue the ledger with the data set as it is now; an entry on its custody records when and why."""
     with _deciding(ledger, marks) as case:
         case.be_chargeable()
         if case.found.has_order_of(case.settled):
@@ -127,14 +125,14 @@ def update(ledger: Ledger, marks: RowMarks, reason: str) -> DataChange:
                 f"The rows of silo '{ledger.account().silo}' are the registered ones, in the same order: there is "
                 "nothing to update."
             )
-        change = _change(case.settled, case.found, reason)
+        change = _data_change(case.settled, case.found, reason)
         ledger.update(lambda _: (None, [Draft("data", change.model_dump())]))
         case.hold([], settled=True)
         return change
 
 
 def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
-    """Register a silo's ledger on its operator's word; an entry in the ledger says so."""
+    """Register a silo's ledger on its operator's word, which the ledger records."""
     with _deciding(ledger, marks) as case:
         if case.known is not None and case.known.settled is not None and not case.others():
             case.require_own_place()
@@ -145,7 +143,7 @@ def register(ledger: Ledger, marks: RowMarks, reason: str = "") -> Registration:
 
 
 def objection(ledger: Ledger) -> str:
-    """Say why nothing may be charged to the ledger, as far as can be told without the data; change nothing."""
+    """Return why custody forbids charging the ledger, as far as is known without the data; empty if it may be."""
     try:
         with Registry() as registry:
             known = registry.ledgers.get(ledger.account().identity)
@@ -169,51 +167,51 @@ class _Case:
     found: Fingerprint
 
     @property
-    def known(self) -> Known | None:
-        """What the registry knows of the ledger."""
+    def known(self) -> RegisteredLedger | None:
+        """The registry's entry of the ledger of this case, if any."""
         return self.registry.ledgers.get(self.ledger.account().identity)
 
     @property
     def settled(self) -> Sketch:
-        """The version of the data that the silo's operator vouches for, of a ledger that is chargeable."""
+        """The version of the data that the silo's operator confirmed, of a chargeable ledger."""
         known = self.known
         if known is None or known.settled is None:
             raise LookupError("nobody vouches for this ledger's data yet")
         return known.settled
 
     def is_settled(self) -> bool:
-        """Tell whether ledger and data are as they were before, so that nothing is to be decided or written."""
+        """Tell whether ledger and data of this case are unchanged, so that there is nothing to decide or write."""
         known = self.known
         return (
             known is not None
             and not known.successor
-            and known.path == _place(self.ledger.path)
+            and known.path == _resolved_path(self.ledger.path)
             and self.found.has_order_of(known.versions[-1])
             and not self.others()
         )
 
-    def others(self) -> list[Known]:
-        """Return the ledgers in force, besides this one, for the data, or for what this one was kept for before it."""
+    def others(self) -> list[RegisteredLedger]:
+        """Return the other ledgers in force of this data, or of what this ledger's data was before."""
         identity, known = self.ledger.account().identity, self.known
         former = [] if known is None else _successors(self.registry, known)
         others = {other.identity: other for other in (*former, *self.registry.holders(self.found))}
         return [other for other in others.values() if other.identity != identity]
 
     def require_own_place(self) -> None:
-        """Refuse a copy, and record that a ledger was moved."""
+        """Refuse custody to a copy of a ledger, and record that a ledger was moved."""
         known = self.known
         if known is not None and not _is_in_place(self.ledger, known):
-            self.registry.move(known.identity, _place(self.ledger.path))
+            self.registry.move(known.identity, _resolved_path(self.ledger.path))
 
     def be_chargeable(self) -> None:
-        """Make sure that an operator vouches for some version of the data, and that no other ledger has it."""
+        """Require that an operator confirmed some version of the data, and that no other ledger has it."""
         if self.known is None or self.known.settled is None:
             self.admit(settled=True)
         self.require_own_place()
         _require_free(self.others(), "")
 
     def return_to_settled(self) -> None:
-        """Record that the data is again what the operator vouches for."""
+        """Record, in custody, that the data is again the version that the operator confirmed."""
         known, found = self.known, self.found
         if known is None:
             return
@@ -222,9 +220,9 @@ class _Case:
             self.hold([], settled=True)
 
     def admit(self, *, reason: str = "", named: bool = False, settled: bool = False) -> Registration:
-        """Let an existing ledger be charged for the data, and note what is new about them, or refuse."""
+        """Register an existing ledger for the case's data, and record what has changed; or raise RegistryError."""
         ledger, found, known, account = self.ledger, self.found, self.known, self.ledger.account()
-        _place(ledger.path)
+        _resolved_path(ledger.path)
         self.require_own_place()
         others = self.others()
         _require_free(others, reason)
@@ -241,7 +239,7 @@ class _Case:
         versions = known.versions if known is not None else []
         changed = not versions or not found.has_order_of(versions[-1])
         if settled and any(not found.has_order_of(version) for version in versions):
-            change = _change(versions[-1], found, "a silo was set up for it")
+            change = _data_change(versions[-1], found, "a silo was set up for it")
             drafts.append(Draft("data", change.model_dump()))
         elif changed:
             self._note_change(versions[-1] if versions else found, "a run was begun with it")
@@ -251,17 +249,20 @@ class _Case:
             self.hold(others, settled=settled)
         return said
 
-    def hold(self, former: Sequence[Known], *, settled: bool) -> None:
-        """Note in the registry that the data has this ledger, and no more the former ones."""
+    def hold(self, former: Sequence[RegisteredLedger], *, settled: bool) -> None:
+        """Register this ledger for the data, in place of the former ones."""
         account = self.ledger.account()
-        self.registry.hold(account.identity, _place(self.ledger.path), account.silo, self.found, settled=settled)
+        self.registry.hold(
+            account.identity, _resolved_path(self.ledger.path), account.silo, self.found, settled=settled
+        )
         self.registry.succeed([known for known in former if known.identity in self.registry.ledgers], account.identity)
 
     def _note_change(self, before: Sketch | Fingerprint, reason: str) -> None:
-        """Let the ledger tell versions of the data apart, if plans divided records by their places."""
-        change = _change(before, self.found, reason)
+        """Record a new version of the data in the ledger, if plans divided records by position."""
+        change = _data_change(before, self.found, reason)
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
+            """Draft the entry of the data's change, if an approved plan held out records by position."""
             divided = any(plan.held_out is not None for plan in account.approved_plans)
             return None, [Draft("data", change.model_dump())] if divided else []
 
@@ -270,20 +271,20 @@ class _Case:
 
 @contextmanager
 def _deciding(ledger: Ledger, marks: RowMarks) -> Iterator[_Case]:
-    """Let nobody else decide until the block ends."""
+    """Yield the case of a ledger and its data, with the registry locked until the block ends."""
     with Registry() as registry:
         case = _Case(registry, ledger, registry.fingerprint(marks))
         with registry.deciding():
             yield case
 
 
-def _successors(registry: Registry, known: Known) -> list[Known]:
-    """Return the ledger that took this one's place, if one did."""
+def _successors(registry: Registry, known: RegisteredLedger) -> list[RegisteredLedger]:
+    """Return the ledger that succeeded this one, if any."""
     return [registry.in_force(known)] if known.successor else []
 
 
-def _place(path: Path) -> Path:
-    """Return a ledger's one file, whatever links lead to it; a second name of it is refused."""
+def _resolved_path(path: Path) -> Path:
+    """Return the path of a ledger's file without links; RegistryError if the file has a second name."""
     place = path.resolve()
     try:
         names = place.stat().st_nlink
@@ -297,9 +298,9 @@ def _place(path: Path) -> Path:
     return place
 
 
-def _is_in_place(ledger: Ledger, known: Known) -> bool:
-    """Tell whether the ledger is where it was, or was moved; refuse a copy."""
-    if known.path == _place(ledger.path):
+def _is_in_place(ledger: Ledger, known: RegisteredLedger) -> bool:
+    """Tell whether the ledger is where it was, or was moved; RegistryError if it is a copy."""
+    if known.path == _resolved_path(ledger.path):
         return True
     if _is_there(known):
         raise RegistryError(
@@ -309,8 +310,8 @@ def _is_in_place(ledger: Ledger, known: Known) -> bool:
     return False
 
 
-def _is_there(known: Known) -> bool:
-    """Tell whether a known ledger is where it was; what cannot be read there may be it."""
+def _is_there(known: RegisteredLedger) -> bool:
+    """Tell whether a ledger of the registry is still in its place; an unreadable file there counts as it."""
     if not known.path.exists():
         return False
     try:
@@ -320,21 +321,21 @@ def _is_there(known: Known) -> bool:
         return True
 
 
-def _unknown_beside(registry: Registry, source: Path | None) -> list[Known]:
-    """Return the ledger beside a data file, where `ringfence train` keeps it, if no registry knows it yet."""
-    found: dict[str, Known] = {}
+def _unknown_beside(registry: Registry, source: Path | None) -> list[RegisteredLedger]:
+    """Return the ledger beside a data file, where `ringfence train` keeps it, if the registry does not know it."""
+    found: dict[str, RegisteredLedger] = {}
     for file in () if source is None else (source, source.resolve()):
         path = file.with_suffix(".ledger").resolve()
         if path.is_file():
             with Ledger.open(path) as ledger:
                 account = ledger.account()
             if account.identity not in registry.ledgers:
-                found[account.identity] = Known(account.identity, path, account.silo)
+                found[account.identity] = RegisteredLedger(account.identity, path, account.silo)
     return list(found.values())
 
 
-def _require_free(others: Sequence[Known], reason: str) -> None:
-    """Refuse to charge one ledger for data that has another, unless somebody says why."""
+def _require_free(others: Sequence[RegisteredLedger], reason: str) -> None:
+    """Raise RegistryError if the data has another ledger and nobody gave a reason for a new one."""
     if not others or reason:
         return
     first = others[0]
@@ -349,13 +350,14 @@ def _require_free(others: Sequence[Known], reason: str) -> None:
     )
 
 
-def _new_beginning(former: Sequence[Known], reason: str) -> NewBeginning:
+def _new_beginning(former: Sequence[RegisteredLedger], reason: str) -> NewBeginning:
+    """Return the entry of a ledger that replaces former ledgers of the same data, for the given reason."""
     _require_free(former, reason)
-    return _checked(NewBeginning, reason=reason, former=tuple(_facts(known) for known in former))
+    return _checked(NewBeginning, reason=reason, former=tuple(_former_ledger(known) for known in former))
 
 
-def _facts(known: Known) -> FormerLedger:
-    """Return what can be said of a former ledger."""
+def _former_ledger(known: RegisteredLedger) -> FormerLedger:
+    """Return the identity of a ledger that had custody before, with its head and cost if it can be read."""
     try:
         with Ledger.open(known.path) as ledger:
             account: Account = ledger.account()
@@ -367,14 +369,15 @@ def _facts(known: Known) -> FormerLedger:
     return FormerLedger(ledger=known.identity, number=account.number, head=account.head, spent=spent)
 
 
-def _change(before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> DataChange:
-    """Say what became of the data; where persons are told apart, how many rows they have is not for a ledger."""
+def _data_change(before: Sketch | Fingerprint, after: Fingerprint, reason: str) -> DataChange:
+    """Return the entry of a change of the data; with persons, their number of rows is private."""
     if before.persons is None and after.persons is None:
         return _checked(DataChange, before=before.records, after=after.records, reason=reason)
     return _checked(DataChange, before=before.persons, after=after.persons, unit="person", reason=reason)
 
 
 def _checked(kind: type[Said], **facts: object) -> Said:
+    """Return an entry about a ledger's custody, with the user's name; RegistryError if it is not valid."""
     try:
         return kind.model_validate({"by": account_name(), **facts})
     except ValidationError as refused:

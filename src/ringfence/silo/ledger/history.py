@@ -1,4 +1,4 @@
-"""What a ledger's entries say, read in order: the budget, the plans, what was charged, and what that comes to."""
+"""The state of a ledger, from its entries in order: budget, plans, charged rounds and their cost."""
 
 import hashlib
 from collections import Counter
@@ -10,28 +10,28 @@ from ringfence.accounting.charges import costs
 from ringfence.accounting.events import Event, Events, event_from_dict, in_version
 from ringfence.accounting.filters import Commitment, guaranteed, left
 from ringfence.errors import LedgerError, PlanError
-from ringfence.protocol.custody import remarks
-from ringfence.protocol.guarantee import Guarantee, Observer, observers_of
-from ringfence.protocol.plan import Plan, fewest_colluders
+from ringfence.protocol import Guarantee, Observer, Plan, observers_of
+from ringfence.protocol.documents.custody import remarks
+from ringfence.protocol.plan.plan import fewest_colluders
 from ringfence.protocol.public import format_of
-from ringfence.silo.budget import Budget, read_budget
+from ringfence.silo.ledger.budget import Budget, read_budget
 from ringfence.storage.chain import Entry
-from ringfence.storage.formats import require_known_format
+from ringfence.storage.files import require_known_format
 
 Value = TypeVar("Value")
 
 _ENDS: dict[str, Literal["finished", "revoked"]] = {"finished": "finished", "revoked": "revoked"}
 
 Use: TypeAlias = Literal["personalised", "compared"]
-"""What a silo did with a model inside: it fitted one of its own, or measured whether that is better."""
+"""Uses of a model inside the silo: adapting it to its records, or comparing it with its own."""
 
 _USES: dict[str, Use] = {use: use for use in get_args(Use)}
 
 GENESIS = hashlib.sha256(b"ringfence ledger 1").hexdigest()
-"""What a ledger's first entry is tied to."""
+"""The hash before a ledger's first entry."""
 
 FORMATS = {
-    "opened": 1, "budget": 2, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1,
+    "opened": 1, "budget": 1, "approved": 1, "charged": 1, "released": 1, "refused": 1, "ended": 1, "courier": 1,
     "registered": 1, "data": 1, "used": 1,
 }  # fmt: skip
 """The newest format of every kind of entry; an entry that states none has format 1 (`docs/compatibility.md`)."""
@@ -39,7 +39,7 @@ FORMATS = {
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """Where a released answer stands, for `Ledger.stored`: the bytes of all of them need not be in memory."""
+    """The entry of a released answer, for `Ledger.stored`: answers are not kept in memory."""
 
     entry: int
     hash: str
@@ -51,38 +51,38 @@ class ChargedRound:
 
     number: int
     hash: str
-    weights: str
+    argument: str
     event: Event
     answer: StoredAnswer | None = None
 
 
 @dataclass
-class Approved:
+class ApprovedPlan:
     """A plan that the operator approved, and the rounds charged to it."""
 
     plan: Plan
     events: list[tuple[Event, int]]
-    """What all rounds of the plan come to."""
+    """Events of all rounds of the plan."""
     time: str
     covered: bool = True
-    """Whether the budget, as it stands, was found to cover the plan: not after it was lowered."""
+    """Whether the plan was approved under the present budget: not after the budget was lowered."""
     ended: Literal["", "finished", "revoked"] = ""
     version: int = 1
-    """The version of the data set that its rounds are about: the one of the approval before the first round."""
+    """The version of the data set at the last approval before the first round."""
     founding: bool = False
-    """Whether it was approved, and could be asked, when the ledger's first round was charged."""
+    """Whether it was approved and running when the ledger's first round was charged."""
     rounds: dict[int, ChargedRound] = field(default_factory=dict)
 
     def charged(self) -> list[tuple[Event, int]]:
-        """Return the events of the rounds charged so far."""
+        """Return the events of the plan's rounds charged so far."""
         return in_version(self.version, Counter(charge.event for charge in self.rounds.values()).items())
 
     def reserved(self) -> list[tuple[Event, int]]:
-        """Return what counts against the budget: all rounds while the plan runs, the charged ones after."""
+        """Return the events that count against the budget: of all rounds while the plan runs, then of charged ones."""
         return self.charged() if self.ended else in_version(self.version, self.events)
 
     def commitment(self, answered: bool) -> Commitment:
-        """Return the plan as a filter counts it; `answered` says whether the ledger has charged any round."""
+        """Return the ledger's plan as a filter counts it; `answered` says whether the ledger has charged any round."""
         founding = self.founding if answered else not self.ended
         planned = in_version(self.version, self.events)
         return Commitment.of(planned, self.charged() if self.ended else None, founding=founding)
@@ -90,73 +90,73 @@ class Approved:
 
 @dataclass
 class Account:
-    """What the entries say, read in order."""
+    """The state of a ledger after some of its entries."""
 
     silo: str = ""
     identity: str = ""
-    """The first entry's hash: a ledger's name, whatever its file is called."""
+    """The first entry's hash: it identifies the ledger, whatever its file is called."""
     registered: bool = False
-    """Whether a registry knew it, once: one that does not know it any more has been lost."""
+    """Whether it was ever registered: a registry that does not know it has been lost."""
     version: int = 1
-    """Which version of the data set the ledger goes on for."""
+    """The current version of the data set."""
     remarks: list[str] = field(default_factory=list)
-    """What whoever reads of its costs must be told of its beginning and its data."""
+    """Remarks about its beginning and its data that belong beside every statement of its costs."""
     granted: Budget | None = None
     pledged: Budget | None = None
-    """The budget when the first round was charged: nobody chose it by an answer."""
-    plans: dict[str, Approved] = field(default_factory=dict)
+    """The budget when the first round was charged, which no answer influenced."""
+    plans: dict[str, ApprovedPlan] = field(default_factory=dict)
     refusals: int = 0
     same_user: bool = False
-    """Whether the courier may run, or might have run, as a user who can read what the silo keeps."""
+    """Whether the courier may run as a user who can read the silo's private files."""
     number: int = 0
     head: str = GENESIS
     """The last entry's number and hash, to which the next one is tied."""
 
     def snapshot(self) -> "Account":
-        """Return the account as it is now, to compose costs by while others use the ledger."""
+        """Return a copy of the ledger's account, to compose costs from while others use the ledger."""
         plans = {digest: replace(approved, rounds=dict(approved.rounds)) for digest, approved in self.plans.items()}
         return replace(self, plans=plans)
 
     def charged(self) -> list[tuple[Event, int]]:
-        """Return the events of everything charged so far."""
+        """Return the events of everything charged to the ledger so far."""
         return [event for approved in self.plans.values() for event in approved.charged()]
 
     def reserved(self, *, without: str = "") -> list[tuple[Event, int]]:
-        """Return the events that running plans may yet come to, and those that ended plans did come to."""
+        """Return, from the ledger's history, all events of running plans and the charged events of ended ones."""
         return [event for digest, p in self.plans.items() if digest != without for event in p.reserved()]
 
     @property
     def budget(self) -> Budget:
-        """The budget in force."""
+        """The ledger's budget in force."""
         if self.granted is None:
             raise KeyError("budget")
         return self.granted
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Whom costs are told against: whoever the budget or a plan names."""
+        """The observers that the ledger's budget or a plan names."""
         limited = (limit.against for limit in self.budget.limits)
         return observers_of(limited, *(plan.observers for plan in self.approved_plans))
 
     @property
     def approved_plans(self) -> list[Plan]:
-        """All plans that were ever approved."""
+        """All plans that the ledger ever approved."""
         return [approved.plan for approved in self.plans.values()]
 
     @property
     def most_colluders(self) -> int | None:
-        """How many other silos may be with the server for its costs to hold, whatever the plans; None: no plan says."""
+        """The number of colluding silos under which all costs in the ledger hold; None if no plan names one."""
         return fewest_colluders(self.approved_plans)
 
     @property
     def answered(self) -> bool:
-        """Whether any round was ever charged."""
+        """Whether any round was ever charged to the ledger."""
         return self.pledged is not None
 
     def commitments(self, asked: Mapping[str, Events] | None = None) -> list[Commitment]:
-        """Return every plan that was ever approved, as a filter counts it.
+        """Return every plan in the ledger's history that was ever approved, as a filter counts it.
 
-        `asked` are the events of plans, by their digests, that count as if they were approved now.
+        `asked` has the events of further plans, by digest, that count as if they were approved now.
         """
         found = {digest: approved.commitment(self.answered) for digest, approved in self.plans.items()}
         for digest, events in (asked or {}).items():
@@ -167,24 +167,24 @@ class Account:
         return list(found.values())
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Return what is guaranteed of all releases together, however plans are chosen and whenever you stop."""
+        """Return the ledger's guarantee of all releases, however plans are chosen and whenever you stop."""
         history, pledged = self.commitments(), self.pledged or self.budget
         return tuple(guaranteed(history, pledged.limit(observer)) for observer in self.observers)
 
     def left(self, observer: Observer) -> float:
-        """Return what the budget leaves, in epsilon, to one more plan: 0 if that is next to nothing."""
+        """Return the epsilon that the ledger's budget leaves to one more plan; 0 if it is negligible."""
         return left(self.commitments(), self.budget.limit(observer), answered=self.answered)
 
     def spent(self) -> tuple[Guarantee, ...]:
-        """Return what everything charged comes to: bookkeeping, and no guarantee to whoever goes on or stops by it."""
+        """Return the cost of all charges in the ledger: a tally, not a guarantee if it decides when to stop."""
         return costs(self.charged(), self.observers, self.budget.delta)
 
     def committed(self) -> tuple[Guarantee, ...]:
-        """Return the same together with what running plans may yet come to."""
+        """Return the cost of everything the ledger charged, and of all that running plans may still charge."""
         return costs(self.reserved(), self.observers, self.budget.delta)
 
     def apply(self, entry: Entry) -> None:
-        """Take one more entry into account; KeyError, TypeError or ValueError if it is not as we write them."""
+        """Apply the ledger's next entry; KeyError, TypeError or ValueError if this version writes no such entry."""
         body = _typed(dict, entry.body)
         require_known_format(
             f"ledger's entry {entry.number}", _typed(int, body.get("format", 1)), FORMATS[entry.kind], LedgerError
@@ -219,15 +219,17 @@ class Account:
         self.number, self.head = entry.number, entry.hash
 
     def _set_budget(self, budget: Budget) -> None:
-        # Whatever was promised under a larger budget, by this plan or by another, must be checked anew.
+        """Put a budget entry of the ledger into force; a lower budget no longer covers the plans approved before."""
+        # Every plan that was approved under a larger budget must be approved again.
         if self.granted is not None and not budget.covers(self.granted):
             for approved in self.plans.values():
                 approved.covered = False
         self.granted = budget
 
     def _charge(self, entry: Entry) -> None:
-        number, weights = _typed(int, entry.body["round"]), _typed(str, entry.body["weights"])
-        charged = ChargedRound(entry.number, entry.hash, weights, event_from_dict(entry.body["event"]))
+        """Apply a ledger's entry that charges a round to the history of its plan."""
+        number, argument = _typed(int, entry.body["round"]), _typed(str, entry.body["argument"])
+        charged = ChargedRound(entry.number, entry.hash, argument, event_from_dict(entry.body["event"]))
         self.plans[entry.body["plan"]].rounds[number] = charged
         if self.pledged is None:
             self.pledged = self.granted
@@ -235,11 +237,12 @@ class Account:
                 approved.founding = approved.covered and not approved.ended
 
     def _approve(self, entry: Entry) -> None:
+        """Apply a ledger's entry that approves a plan to the history."""
         whose = f"plan in the ledger's entry {entry.number}"
         require_known_format(whose, format_of(entry.payload), Plan.newest_format, LedgerError)
         plan = Plan.parse(entry.payload, error=PlanError)
         before = self.plans.get(plan.digest())
-        self.plans[plan.digest()] = Approved(
+        self.plans[plan.digest()] = ApprovedPlan(
             plan,
             [(event_from_dict(event), int(count)) for event, count in entry.body["events"]],
             entry.time,
@@ -250,6 +253,7 @@ class Account:
 
 
 def _typed(kind: type[Value], value: object) -> Value:
+    """Return a value of a ledger's entry for its history; TypeError if it is of another type."""
     if not isinstance(value, kind):
         raise TypeError
     return value

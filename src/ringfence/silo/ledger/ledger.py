@@ -1,11 +1,11 @@
-"""The ledger: everything a data set's operator ever allowed and everything that ever left, as events.
+"""The ledger of a data set: everything its operator ever allowed and everything that ever left, as chained entries.
 
 Its entries, in the order they were made:
 
     opened     whose ledger it is, under which adjacency it counts, and why it began if its data had another before
     budget     the total (epsilon, delta) that all releases together may reach, against each kind of observer
     approved   a plan, whole, and the privacy events that all its rounds come to; reserves their cost
-    charged    a round of a plan, the weights it was asked for, and its event: written before the release
+    charged    a round of a plan, the hash of the argument it was asked with, and its event: written before the release
     released   the same round's answer, byte for byte: written before it is sent
     refused    what was asked in vain, and why
     ended      no further round of that plan is answered; gives back what it reserved and did not use, unless batches
@@ -13,22 +13,26 @@ Its entries, in the order they were made:
     courier    from here on the courier may run as a user who can read what the silo keeps to itself
     registered the operator's word that this is its data's ledger, where no registry could tell
     data       the data set changed; the ledger goes on for its new version
-    used       the records served the silo itself (`silo.personal`): nothing left, and nothing is charged
+    used       the records served the silo itself (`model.personal`): nothing left, and nothing is charged
 
 The entries of decisions (`opened`, `budget`, `approved`, `ended`, `used`) also say who made them: `by`, the account's
 name, and `note`, what they added in words.
 
-What was spent is the exact composition of the charged events, and bookkeeping; what is guaranteed, and admitted, is
-a filter's affair (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
+What was spent is the exact composition of the charged events: a running tally. A filter decides what is guaranteed and
+admitted (`accounting.filters`). A crash can only leave a charge without a release, never the reverse.
 
-A ledger is known by the hash of its first entry. How far it had come is also kept outside it, in the state folder
+A ledger is identified by the hash of its first entry. Its last entry is also recorded outside it, in the state folder
 of the user who runs it (`storage.watermark`): an older copy that is put back is refused.
 """
 
+import os
+import pwd
 import secrets
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -44,14 +48,13 @@ from ringfence.errors import (
     PlanError,
     RegistryError,
 )
-from ringfence.protocol.custody import NewBeginning
-from ringfence.silo.account import GENESIS, Account, StoredAnswer, Use
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import decided
-from ringfence.silo.watermarks import watermark
+from ringfence.protocol import Head, NewBeginning, SignedHead
+from ringfence.shuffler.sealing import sign, verify, verifying_key
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import GENESIS, Account, StoredAnswer, Use
 from ringfence.storage.chain import Chain, Draft, Entry
-from ringfence.storage.closing import Closing
-from ringfence.storage.kind import Kind
+from ringfence.storage.files import state_folder
+from ringfence.storage.stored_file import Closing, Kind
 from ringfence.storage.watermark import Watermark
 
 Decision = TypeVar("Decision")
@@ -66,6 +69,17 @@ _KIND = Kind(
     "spent.",
 )
 
+_MARK = Kind(
+    "watermark",
+    LedgerError,
+    unwritable=LedgerWriteError,
+    damaged=LedgerDamagedError,
+    if_damaged="It says how far a ledger had come, so nothing is released. Compare the ledger's last entry with its "
+    "newest certificate or with the server's transcript; if nothing is missing from it, delete the watermark.",
+)
+
+LONGEST_NOTE = 1000
+
 LOGGED_REFUSALS = 10_000
 """Refusals beyond this many are not logged, so that a hostile server cannot fill the silo's disk."""
 
@@ -78,6 +92,7 @@ class Ledger(Closing):
     """
 
     def __init__(self, chain: Chain) -> None:
+        """Keep the ledger's chain of entries; `create` and `open` verify it."""
         self._chain = chain
         self._account: Account | None = None
         self._mark: Watermark | None = None
@@ -142,7 +157,7 @@ class Ledger(Closing):
         return ledger
 
     def _watch(self) -> None:
-        """Compare the ledger with how far it had come, and keep that up from now on."""
+        """Require every entry of the ledger up to its watermark, and keep the watermark up to date from now on."""
         account = self.account()
         self._mark = watermark(account.identity, account.number, account.head)
         number, head = self._mark.read()
@@ -156,28 +171,28 @@ class Ledger(Closing):
         self._mark.raise_to(account.number, account.head, self.holds)
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the ledger's file; closing twice is fine."""
         self._chain.close()
         if self._mark is not None:
             self._mark.close()
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """Where the ledger's file is."""
         return self._chain.path
 
     @property
     def number(self) -> int | None:
-        """The number of the last entry seen; None if the last attempt to read or write the file failed."""
+        """The number of the ledger's last entry seen; None if the last attempt to read or write the file failed."""
         account = self._account
         return None if account is None else account.number
 
     def entries(self) -> list[Entry]:
-        """Return all entries, verified."""
+        """Return all entries of the ledger, verified."""
         return list(self._chain.read(0, GENESIS))
 
     def stored(self, answer: StoredAnswer) -> bytes:
-        """Return a released answer, byte for byte."""
+        """Return a released answer from the ledger, byte for byte."""
         return self._chain.payload(answer.entry, answer.hash)
 
     def holds(self, number: int, hash: str) -> bool:
@@ -185,7 +200,7 @@ class Ledger(Closing):
         return self._chain.holds(number, hash)
 
     def has_forgotten(self, number: int, hash: str) -> bool:
-        """Tell whether the ledger lacks an entry that it provably had; if so, it is never trusted again."""
+        """Tell whether the ledger lacks an entry that it provably had; if so, never trust it again."""
         if self.holds(number, hash):
             return False
         self._chain.require(number, hash)
@@ -198,7 +213,7 @@ class Ledger(Closing):
         self._chain.copy_to(out)
 
     def account(self) -> Account:
-        """Return what the entries say now, including those that other processes have added."""
+        """Return the ledger's state now, including entries that other processes have added."""
         with self._lock:
             account = self._account or Account()
             self._account = None  # a failure on the way must not leave a half-read account behind
@@ -214,12 +229,12 @@ class Ledger(Closing):
             return account
 
     def look(self, read: Callable[[Account], Decision]) -> Decision:
-        """Return `read(account)`, while no other thread changes the account."""
+        """Return `read(account)` of the ledger, while no other thread changes the account."""
         with self._lock:
             return read(self.account())
 
     def update(self, decide: Callable[[Account], tuple[Decision, Sequence[Draft]]]) -> Decision:
-        """Let `decide` read the account and draft entries, with no other writer in between.
+        """Append the entries that `decide` drafts from the ledger's account, with no other writer in between.
 
         When this returns, the entries are synced to the disk; if it raises, none of them exist.
         """
@@ -238,17 +253,18 @@ class Ledger(Closing):
             return decision
 
     def grant(self, budget: Budget, *, note: str = "") -> None:
-        """Set the data set's total budget: an operator's decision.
+        """Enter the data set's total budget in the ledger: an operator's decision.
 
         If the budget is lowered, running plans are not answered until they are approved again under the new budget.
         """
         self.update(lambda _: (None, [_granted(budget, note)]))
 
     def end(self, digest: str, *, revoke: bool = False, note: str = "") -> None:
-        """Allow no more rounds of the plan, and free the budget that it reserved and did not use."""
+        """End a plan in the ledger: no more rounds, and the budget that it reserved and did not use is free."""
         why = "revoked" if revoke else "finished"
 
         def decide(account: Account) -> tuple[None, list[Draft]]:
+            """Draft the ledger's entry that ends an approved plan."""
             if digest not in account.plans:
                 raise ApprovalError(f"Silo '{account.silo}' has never approved this plan, so it cannot end it.")
             return None, [Draft("ended", {"plan": digest, "why": why, **decided(note)})]
@@ -256,19 +272,75 @@ class Ledger(Closing):
         self.update(decide)
 
     def use_inside(self, use: Use, *, model: str, plan: str, note: str = "") -> None:
-        """Record that a model, named by its digest and its plan's, is used with the records, and that nothing leaves.
+        """Record in the ledger that a model was used with the records inside the silo, which costs nothing.
 
-        The entry depends on no record and costs nothing. The chosen strength, or any score, would depend on records.
+        The entry depends on no record. The chosen strength, or any score, would depend on records.
         """
         body = {"format": 1, "use": use, "model": model, "plan": plan, **decided(note)}
         self.update(lambda _: (None, [Draft("used", body)]))
 
     def allow_same_user(self) -> None:
-        """Record, once, that the courier may run as a user who can read the silo's private files."""
+        """Record in the ledger, once, that the courier may run as a user who can read the silo's private files."""
         self.update(
             lambda account: (None, [] if account.same_user else [Draft("courier", {"format": 1, "same_user": True})])
         )
 
 
+def decided(note: str) -> dict[str, str]:
+    """Return the fields of a ledger's entry that say who made a decision, with their note, if any."""
+    if len(note) > LONGEST_NOTE:
+        raise LedgerError(f"A note has at most {LONGEST_NOTE} characters, but this one has {len(note)}: shorten it.")
+    return {"by": account_name(), "note": note} if note else {"by": account_name()}
+
+
+def account_name() -> str:
+    """Return the name of the user account of this process, for the ledger's entries."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container whose user was given by number
+        return f"uid {os.getuid()}"
+
+
+def watermark(ledger: str, number: int, hash: str) -> Watermark:
+    """Open the watermark of the ledger with that identity; a new one begins at the given entry."""
+    try:
+        folder = state_folder()
+    except OSError as problem:
+        raise LedgerWriteError(
+            f"The ledger's watermark cannot be stored: {problem.filename}: {problem.strerror}. Set XDG_STATE_HOME to "
+            "a folder that this user may write to."
+        ) from None
+    return Watermark(folder / "heads" / ledger, _MARK, (number, hash))
+
+
 def _granted(budget: Budget, note: str) -> Draft:
-    return Draft("budget", {"format": 2, "limits": budget.as_data(), **decided(note)})
+    """Draft the ledger's entry of a budget."""
+    return Draft("budget", {"format": 1, "limits": budget.as_data(), **decided(note)})
+
+
+@dataclass(frozen=True)
+class HeadSigner:
+    """Signs the heads of one ledger with its silo's key, and recognises them; without a key, neither."""
+
+    ledger: str
+    key: bytes | None
+
+    def sign(self, number: int, hash: str) -> SignedHead | None:
+        """Sign that the ledger has this entry."""
+        if self.key is None:
+            return None
+        head = Head(ledger=self.ledger, number=number, hash=hash)
+        return SignedHead(**head.model_dump(), signature=sign(self.key, head.signed_bytes()))
+
+    def is_own(self, head: SignedHead) -> bool:
+        """Tell whether this silo signed the head, of this ledger."""
+        return (
+            self.key is not None
+            and head.ledger == self.ledger
+            and verify(self._verifying_key, head.signed_bytes(), head.signature)
+        )
+
+    @cached_property
+    def _verifying_key(self) -> str:
+        """The public key of the silo that signs the ledger's heads."""
+        return verifying_key(self.key or b"")

@@ -1,8 +1,8 @@
 """The registry: which of a user's data sets has which ledger. One data set has one.
 
-It is a file in the user's state folder, beside the key that fingerprints are made with; neither is ever in what a silo
-exports. A ledger is named by its first entry's hash, so that a copy, a moved file and another ledger can be told apart.
-Its entries, in the order they were made:
+It is a file in the user's state folder, beside the key of the fingerprints; a silo exports neither. A ledger is
+identified by its first entry's hash, so that a copy, a moved file and another ledger can be distinguished. Its entries,
+in order:
 
     holds      a ledger (its identity, file and silo) and the data that it is kept for; said again, a new version of it
     moved      the same ledger is another file now
@@ -24,12 +24,10 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import RegistryError
-from ringfence.silo.marks import Fingerprint, RowMarks, Sketch
+from ringfence.silo.records.marks import Fingerprint, RowMarks, Sketch
 from ringfence.storage.chain import Chain, Draft, Entry
-from ringfence.storage.closing import Closing
-from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import read_key, served_alone, write_private
-from ringfence.storage.state_folder import state_folder
+from ringfence.storage.files import read_key, served_alone, state_folder, write_private
+from ringfence.storage.stored_file import Closing, Kind
 
 _KIND = Kind(
     "registry of data sets",
@@ -38,11 +36,11 @@ _KIND = Kind(
     "then every silo and ledger must be registered again (`ringfence silo register`, or `--same-data-as LEDGER`).",
 )
 _PATIENCE = 600.0
-"""Seconds that a process waits for those before it; each is done in a few hundredths."""
+"""Seconds that a process waits for those before it; each takes a few hundredths."""
 
 
 @dataclass
-class Known:
+class RegisteredLedger:
     """A ledger that the registry knows, and the versions of the data that it is kept for."""
 
     identity: str
@@ -50,18 +48,19 @@ class Known:
     silo: str
     versions: list[Sketch] = field(default_factory=list)
     settled: Sketch | None = None
-    """The version that the silo's operator stands for: that of `silo init`, `update` or `register`."""
+    """The version that the silo's operator confirmed, by `silo init`, `update` or `register`."""
     successor: str = ""
 
     def holds(self, found: Fingerprint) -> bool:
-        """Tell whether it was ever kept for this data, or for data that has most of its rows."""
+        """Tell whether the registry knows it as the ledger of this data, or of data with most of its rows."""
         return any(found.is_mostly(version) for version in self.versions)
 
 
 class Registry(Closing):
-    """The user's registry, open. What is decided by looking at it is decided inside `deciding`."""
+    """The user's registry, open. Decisions that depend on it are made inside `deciding`."""
 
     def __init__(self) -> None:
+        """Open the user's registry of data sets and ledgers; begin it if there is none."""
         folder = state_folder()
         self._key_path, path = folder / "fingerprint.key", folder / "registry.sqlite"
         self._lock = folder / "registry.lock"
@@ -69,13 +68,13 @@ class Registry(Closing):
             self._begin(path)
         self._key = read_key(self._key_path, RegistryError)
         self._chain = Chain(path, _KIND)
-        self.ledgers: dict[str, Known] = {}
+        self.ledgers: dict[str, RegisteredLedger] = {}
         self._number, self._head = 0, hmac.new(self._key, b"ringfence registry 1", hashlib.sha256).hexdigest()
         with self.closed_on_error():
             self._read()
 
     def _begin(self, path: Path) -> None:
-        """Make key and registry, where there is neither; one without the other has been lost."""
+        """Create key and registry if there is neither; RegistryError if one of them was lost."""
         with served_alone(self._lock, RegistryError, patience=_PATIENCE):
             if path.exists() and self._key_path.exists():  # another process was first
                 return
@@ -94,30 +93,29 @@ class Registry(Closing):
             unfinished.rename(path)
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
+        """Close the registry's file; closing twice is fine."""
         self._chain.close()
 
     def fingerprint(self, marks: RowMarks) -> Fingerprint:
-        """Return what the registry recognises data by."""
-        known = (version for ledger in self.ledgers.values() for version in ledger.versions)
-        return marks.fingerprint(self._key, with_former=any(version.scheme == 1 for version in known))
+        """Return the fingerprint of data under the registry's key."""
+        return marks.fingerprint(self._key)
 
     @contextmanager
     def deciding(self) -> Iterator[None]:
-        """See the registry as it is, and let no other process change it until the block ends."""
+        """Read the registry anew, and let no other process change it until the block ends."""
         # Many wait here when thousands of runs begin at once, and longer than SQLite would let them.
         with served_alone(self._lock, RegistryError, patience=_PATIENCE), self._chain.writing():
             self._read()
             yield
 
-    def holders(self, found: Fingerprint) -> list[Known]:
-        """Return the ledgers in force that this data, or data that has most of its rows, was ever registered with."""
+    def holders(self, found: Fingerprint) -> list[RegisteredLedger]:
+        """Return the registry's ledgers in force of this data, or of data with most of its rows, in any version."""
         held = [known for known in self.ledgers.values() if known.holds(found)]
         in_force = {last.identity: last for last in map(self.in_force, held)}
         return list(in_force.values())
 
-    def in_force(self, known: Known) -> Known:
-        """Return the ledger that the data of a ledger has now."""
+    def in_force(self, known: RegisteredLedger) -> RegisteredLedger:
+        """Return the registered ledger that succeeded this one, or itself."""
         while known.successor:
             known = self.ledgers[known.successor]
         return known
@@ -125,31 +123,31 @@ class Registry(Closing):
     # What is written: only inside of `deciding`.
 
     def hold(self, identity: str, path: Path, silo: str, found: Fingerprint, *, settled: bool) -> None:
-        """Note that the ledger is kept for this data; `settled` if a silo's operator vouches for that."""
+        """Record in the registry that the ledger is that of this data; `settled` if a silo's operator confirmed it."""
         sketch = found.sketch()
         body: dict[str, object] = {
             "ledger": identity, "path": os.fspath(path), "silo": silo, "records": sketch.records,
             "ordered": sketch.ordered, "rows": sketch.rows, "settled": settled,
         }  # fmt: skip
-        if sketch.scheme > 1:
-            body["marks"] = sketch.scheme
         if sketch.persons is not None:
             body["persons"] = sketch.persons
         self._write(Draft("holds", body, sketch.to_bytes()))
 
     def move(self, identity: str, path: Path) -> None:
-        """Note that the ledger's file is another one now."""
+        """Record in the registry that the ledger's file was moved."""
         self._write(Draft("moved", {"ledger": identity, "path": os.fspath(path)}))
 
-    def succeed(self, former: Sequence[Known], by: str) -> None:
-        """Note that data of the former ledgers has another one from now on."""
+    def succeed(self, former: Sequence[RegisteredLedger], by: str) -> None:
+        """Record in the registry that the data of the former ledgers has another one from now on."""
         for known in former:
             self._write(Draft("succeeded", {"ledger": known.identity, "by": by}))
 
     def _write(self, draft: Draft) -> None:
+        """Append an entry to the registry of ledgers and apply it."""
         self._apply(self._chain.append(draft, self._number, self._head))
 
     def _read(self) -> None:
+        """Apply the entries that other processes have added to the registry of ledgers."""
         for entry in self._chain.read(self._number, self._head):
             try:
                 self._apply(entry)
@@ -160,19 +158,13 @@ class Registry(Closing):
                 ) from None
 
     def _apply(self, entry: Entry) -> None:
+        """Apply an entry of the registry: a ledger holds data, was moved, or has a successor."""
         body: Any = entry.body
         if entry.kind == "holds":
             path, silo = Path(body["path"]), str(body["silo"])
-            known = self.ledgers.setdefault(body["ledger"], Known(body["ledger"], path, silo))
+            known = self.ledgers.setdefault(body["ledger"], RegisteredLedger(body["ledger"], path, silo))
             least = np.frombuffer(entry.payload, dtype="<u8")
-            version = Sketch(
-                int(body["records"]),
-                str(body["ordered"]),
-                str(body["rows"]),
-                least,
-                body.get("persons"),
-                int(body.get("marks", 1)),
-            )
+            version = Sketch(int(body["records"]), str(body["ordered"]), str(body["rows"]), least, body.get("persons"))
             known.path = path
             known.versions.append(version)
             known.successor = ""

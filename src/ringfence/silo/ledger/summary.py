@@ -5,23 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from ringfence.accounting.charges import costs
-from ringfence.foreign_text import visible
-from ringfence.protocol.custody import remarks
-from ringfence.protocol.guarantee import against
-from ringfence.protocol.plan import protected_by
-from ringfence.silo.account import Account, Approved
-from ringfence.silo.budget import read_budget
-from ringfence.silo.ledger import Ledger
+from ringfence.errors import visible
+from ringfence.protocol.documents.custody import remarks
+from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol.plan.plan import protected_by
+from ringfence.silo.ledger.budget import read_budget
+from ringfence.silo.ledger.history import Account, ApprovedPlan
+from ringfence.silo.ledger.ledger import Ledger
 
 
 def summarise(path: Path) -> dict[str, Any]:
-    """Verify the ledger and say what was released, when, at what cost, and what is left of the budget.
+    """Verify the ledger and return what was released, when, at what cost, and what is left of the budget.
 
-    Costs and budget are told for each `unit`, against each kind of observer. `guarantee` holds of all releases
-    together, whenever you stop. `used` composes every charged event exactly, at the budget's delta: bookkeeping. A
-    plan's own is at its own delta, so the plans' numbers do not add up to it. `reserved` is what running plans may yet
-    add, and `left` what the budget leaves to one more Gaussian plan. `colluders` is how many other silos may be at the
-    server's side for its costs to hold, the least of what the plans name.
+    Costs and budget are for each `unit`, against each kind of observer. `guarantee` holds for all releases together,
+    whenever you stop. `used` is the exact composition of all charged events at the budget's delta: a running tally. A
+    plan's own cost is at its own delta, so these do not add up to it. `reserved` is what running plans may still add,
+    `left` what the budget leaves to one more Gaussian plan. `colluders` is the number of other silos that may collude
+    with the server for its costs to hold: the least that a plan names.
     """
     with Ledger.open(path) as ledger:
         account = ledger.account()
@@ -59,7 +59,8 @@ def summarise(path: Path) -> dict[str, Any]:
     }
 
 
-def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -> dict[str, Any]:
+def _plan(digest: str, account: Account, approved: ApprovedPlan, times: list[str]) -> dict[str, Any]:
+    """Describe an approved plan for the summary of a ledger: its state, rounds and costs."""
     terms = approved.plan.terms(account.silo)
     delta = terms.guarantee.delta if terms else account.budget.delta
     return {
@@ -78,7 +79,7 @@ def _plan(digest: str, account: Account, approved: Approved, times: list[str]) -
 
 
 def describe_entry(entry: dict[str, Any]) -> str:
-    """Return what an entry of `decisions.list_entries` is about, and who decided it, in a few words of one line."""
+    """Return one line about an entry of `decisions.list_entries`, for the ledger's summary: subject and decider."""
     said = remarks(entry["kind"], {name: entry[name] for name in entry.keys() - {"number", "time", "kind"}})
     about = " ".join([_about(entry), *said]).strip()
     if "by" in entry and not said:  # else the remark says it
@@ -89,6 +90,7 @@ def describe_entry(entry: dict[str, Any]) -> str:
 
 
 def _about(entry: dict[str, Any]) -> str:
+    """Describe the subject of a ledger's entry, for the summary of a ledger."""
     plan = str(entry.get("plan", ""))[:12]
     match entry["kind"]:
         case "opened":

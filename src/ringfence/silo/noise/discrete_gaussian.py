@@ -1,7 +1,7 @@
 """Exact draws of the discrete Gaussian on the whole numbers, many at once: z with probability ∝ exp(−z²/2s²).
 
-After Karney (2016): the half-line is cut into strips that are s/16 wide. A strip k is drawn with weight exp(−k²/2·16²),
-then a whole number z of it, all alike, and z is kept with probability exp(−γ), γ = (z²/s² − k²/16²)/2. Strips are drawn
+After Karney (2016): the half-line is divided into strips of width s/16. A strip k is drawn with weight exp(−k²/2·16²),
+then a whole number z in it, uniformly, and z is kept with probability exp(−γ), γ = (z²/s² − k²/16²)/2. Strips are drawn
 by inversion. Whether z is kept is decided in floating point, with additions, multiplications and divisions alone, of
 which IEEE 754 says how far they may be off. Less than one in 2³⁸ is too close to tell, and is decided with whole
 numbers of any size. docs/proofs.md (the discrete Gaussian) has the proof.
@@ -13,32 +13,32 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.silo.exact_draws import Inversion, Weights, choices, exponential, lies_below, uniform
+from ringfence.protocol import FloatArray
+from ringfence.silo.noise.exact_draws import Inversion, Weights, choices, exponential, lies_below, uniform
 
 LEAST, MOST = 0.5, 2.0**35
-"""The scales that can be drawn at. Below, nearly all strips are empty; above, 32 bits do not choose within one."""
+"""Range of scales. Below, nearly all strips are empty; above, 32 bits cannot choose within one."""
 
 STRIPS = 16
-"""Strips per s. More of them keep more of what is proposed, and take longer to look up."""
+"""Strips per s. With more of them, fewer proposals are rejected and lookups take longer."""
 
 NEAR = 160
 """Strips for which the error bound below is proved. A draw falls beyond them with probability less than 2⁻⁷⁵."""
 
 ORDER = 13
-"""Of the polynomial in place of exp: γ ≤ 160/256 in near strips, and 0.625¹⁴/14! < 2⁻⁴⁵."""
+"""Order of the polynomial for exp: γ ≤ 160/256 in near strips, and 0.625¹⁴/14! < 2⁻⁴⁵."""
 
 ERROR = 2.0**-40
-"""By how much the floating-point comparison may be off in near strips; the proof has 2⁻⁴⁴."""
+"""Error bound of the floating-point comparison in near strips; the proof has 2⁻⁴⁴."""
 
 _BLOCK = 2**15
 """Numbers proposed at once: their arrays stay in a core's own cache."""
 
 
 def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
-    """Draw that many independent whole numbers of the given scale, from the operating system's randomness.
+    """Draw independent discrete Gaussian numbers of the given scale, from the operating system's randomness.
 
-    How long it takes depends on the scale and on chance, and on nothing else.
+    The time that it takes depends on the scale and on chance alone.
     """
     if not LEAST <= scale <= MOST:
         raise ValueError(
@@ -55,7 +55,7 @@ def discrete_gaussian(count: int, scale: float) -> NDArray[np.int64]:
 
 
 def _kept(proposals: int, scale: float) -> NDArray[np.int64]:
-    """Propose that many numbers and return those that are kept."""
+    """Return the accepted ones of that many proposals for the discrete Gaussian."""
     first, decide = uniform(proposals), uniform(proposals)
     strip = _strips().draw(first >> np.uint64(1))
     negative = (first & np.uint64(1)).astype(bool)
@@ -70,7 +70,7 @@ def _kept(proposals: int, scale: float) -> NDArray[np.int64]:
 
 
 def keep(z: NDArray[np.int64], strip: NDArray[np.int64], words: NDArray[np.uint64], scale: float) -> NDArray[np.bool_]:
-    """Decide for each z ≥ 0 of its strip, with probability exp(−γ), by the uniform number that begins with the word."""
+    """Accept each z ≥ 0 of its strip with probability exp(−γ), by the uniform number that begins with the word."""
     start = strip / STRIPS
     beyond = z / scale - start
     gamma = beyond * (2 * start + beyond) / 2
@@ -87,7 +87,7 @@ def keep(z: NDArray[np.int64], strip: NDArray[np.int64], words: NDArray[np.uint6
 
 
 def exactly_keep(z: int, strip: int, word: int, scale: float) -> bool:
-    """Decide the same for one z, with whole numbers of any size."""
+    """Decide like `keep` for one z of the discrete Gaussian, with whole numbers of any size."""
     above, below = scale.as_integer_ratio()
     numerator = (z * below * STRIPS) ** 2 - (strip * above) ** 2
     return lies_below(word, 64, lambda bits: exponential(numerator, 2 * (above * STRIPS) ** 2, bits))
@@ -95,6 +95,7 @@ def exactly_keep(z: int, strip: int, word: int, scale: float) -> bool:
 
 @cache
 def _strips() -> Inversion:
+    """Return the distribution of the discrete Gaussian's strips."""
     return Inversion(strip_weights)
 
 
@@ -115,6 +116,6 @@ def strip_weights(bits: int) -> Weights:
 
 @lru_cache(maxsize=64)
 def _edges(scale: float, strips: int) -> NDArray[np.int64]:
-    """Return the least whole number of every strip, and of the one after the last."""
+    """Return the least whole number of every strip of the discrete Gaussian, and of the one after the last."""
     above, below = scale.as_integer_ratio()
     return np.array([-(-strip * above // (below * STRIPS)) for strip in range(strips + 1)], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Draws that have exactly the distribution they should, off as many random bits as each of them needs.
+"""Draws with exactly the intended distribution, from as many random bits as each of them needs.
 
 A uniform number of [0, 1) has infinitely many bits. A word holds the first of them, and nearly always decides on which
 side of a threshold the number lies. Where it does not, further bits of the same number are drawn, and the threshold is
@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 BITS = 63
-"""Bits that a draw by inversion looks at first: of a word of 64, the last one is left for a sign."""
+"""Bits that a draw by inversion uses first: of a word of 64, the last one is left for a sign."""
 
 _MORE = 64
-"""Bits by which an undecided number is extended, and by which weights are finer than what is made of them."""
+"""Bits by which an undecided number is extended, and extra bits of weights over thresholds."""
 
 
 class Weights(NamedTuple):
-    """Bounds on what the outcomes 0, 1, … weigh, in some unit, and at most what all further ones weigh together."""
+    """Bounds on the weights of outcomes 0, 1, …, in some unit, and an upper bound on the sum of all further ones."""
 
     lows: list[int]
     highs: list[int]
@@ -42,7 +42,7 @@ class Inversion:
     """A distribution on 0, 1, …, from which each draw is the number of thresholds that a uniform number reaches."""
 
     def __init__(self, weights: Callable[[int], Weights], bits: int = BITS) -> None:
-        """Take a function that bounds the weights in units of 2^-bits, for as many bits as it is asked for."""
+        """Draw exactly by inversion from weights that a function bounds in units of 2^-bits, for any number of bits."""
         self._weights, self._bits = weights, bits
         first = thresholds(weights, bits)
         self._lows = np.array(first.lows, dtype=np.uint64)
@@ -56,6 +56,7 @@ class Inversion:
         return drawn
 
     def _exactly(self, word: int) -> int:
+        """Return the outcome for one uniform number near a threshold, from as many more random bits as needed."""
         bits = self._bits
         while True:
             word, bits = _extended(word, bits)
@@ -66,7 +67,7 @@ class Inversion:
 
 
 def thresholds(weights: Callable[[int], Weights], bits: int) -> Thresholds:
-    """Return bounds on the distribution function, in units of 2^-bits."""
+    """Return bounds on the distribution function of exact draws, in units of 2^-bits."""
     lows, highs, rest = weights(bits + _MORE)
     least, most, one = sum(lows), sum(highs) + rest, 1 << bits
     below = [(total << bits) // most for total in accumulate(lows)]
@@ -122,9 +123,10 @@ def choices(words: NDArray[np.uint64], bits: int, many: int) -> tuple[NDArray[np
 
 
 def uniform(count: int) -> NDArray[np.uint64]:
-    """Draw that many whole numbers, each uniform on 0 … 2⁶⁴ − 1, from the operating system's randomness."""
+    """Draw `count` whole numbers, each exactly uniform on 0 … 2⁶⁴ − 1, from the operating system's randomness."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def _extended(word: int, bits: int) -> tuple[int, int]:
+    """Append more random bits to a uniform number, for an exact draw."""
     return word << _MORE | int.from_bytes(os.urandom(_MORE // 8), "little"), bits + _MORE

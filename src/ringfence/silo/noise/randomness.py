@@ -1,20 +1,35 @@
-"""Heads among many fair coins, exactly Bin(coins, 1/2), off one word of randomness and not off a bit for every coin.
+"""Noise from the operating system's randomness, for real releases. There is no seed to set.
 
-How far the heads are from the middle is drawn by inversion, and to which side by one more bit. The proof is in
-docs/proofs.md (fair coins).
+Noise is exact: the discrete Gaussian on a grid, and heads of fair coins, never floating-point transformations of
+uniform numbers, whose gaps would leak.
 """
 
+import math
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.silo.exact_draws import Inversion, Weights, uniform
+from ringfence.protocol import FloatArray
+from ringfence.silo.noise.discrete_gaussian import discrete_gaussian
+from ringfence.silo.noise.exact_draws import Inversion, Weights, uniform
 
 
-def heads_of(coins: int, count: int) -> NDArray[np.int64]:
-    """Toss that many fair coins, as often as said, and count the heads each time."""
-    words = uniform(count)
+def gaussian_noise(dimension: int, sigma: float, exponent: int) -> FloatArray:
+    """Draw independent discrete Gaussian noise of standard deviation sigma, on multiples of 2^exponent."""
+    # Scaling by a power of two is exact, both ways.
+    steps = discrete_gaussian(dimension, math.ldexp(sigma, -exponent))
+    noise: FloatArray = np.ldexp(steps.astype(np.float64), exponent)
+    return noise
+
+
+def heads(dimension: int, coins: int) -> NDArray[np.int64]:
+    """Toss that many fair coins per coordinate and count the heads: exactly Bin(coins, 1/2).
+
+    It uses one random word per coordinate, not a bit per coin: the distance from the middle is drawn by inversion, the
+    side by one more bit. The proof is in docs/proofs.md (fair coins).
+    """
+    words = uniform(dimension)
     distance = _distances(coins).draw(words >> np.uint64(1))
     upwards = (words & np.uint64(1)).astype(bool)
     half, odd = divmod(coins, 2)
@@ -23,6 +38,7 @@ def heads_of(coins: int, count: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _distances(coins: int) -> Inversion:
+    """Return the distribution of the heads' distance from half of the coins."""
     return Inversion(lambda bits: distance_weights(coins, bits))
 
 

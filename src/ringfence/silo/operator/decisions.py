@@ -1,28 +1,38 @@
-"""What a silo's operator decides, on the silo's folder: each takes effect at once, also while its agent runs."""
+"""The decisions of a silo's operator. Each takes effect at once, also while the agent runs.
+
+Plans wait for a decision as files in the folder `plans` of the silo's folder, where anybody may put them. That decides
+nothing: only an approval does, and it names a plan by its digest, so that a file which is changed after it was read
+approves nothing else. A refused plan's file is renamed, not deleted.
+"""
 
 import hashlib
+from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.errors import ApprovalError
-from ringfence.protocol.custody import DataChange, Registration
-from ringfence.protocol.plan import Plan, load_plan
-from ringfence.silo import custody
-from ringfence.silo.account import Account
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual
+from ringfence.errors import ApprovalError, PlanError, SiloError
+from ringfence.protocol import DataChange, Plan, Registration, load_plan
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.review import Review, review
-from ringfence.silo.summary import summarise
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger import custody
+from ringfence.silo.ledger.budget import Budget, require_usual
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.ledger.summary import summarise
+from ringfence.silo.operator.review import Review, review
+from ringfence.storage.chain import Entry
+from ringfence.storage.files import write_private
 
 _SHORTEST = 8
 _REVIEWED = 12
 
+MOST_FILES = 100
+"""Of more plans that wait, the others are not read: an operator decides on a few."""
+
 
 def review_plan(folder: SiloFolder, plan: Plan) -> Review:
-    """Say what the plan would reveal and cost, and whether it would be approved; change nothing."""
+    """Return the review of a plan: what it would reveal and cost, and whether the gate would approve it."""
     with folder.ledger() as ledger:
         records = folder.current_records(ledger)
         gate = Gate(records, ledger, folder.key(), limits=folder.limits)
@@ -36,9 +46,9 @@ def review_plan(folder: SiloFolder, plan: Plan) -> Review:
 
 
 def require_reviewed(plan: Plan, digest: str) -> None:
-    """Raise ApprovalError if the digest, or its beginning, that was read in a review is not this plan's.
+    """Raise ApprovalError if the digest that the operator reviewed, or its beginning, is not this plan's.
 
-    A file can be another between a review and an approval; its digest cannot.
+    A file can change between a review and an approval; its digest cannot.
     """
     if len(digest) < _REVIEWED:
         raise ApprovalError(
@@ -53,34 +63,35 @@ def require_reviewed(plan: Plan, digest: str) -> None:
 
 
 def approve_plan(folder: SiloFolder, plan: Plan, *, note: str = "") -> Review:
-    """Let the plan's rounds be answered, and reserve their cost."""
+    """Approve the plan and reserve its cost; return the review that includes it."""
     with folder.ledger() as ledger:
         Gate(folder.current_records(ledger), ledger, folder.key(), limits=folder.limits).approve(plan, note=note)
         return review(plan, ledger.account(), "")
 
 
 def end_plan(folder: SiloFolder, which: str, *, revoke: bool, note: str = "") -> str:
-    """Answer no further round of a plan, named by its file or by the first characters of its digest."""
+    """End a plan, named by its file or the first characters of its digest; return its digest."""
     with folder.ledger() as ledger:
         return _end(ledger, which, revoke=revoke, note=note)
 
 
 def end_in_ledger(path: Path, which: str, *, note: str = "") -> str:
-    """Finish a plan in a ledger's file that need not be in a silo's folder: what a killed `train` left reserved."""
+    """Finish a plan in any ledger's file, such as one that a killed `train` left running."""
     with Ledger.open(path) as ledger:
         return _end(ledger, which, revoke=False, note=note)
 
 
 def _end(ledger: Ledger, which: str, *, revoke: bool, note: str) -> str:
+    """End the plan that the operator names in a ledger, and return its digest."""
     digest = _find(which, ledger.account())
     ledger.end(digest, revoke=revoke, note=note)
     return digest
 
 
 def set_budget(folder: SiloFolder, budget: Budget, *, note: str = "", unusual_budget: bool = False) -> None:
-    """Set the total budget of the silo's data; a larger one than before must be a usual one, or confirmed.
+    """Set the total budget of the silo's data. A larger one must protect somebody, or be confirmed.
 
-    A lower budget is always accepted, without looking at the data.
+    A lower budget is always accepted, without reading the data.
     """
     with folder.ledger() as ledger:
         if not unusual_budget and not ledger.account().budget.covers(budget):
@@ -95,20 +106,20 @@ def allow_same_user(folder: SiloFolder) -> None:
 
 
 def update_data(folder: SiloFolder, reason: str) -> DataChange:
-    """Continue the ledger with the silo's data as it is now."""
+    """Continue the ledger with the silo's changed data, by the operator's decision."""
     with folder.ledger() as ledger:
         return custody.update(ledger, folder.records().marks, reason)
 
 
 def register(folder: SiloFolder, reason: str) -> Registration:
-    """Say that the silo's ledger is that of its data, where the registry does not know."""
+    """Register the silo's ledger as that of its data on the operator's decision, if the registry does not know it."""
     with folder.ledger() as ledger:
         return custody.register(ledger, folder.records().marks, reason)
 
 
 def status(folder: SiloFolder) -> dict[str, Any]:
-    """Return what the ledger says, why it may not be charged (if so), whether an agent is serving, and its key."""
-    from ringfence.sealed_sums.sealing import verifying_key
+    """Return the silo's status for its operator: ledger's summary, objection to charging, agent and public key."""
+    from ringfence.shuffler.sealing import verifying_key
 
     with folder.ledger() as ledger:
         objection = custody.objection(ledger)
@@ -121,21 +132,21 @@ def status(folder: SiloFolder) -> dict[str, Any]:
 
 
 def list_entries(folder: SiloFolder) -> list[dict[str, Any]]:
-    """Return every entry of the ledger, without the vectors and plans that belong to them."""
+    """Return every entry of the ledger for the operator, without vectors and plans."""
+
+    def of_plan(entry: Entry) -> dict[str, str]:
+        """Return the digest of the plan that an entry approved, for the operator's list of entries."""
+        return {"plan": hashlib.sha256(entry.payload).hexdigest()} if entry.kind == "approved" else {}
+
     with folder.ledger() as ledger:
         return [
-            {"number": entry.number, "time": entry.time, "kind": entry.kind, **_brief(dict(entry.body), entry.payload)}
+            {"number": entry.number, "time": entry.time, "kind": entry.kind, **of_plan(entry), **entry.body}
             for entry in ledger.entries()
         ]
 
 
-def _brief(body: dict[str, Any], payload: bytes) -> dict[str, Any]:
-    if "events" in body:  # an approval: the plan is the payload
-        return {"plan": hashlib.sha256(payload).hexdigest(), **body}
-    return body
-
-
 def _find(which: str, account: Account) -> str:
+    """Return the digest of the approved plan that the operator names by file or first characters."""
     path = Path(which)
     if path.is_file():
         return load_plan(path).digest()
@@ -146,3 +157,58 @@ def _find(which: str, account: Account) -> str:
             f"plan that silo '{account.silo}' has approved; `ringfence silo status` and `ringfence ledger` list them."
         )
     return found[0]
+
+
+@dataclass(frozen=True)
+class PendingPlans:
+    """The waiting plans and their files by digest, and the unreadable files with the reason."""
+
+    plans: dict[str, Plan]
+    files: dict[str, Path]
+    unreadable: dict[str, str]
+
+
+def plans_folder(folder: SiloFolder) -> Path:
+    """Return the folder of plans that await the operator's decision; create it, closed to others, if necessary."""
+    path = folder.path / "plans"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise SiloError(f"The folder {path} cannot be made: {problem.strerror}.") from None
+    return path
+
+
+def pending_plans(folder: SiloFolder, decided: Container[str]) -> PendingPlans:
+    """Return the waiting plans, without those whose digest is among the `decided`."""
+    found = PendingPlans({}, {}, {})
+    for path in sorted(plans_folder(folder).glob("*.json"))[:MOST_FILES]:
+        try:
+            plan = load_plan(path)
+        except PlanError as problem:
+            found.unreadable[path.name] = str(problem)
+            continue
+        if plan.digest() not in decided:
+            found.plans[plan.digest()] = plan
+            found.files[plan.digest()] = path
+    return found
+
+
+def add_pending_plan(folder: SiloFolder, content: bytes) -> Plan:
+    """Save a plan among those that await the operator's decision; one that is there already stays as it is."""
+    plan = Plan.parse(content, error=PlanError)
+    path = plans_folder(folder) / f"{plan.digest()}.json"
+    try:
+        write_private(path, plan.content, end=b"")  # named by its very bytes
+    except FileExistsError:
+        pass
+    except OSError as problem:
+        raise SiloError(f"The plan could not be saved at {path}: {problem.strerror}.") from None
+    return plan
+
+
+def refuse_pending_plan(path: Path) -> None:
+    """Rename a waiting plan's file as refused."""
+    try:
+        path.rename(path.with_name(path.name + ".refused"))
+    except OSError as problem:
+        raise SiloError(f"{path} could not be renamed: {problem.strerror}.") from None

@@ -1,24 +1,25 @@
-"""What stands on the operator's page: forms and tables, made of the ledger and of plans, never of a record."""
+"""The content of the operator's page: forms and tables made from the ledger and from plans, never from a record."""
 
 from typing import Any
 
 from ringfence.html.charts import Bar, bar_chart, figure
-from ringfence.html.markup import Html, Value, bullets, outline, readable, section, table, tag, together
-from ringfence.protocol.guarantee import LARGE_EPSILON, against, against_words, claimed_against
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import LONGEST_NOTE
-from ringfence.silo.pending import Pending
-from ringfence.silo.review import Review
-from ringfence.silo.summary import describe_entry
+from ringfence.html.markup import Html, Value, bullets, outline, paragraph, readable, section, table, tag, together
+from ringfence.protocol import against_words, claimed_against
+from ringfence.protocol.plan.guarantee import LARGE_EPSILON, against
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import LONGEST_NOTE
+from ringfence.silo.ledger.summary import describe_entry
+from ringfence.silo.operator.decisions import PendingPlans
+from ringfence.silo.operator.review import Review
 
 MOST_ENTRIES = 500
 
 
 def entrance(silo: str, token_file: str, notice: str = "") -> Html:
-    """Ask for the token; without it, only the silo's name is shown."""
+    """Return the operator's page that asks for the token; without it, only the silo's name is shown."""
     return together(
         tag("h1", f"Silo “{silo}”"),
-        tag("p", notice, class_="note", role="status", id="notice") if notice else None,
+        paragraph(notice, class_="note", role="status", id="notice") if notice else None,
         tag(
             "form",
             tag("label", "Operator token", for_="token"),
@@ -30,8 +31,7 @@ def entrance(silo: str, token_file: str, notice: str = "") -> Html:
             method="post",
             action="/enter",
         ),
-        tag(
-            "p",
+        paragraph(
             "You find it in the file ",
             tag("code", token_file),
             " in the silo's folder. Only the folder's owner can read it.",
@@ -41,18 +41,18 @@ def entrance(silo: str, token_file: str, notice: str = "") -> Html:
 
 
 def problem(sentence: str) -> Html:
-    """Say what went wrong, and where to continue."""
+    """Return the operator's page that says what went wrong."""
     return together(
         tag("h1", "That did not work"),
         _said(sentence, is_problem=True),
-        tag("p", tag("a", "Sign in again", href="/")),
+        paragraph(tag("a", "Sign in again", href="/")),
     )
 
 
 def home(
-    key: str, state: dict[str, Any], budget: Budget, waiting: Pending, *, notice: str = "", problem: str = ""
+    key: str, state: dict[str, Any], budget: Budget, waiting: PendingPlans, *, notice: str = "", problem: str = ""
 ) -> Html:
-    """Show the budget, and the plans that run, await a decision and have ended."""
+    """Return the operator's main page: the budget, and the plans that run, await a decision and have ended."""
     return together(
         _head(key, state["silo"]),
         _said(notice) if notice else None,
@@ -65,14 +65,14 @@ def home(
 
 
 def plan(key: str, review: Review) -> Html:
-    """Show what a plan would reveal, to whom and at what cost, and ask for a decision."""
+    """Show on the operator's page what a plan would reveal, to whom and at what cost, and ask for a decision."""
     digest = review.plan.digest()
     _, _, words = review.text().partition("\n\n")  # its first lines are the heading here
     return together(
         _head(key, review.silo),
         section(
             f"A plan {review.plan.aim}",
-            tag("p", "Run ", tag("code", review.plan.run), ", plan ", tag("code", digest)),
+            paragraph("Run ", tag("code", review.plan.run), ", plan ", tag("code", digest)),
             outline(words),
             tag(
                 "div",
@@ -86,14 +86,14 @@ def plan(key: str, review: Review) -> Html:
 
 
 def ledger(key: str, entries: list[dict[str, Any]]) -> Html:
-    """List the ledger's entries, the latest first."""
+    """List the ledger's entries on the operator's page, the latest first."""
     shown = entries[: -MOST_ENTRIES - 1 : -1]
     caption = f"Latest {len(shown)} of {len(entries)} entries" if len(shown) < len(entries) else "All entries"
     return together(
         _head(key, str(entries[0]["silo"])),
         section(
             "The ledger",
-            tag("p", "The hash chain is intact: no entry was changed or removed."),
+            paragraph("The hash chain is intact: no entry was changed or removed."),
             table(
                 f"{caption}, newest first",
                 ["entry", "time (UTC)", "kind", "details"],
@@ -105,23 +105,25 @@ def ledger(key: str, entries: list[dict[str, Any]]) -> Html:
 
 
 def _head(key: str, silo: str) -> Html:
+    """Return the head of the operator's page: the silo's name and buttons."""
     buttons = [
         _button(key, name, label) for name, label in (("home", "Refresh"), ("ledger", "Ledger"), ("leave", "Sign out"))
     ]
     return together(
-        tag("p", "Operator page", class_="kicker"),
+        paragraph("Operator page", class_="kicker"),
         tag("h1", f"Silo “{silo}”"),
         tag("nav", *buttons, class_="actions", aria_label="Silo"),
     )
 
 
 def _said(sentence: str, *, is_problem: bool = False) -> Html:
-    """Return what came of a decision. A page has no script, so it takes the focus: screen readers then read it out."""
+    """Return a decision's result on the operator's page. It takes the focus, so that screen readers read it out."""
     kind, role = ("note warning", "alert") if is_problem else ("note", "status")
-    return tag("p", readable(sentence), class_=kind, role=role, tabindex=-1, autofocus=True)
+    return paragraph(readable(sentence), class_=kind, role=role, tabindex=-1, autofocus=True)
 
 
 def _budget(state: dict[str, Any], form: Html) -> Html:
+    """Return the section on the privacy budget of the operator's page, with a chart and the form."""
     first, *others = state["costs"]
     guarantee = first["guarantee"]
     chart = bar_chart(
@@ -137,16 +139,15 @@ def _budget(state: dict[str, Any], form: Html) -> Html:
     return section(
         "Privacy budget",
         figure(chart, f"{serving} Requests refused so far: {refusals}."),
-        tag(
-            "p",
+        paragraph(
             f"Epsilon holds for each {state['unit']}, "
             f"{claimed_against([cost['against'] for cost in state['costs']], state['colluders'])}. “Used” is "
-            "bookkeeping. The guarantee for all releases together, however plans are chosen and whenever you stop, is "
+            "a running tally, not a guarantee. The guarantee for all releases together, however plans are chosen and "
+            "whenever you stop, is "
             + readable(f"epsilon {guarantee['epsilon']:.4g} at delta {guarantee['delta']:.2g}."),
         ),
         *(
-            tag(
-                "p",
+            paragraph(
                 f"{against_words(cost['against'], state['colluders']).capitalize()}: budget {cost['budget']:.4g}, "
                 f"used {cost['used']:.4g}, left {cost['left']:.4g}.",
             )
@@ -157,7 +158,7 @@ def _budget(state: dict[str, Any], form: Html) -> Html:
 
 
 def _budget_form(key: str, budget: Budget) -> Html:
-    """Ask for another budget and a reason; the present one stands in the fields."""
+    """Return the operator's form for another budget and a reason; the present one stands in the fields."""
     anyone = against(budget.limits, "anyone").epsilon
     fields = (
         ("epsilon", "Epsilon", f"{budget.epsilon:g}", True),
@@ -167,9 +168,9 @@ def _budget_form(key: str, budget: Budget) -> Html:
     return tag(
         "details",
         tag("summary", "Change the budget"),
-        tag(
-            "form",
-            tag("input", type="hidden", name="key", value=key),
+        _form(
+            key,
+            "budget",
             tag(
                 "div",
                 *(
@@ -187,8 +188,7 @@ def _budget_form(key: str, budget: Budget) -> Html:
             ),
             tag("label", "Reason, for the ledger", for_="reason"),
             tag("input", id="reason", name="reason", maxlength=LONGEST_NOTE, autocomplete="off", required=True),
-            tag(
-                "p",
+            paragraph(
                 "The budget caps everything ever released from this data. If you lower it, every running plan pauses "
                 "until you approve it again. “Epsilon without the shuffler” applies to plans that trust one; leave it "
                 f"empty otherwise. An epsilon above {LARGE_EPSILON:g}, or a delta above 1/n, protects almost nobody: "
@@ -199,47 +199,39 @@ def _budget_form(key: str, budget: Budget) -> Html:
                 id="about-budget",
             ),
             tag("button", "Set the budget", type="submit", class_="main"),
-            method="post",
-            action="/budget",
         ),
     )  # fmt: skip
 
 
-def _waiting(key: str, waiting: Pending) -> Html:
+def _waiting(key: str, waiting: PendingPlans) -> Html:
+    """Return the section of the operator's page on plans that await a decision."""
     rows: list[tuple[Value, ...]] = [
-        (
-            found.run,
-            found.aim,
-            found.rounds,
-            tag("code", digest[:12]),
-            _button(key, "plan", "Review", plan=digest),
-        )
+        (found.run, found.aim, found.rounds, tag("code", digest[:12]), _button(key, "plan", "Review", plan=digest))
         for digest, found in waiting.plans.items()
     ]
     return section(
         "Plans awaiting your decision",
         table("No request is answered until you approve", ["run", "purpose", "rounds", "plan", "decision"], rows)
         if rows
-        else tag("p", "None."),
+        else paragraph("None."),
         together(
-            tag("p", "These files in the folder “plans” are not valid plans:"),
+            paragraph("These files in the folder “plans” are not valid plans:"),
             bullets(f"{name}: {why}" for name, why in waiting.unreadable.items()),
         )
         if waiting.unreadable
         else None,
-        tag(
-            "form",
-            tag("input", type="hidden", name="key", value=key),
+        _form(
+            key,
+            "add",
             tag("label", "Paste a plan, or put its file in the folder “plans”", for_="content"),
             tag("textarea", id="content", name="content", required=True, spellcheck="false"),
             tag("button", "Add the plan", type="submit"),
-            method="post",
-            action="/add",
         ),
     )
 
 
 def _running(key: str, plans: list[dict[str, Any]]) -> Html:
+    """Return the section of the operator's page on running plans, with buttons to end them."""
     rows: list[tuple[Value, ...]] = [
         (
             tag("code", found["plan"][:12]),
@@ -255,12 +247,11 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
         for found in plans
     ]
     if not rows:
-        return section("Running plans", tag("p", "None, so no request is answered."))
+        return section("Running plans", paragraph("None, so no request is answered."))
     return section(
         "Running plans",
         table("The agent answers these", ["plan", "rounds answered", "epsilon used", "decision"], rows),
-        tag(
-            "p",
+        paragraph(
             "Finish stops new rounds and returns the unused reserve to the budget. Revoke also stops repeats of "
             "answers already given. Neither can recall what was sent.",
         ),
@@ -269,6 +260,7 @@ def _running(key: str, plans: list[dict[str, Any]]) -> Html:
 
 
 def _ended(plans: list[dict[str, Any]]) -> Html | None:
+    """Return the section of the operator's page on ended plans; None if there are none."""
     if not plans:
         return None
     return section(
@@ -292,30 +284,35 @@ def _ended(plans: list[dict[str, Any]]) -> Html | None:
 
 
 def _approval(key: str, digest: str) -> Html:
-    return tag(
-        "form",
-        tag("input", type="hidden", name="key", value=key),
+    """Return the form that approves a plan on the operator's page."""
+    return _form(
+        key,
+        "approve",
         tag("input", type="hidden", name="plan", value=digest),
         tag("label", "Note for the ledger (optional)", for_="note"),
         tag("input", id="note", name="note", maxlength=LONGEST_NOTE, autocomplete="off"),
         tag("button", "Approve", type="submit", class_="main"),
-        method="post",
-        action="/approve",
         class_="decision",
     )
 
 
 def _button(key: str, act: str, label: str, *, class_: str | None = None, plan: str | None = None) -> Html:
-    return tag(
-        "form",
-        tag("input", type="hidden", name="key", value=key),
+    """Return a button of the operator's page: a form with the session's key, an act and perhaps a plan."""
+    return _form(
+        key,
+        act,
         tag("input", type="hidden", name="plan", value=plan) if plan else None,
         # Several buttons say the same: to a screen reader, each also names its plan.
         tag("button", label, type="submit", class_=class_, aria_label=f"{label} plan {plan[:12]}" if plan else None),
-        method="post",
-        action=f"/{act}",
     )
 
 
+def _form(key: str, act: str, *content: Html | None, class_: str | None = None) -> Html:
+    """Return a form of the operator's page that sends the session's key and its fields to the act."""
+    hidden = tag("input", type="hidden", name="key", value=key)
+    return tag("form", hidden, *content, method="post", action=f"/{act}", class_=class_)
+
+
 def _time(time: str) -> str:
+    """Return an entry's time to the minute, for tables on the operator's page."""
     return time[:16].replace("T", " ")

@@ -1,4 +1,4 @@
-"""What a plan would reveal of a silo, to whom and at what cost, in the words of somebody who must decide on it."""
+"""The review of a plan for a silo's operator: what it would reveal, to whom and at what cost."""
 
 import itertools
 import math
@@ -10,31 +10,37 @@ from ringfence.accounting.calibrate import fixed_size_words
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.events import in_version
 from ringfence.accounting.filters import left
-from ringfence.errors import AccountingError
-from ringfence.foreign_text import visible
-from ringfence.protocol.effort import Effort
-from ringfence.protocol.guarantee import Guarantee, against, against_words, claimed_against, observers_of
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.plan import Plan, SiloTerms, fewest_colluders
-from ringfence.protocol.prospects import noise_in_weights, weight_of, weighting
-from ringfence.silo.account import Account
-from ringfence.silo.budget import Budget
-from ringfence.silo.limits import largest_round, words
+from ringfence.errors import AccountingError, visible
+from ringfence.protocol import (
+    Effort,
+    Guarantee,
+    Plan,
+    PublicKeys,
+    SiloTerms,
+    against_words,
+    claimed_against,
+    observers_of,
+)
+from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol.plan.plan import fewest_colluders
+from ringfence.protocol.plan.prospects import noise_in_weights, weight_of, weighting
+from ringfence.silo.gate.limits import effort_words, largest_round
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.history import Account
 
 
 @dataclass(frozen=True)
 class Review:
     """A plan before a silo's operator.
 
-    All costs are told against each kind of observer. `own` is what the plan's own noise gives, at the delta it claims
-    for this silo; `total` is what everything released, everything running and this plan come to together, at the
-    budget's delta, which holds with at most `colluders` other silos at the server's side, if a plan names a number;
-    `used` is what was charged so far, and `remaining` what the budget would leave, as epsilons in the order of `total`.
-    They are empty where the silo has no part in the plan, or its cost cannot be told. `effort` is what its largest
-    round takes of the silo's machine, about. `objection` says why the gate would not approve it, if it would not: never
-    because of a record. `clamped` names rows that do not suit it, to the operator alone (`clamped_parts`).
+    Costs are stated against each kind of observer. `own` is the cost of this plan, at the delta it claims for this
+    silo; `total` that of everything released, all running plans and this one, at the budget's delta, valid if at most
+    `colluders` other silos collude with the server; `used` what was charged so far; `remaining` the epsilons that the
+    budget would leave, in the order of `total`. They are empty if the silo has no part in the plan, or its cost cannot
+    be computed. `effort` is an estimate for the largest round. `objection` is why the gate would not approve it: never
+    because of a record. `clamped` names rows out of bounds, for the operator alone (`clamped_parts`).
 
-    Whatever the plan's author wrote stands in it as visible text, and every sentence is one line.
+    Text by the plan's author is escaped (`errors.visible`), and every sentence is one line.
     """
 
     plan: Plan
@@ -75,7 +81,7 @@ class Review:
         }
 
     def text(self) -> str:
-        """Return the review as its operator reads it."""
+        """Return the review as text for the operator."""
         plan, terms = self.plan, self.plan.terms(self.silo)
         lines = [f"Plan {plan.digest()}", f"run {plan.run}, reviewed for silo '{visible(self.silo)}'", ""]
         if plan.responsible:
@@ -86,14 +92,10 @@ class Review:
             lines += ["To whom", "", *(f"  {line}" for line in to_whom(plan, terms)), ""]
             if self.own:
                 lines += ["At what cost", "", *(f"  {line}" for line in self._cost(terms)), ""]
-            lines += ["On this machine", "", f"  A round takes {words(self.effort)}, estimated cautiously.", ""]
+            lines += ["On this machine", "", f"  A round takes {effort_words(self.effort)}, estimated cautiously.", ""]
             if plan.keys is not None:
-                lines += [
-                    "Keys to compare, through a channel other than the plan's",
-                    "",
-                    *_keys(plan.keys, self.silo),
-                    "",
-                ]
+                heading = "Keys to compare, through a channel other than the plan's"
+                lines += [heading, "", *_keys(plan.keys, self.silo), ""]
         if self.clamped:
             lines += ["In your records", "", *(f"  {visible(line)}" for line in (*self.clamped, _CLAMPED)), ""]
         if self.objection:
@@ -101,6 +103,7 @@ class Review:
         return "\n".join([*lines, "The gate would approve it. Nothing is answered until you approve it."])
 
     def _cost(self, terms: SiloTerms) -> list[str]:
+        """Return the review's sentences on what the plan and all releases cost."""
         own, total, delta = self.own[0], self.total[0], self.budget.delta
         named = claimed_against(self.plan.observers, self.plan.most_colluders)
         together = f" {against_words(total.against, self.colluders)}" if self.total[1:] else ""
@@ -117,11 +120,12 @@ class Review:
             f"however they are chosen, unless it was raised after an answer. {self.remaining[0]:.4g} would be left.",
             *(self._further_cost(cost) for cost in self.total[1:]),
             *([advice] if advice else []),
-            *_gain(self.plan),
-            *_weighed(self.plan, terms),
+            *_prospects(self.plan),
+            *_share(self.plan, terms),
         ]
 
     def _further_cost(self, total: Guarantee) -> str:
+        """Return the review's sentence on the cost against a further observer."""
         own = against(self.own, total.against)
         limit = against(self.budget.limits, total.against)
         return (
@@ -137,7 +141,7 @@ _CLAMPED = (
 
 
 def review(plan: Plan, account: Account, objection: str, clamped: Sequence[str] = ()) -> Review:
-    """Put together what an operator should know of a plan."""
+    """Return the review of a plan by a silo with this account."""
     terms = plan.terms(account.silo)
     own: tuple[Guarantee, ...] = ()
     total: tuple[Guarantee, ...] = ()
@@ -157,28 +161,17 @@ def review(plan: Plan, account: Account, objection: str, clamped: Sequence[str] 
         except AccountingError:  # the objection says what is wrong
             pass
     colluders = fewest_colluders([plan, *account.approved_plans])
-    return Review(
-        plan,
-        account.silo,
-        own,
-        total,
-        account.spent(),
-        remaining,
-        account.budget,
-        colluders,
-        effort,
-        objection,
-        tuple(clamped),
-    )
+    used, budget = account.spent(), account.budget
+    return Review(plan, account.silo, own, total, used, remaining, budget, colluders, effort, objection, tuple(clamped))
 
 
 def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
-    """Return, one sentence each, what leaves the silo if it answers every round."""
+    """Return, for the review, one sentence each, what leaves the silo if it answers every round."""
     lines: list[str] = []
     pairs = zip(plan.stages, terms.stages, strict=True)
-    for question, group in itertools.groupby(pairs, key=lambda pair: pair[0].question):
+    for query, group in itertools.groupby(pairs, key=lambda pair: pair[0].query):
         alike = list(group)
-        lines.append(f"{question.reveals(plan, sum(stage.most_answers for stage, _ in alike))}.")
+        lines.append(f"{query.reveals(plan, sum(stage.most_answers for stage, _ in alike))}.")
         for stage, own in alike:
             unit, records = f"{stage.section or ''} {plan.unit}".strip(), plan.records_in(stage, terms)
             said = stage.sampling.words(records=records, batch=own.batch, rounds=stage.most_answers, unit=unit)
@@ -188,7 +181,7 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
                     f"Silos take turns: of {stage.rounds} rounds, this one answers at most {stage.most_answers}, and "
                     "the noise is sized for these. The gate counts them and refuses more."
                 )
-            noise, limits = stage.channel.noise_words(own.sigma, plan.unit), question.limits(plan)
+            noise, limits = stage.channel.noise_words(own.sigma, plan.unit), query.limits(plan)
             lines.append(f"{limits}, and {noise}." if limits else f"{noise[0].upper()}{noise[1:]}.")
         lines += dict.fromkeys(line for stage, _ in alike for line in stage.channel.further_words())
     if plan.held_out is not None:
@@ -200,8 +193,8 @@ def reveals(plan: Plan, terms: SiloTerms) -> list[str]:
     return [visible(line) for line in lines]
 
 
-def _gain(plan: Plan) -> list[str]:
-    """Say what is to be had for it, where anybody can tell."""
+def _prospects(plan: Plan) -> list[str]:
+    """Return, for the review, what the plan can learn, compared with its noise, if that is known."""
     noise = noise_in_weights(plan)
     if noise is None or (most := weight_of(plan.domain.reach(plan.dimension), plan)) == math.inf:
         return []
@@ -212,20 +205,20 @@ def _gain(plan: Plan) -> list[str]:
     ]
 
 
-def _weighed(plan: Plan, terms: SiloTerms) -> list[str]:
-    """Say how much the silo counts, where that is not by how many it has."""
+def _share(plan: Plan, terms: SiloTerms) -> list[str]:
+    """Return the review's sentence on the silo's share in the model, if it is not by its number of records."""
     told = visible(weighting(plan))
     return [f"This silo's share in the model is {terms.weight:.2g} of 1: {told}."] if told else []
 
 
 def to_whom(plan: Plan, terms: SiloTerms) -> list[str]:
-    """Return, one sentence each, who sees it."""
+    """Return, one sentence each, who sees what a reviewed plan would reveal."""
     channels = {stage.channel.name: stage.channel for stage in plan.stages}
     return [visible(line) for channel in channels.values() for line in channel.audience(plan, terms)]
 
 
 def _keys(keys: PublicKeys, silo: str) -> list[str]:
-    """Show the keys that the plan pins, the silo's own as the plan has it."""
+    """Return the public keys in the plan, for the operator to compare in the review."""
     return [
         f"  The server's, which can read what leaves the shuffler: {keys.server}",
         f"  The shuffler's: {keys.shuffler}",

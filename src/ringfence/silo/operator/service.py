@@ -1,7 +1,7 @@
-"""The operator's page: what a silo's operator decides, in a browser on the silo's own machine.
+"""The operator's page: reviewing and deciding plans in a browser on the silo's own machine.
 
-It is a process of its own beside the agent, so that the couriers' door stays as small as it is. Both work on the
-silo's folder, and what is decided here takes effect at once.
+It is a process of its own, so that the agent's door stays small. Both work on the silo's folder, and decisions take
+effect at once.
 
 Who may reach it: any process of this machine can connect to a port of the loopback interface, and any web site can
 make the operator's browser do so. Hence:
@@ -29,10 +29,11 @@ from starlette.responses import Response
 
 from ringfence.errors import ApprovalError, RingfenceError, SiloError
 from ringfence.html.markup import POLICY, Html, document
-from ringfence.silo import decisions, operator_pages, pending
-from ringfence.silo.budget import Budget
 from ringfence.silo.folder import SiloFolder
-from ringfence.storage.private_files import read_token, write_token
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.operator import decisions
+from ringfence.silo.operator import pages as operator_pages
+from ringfence.storage.files import read_token, write_token
 from ringfence.transport import serving
 from ringfence.transport.connections import Scope, let_in
 
@@ -61,14 +62,15 @@ Form = Mapping[str, str]
 
 
 class SessionKeys:
-    """The keys of those who have entered, and when each was last used."""
+    """The session keys of those who signed in, and when each was last used."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without session keys of the operator's page; `clock` tells when a key was last used."""
         self._clock = clock
         self._used: dict[str, float] = {}
 
     def new(self) -> str:
-        """Let somebody in; of too many, the one that was idle longest must enter again."""
+        """Return a new session key of the operator's page; of too many, the one that was idle longest is dropped."""
         key = secrets.token_urlsafe(32)
         self._used[key] = self._clock()
         while len(self._used) > _MOST_KEYS:
@@ -76,7 +78,7 @@ class SessionKeys:
         return key
 
     def opens(self, key: str) -> bool:
-        """Tell whether the key is good, and take note that it was used."""
+        """Tell whether the session key of the operator's page is valid, and renew it."""
         if key not in self._used or self._clock() - self._used[key] > IDLE_SECONDS:
             self._used.pop(key, None)
             return False
@@ -84,7 +86,7 @@ class SessionKeys:
         return True
 
     def forget(self, key: str) -> None:
-        """Let the key open nothing any more."""
+        """Invalidate a session key of the operator's page."""
         self._used.pop(key, None)
 
 
@@ -92,6 +94,7 @@ class OperatorPage:
     """The ASGI application."""
 
     def __init__(self, folder: SiloFolder, token: str, port: int) -> None:
+        """Serve the operator's page of a silo's folder to those who know the token."""
         self._folder = folder
         self._token = token
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
@@ -110,7 +113,7 @@ class OperatorPage:
         }
 
     async def __call__(self, scope: Scope, receive: serving.Receive, send: serving.Send) -> None:
-        """Answer with a page, whatever is asked."""
+        """Answer every request to the service with the operator's page."""
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
@@ -120,6 +123,7 @@ class OperatorPage:
         await Response(page, status, _HEADERS, "text/html")(scope, receive, send)
 
     async def _answer(self, request: Request) -> tuple[int, Html]:
+        """Return the HTTP status and the operator's page for a request, after checks of host, origin and session."""
         host = request.headers.get("host", "")
         if host not in self._hosts:
             return 421, operator_pages.problem("Open this page as 127.0.0.1 or localhost: it answers to no other name.")
@@ -151,49 +155,57 @@ class OperatorPage:
         return await run_in_threadpool(self._act, path, form)
 
     def _act(self, path: str, form: Form) -> tuple[int, Html]:
+        """Do, as the operator page's service, what a form asks; return the status and the page."""
         try:
             return 200, self._acts[path](form)
         except RingfenceError as refused:
             return self._refused(form, str(refused))
         except Exception as problem:
-            serving.complain(problem)
+            serving.report_problem(problem)
             return 503, operator_pages.problem(
                 "An unexpected error occurred; the terminal shows which kind. Refresh to see what was done."
             )
 
     def _refused(self, form: Form, why: str) -> tuple[int, Html]:
+        """Serve the operator's page with the reason why an act was refused."""
         try:
             return 409, self._home(form, problem=why)
         except RingfenceError as refused:  # the ledger itself is in trouble
             return 503, operator_pages.problem(str(refused))
 
     def _entrance(self, notice: str = "") -> Html:
+        """Return the service's page that asks for the operator's token."""
         return operator_pages.entrance(self._folder.name, token_path(self._folder).name, notice)
 
     def _home(self, form: Form, *, notice: str = "", problem: str = "") -> Html:
+        """Serve the operator's main page as things stand, with a notice or a problem."""
         state = decisions.status(self._folder)
         with self._folder.ledger() as ledger:
             budget = ledger.account().budget
-        waiting = pending.pending(self._folder, {plan["plan"] for plan in state["plans"]})
+        waiting = decisions.pending_plans(self._folder, {plan["plan"] for plan in state["plans"]})
         problem = problem or state["objection"]
         return operator_pages.home(form["key"], state, budget, waiting, notice=notice, problem=problem)
 
-    def _waiting(self, form: Form) -> pending.Pending:
+    def _waiting(self, form: Form) -> decisions.PendingPlans:
+        """Return the pending plans for the operator's service; ApprovalError if the form's plan is not among them."""
         decided = {plan["plan"] for plan in decisions.status(self._folder)["plans"]}
-        waiting = pending.pending(self._folder, decided)
+        waiting = decisions.pending_plans(self._folder, decided)
         if form.get("plan") not in waiting.plans:
             raise ApprovalError("That plan awaits no decision: you have decided on it, or its file has changed.")
         return waiting
 
     def _plan(self, form: Form) -> Html:
+        """Act of the operator page's service: show the review of a pending plan."""
         plan = self._waiting(form).plans[form["plan"]]
         return operator_pages.plan(form["key"], decisions.review_plan(self._folder, plan))
 
     def _add(self, form: Form) -> Html:
-        plan = pending.add(self._folder, form.get("content", "").encode())
+        """Act of the operator page's service: save a plan's file among the pending plans."""
+        plan = decisions.add_pending_plan(self._folder, form.get("content", "").encode())
         return self._home(form, notice=f"Plan {plan.digest()[:12]} awaits your decision.")
 
     def _approve(self, form: Form) -> Html:
+        """Act of the operator page's service: approve a pending plan."""
         plan = self._waiting(form).plans[form["plan"]]
         made = decisions.approve_plan(self._folder, plan, note=form.get("note", "").strip())
         return self._home(
@@ -201,10 +213,12 @@ class OperatorPage:
         )
 
     def _refuse(self, form: Form) -> Html:
-        pending.refuse(self._waiting(form).files[form["plan"]])
+        """Act of the operator page's service: refuse a pending plan."""
+        decisions.refuse_pending_plan(self._waiting(form).files[form["plan"]])
         return self._home(form, notice=f"Refused plan {form['plan'][:12]}: no round of it will be answered.")
 
     def _end(self, form: Form, *, revoke: bool) -> Html:
+        """Act of the operator page's service: finish or revoke a running plan."""
         if form.get("plan") not in _running(decisions.status(self._folder)):
             raise ApprovalError("That plan is not running, so it cannot be ended.")
         decisions.end_plan(self._folder, form["plan"], revoke=revoke)
@@ -212,6 +226,7 @@ class OperatorPage:
         return self._home(form, notice=f"{done} plan {form['plan'][:12]}: no further round of it will be answered.")
 
     def _stop(self, form: Form) -> Html:
+        """Act of the operator page's service: revoke all running plans."""
         stopped = _running(decisions.status(self._folder))
         for digest in stopped:
             decisions.end_plan(self._folder, digest, revoke=True)
@@ -219,6 +234,7 @@ class OperatorPage:
         return self._home(form, notice=f"Revoked {count} running plan{'s' * (count != 1)}: no request is answered.")
 
     def _budget(self, form: Form) -> Html:
+        """Act of the operator page's service: set another budget, for a reason."""
         reason = form.get("reason", "").strip()
         if not reason:
             raise ApprovalError("Give a reason for the new budget: it goes into the ledger. Nothing was changed.")
@@ -229,10 +245,12 @@ class OperatorPage:
 
 
 def _running(state: Mapping[str, list[dict[str, str]]]) -> list[str]:
+    """Return the digests of running plans, for the service of the operator's page."""
     return [plan["plan"] for plan in state["plans"] if plan["state"] == "running"]
 
 
 def _number(form: Form, name: str) -> float:
+    """Return a number from a form sent to the operator page's service; ApprovalError if it is none."""
     try:
         return float(form.get(name, ""))
     except ValueError:
@@ -240,7 +258,7 @@ def _number(form: Form, name: str) -> float:
 
 
 def _form(content: bytes) -> dict[str, str]:
-    """Read a form; of a field that is given twice, or is not text, nothing."""
+    """Return the fields of a form sent to the operator page's service, without those given twice."""
     try:
         fields = parse_qs(content.decode("ascii"), keep_blank_values=True, max_num_fields=10, errors="strict")
     except ValueError:
@@ -249,12 +267,12 @@ def _form(content: bytes) -> dict[str, str]:
 
 
 def token_path(folder: SiloFolder) -> Path:
-    """Return where the operator's token is."""
+    """Return the path of the token for the operator page's service."""
     return folder.path / "operator.token"
 
 
 def serve(folder: SiloFolder, *, port: int = 0, ready: Callable[[str], None] = lambda address: None) -> None:
-    """Serve the operator's page until SIGTERM or SIGINT; `ready` is told its address. Port 0 is any free one."""
+    """Serve the operator's page until SIGTERM or SIGINT; `ready` is called with its address. Port 0 is any free one."""
     path = token_path(folder)
     try:
         if not path.exists():
@@ -262,9 +280,11 @@ def serve(folder: SiloFolder, *, port: int = 0, ready: Callable[[str], None] = l
     except OSError:
         raise SiloError(f"{path} cannot be written by this user: run this as the folder's owner.") from None
     token = read_token(path, SiloError)
-    pending.plans_folder(folder)
+    decisions.plans_folder(folder)
     with folder.ledger():
         pass  # one that cannot be trusted is a reason not to begin
-    with closing(serving.listen("127.0.0.1", port, "page", SiloError)) as listening:
+    with closing(serving.open_port("127.0.0.1", port, "page", SiloError)) as listening:
         actual = listening.getsockname()[1]
-        serving.run(OperatorPage(folder, token, actual), listening, lambda: ready(f"http://127.0.0.1:{actual}/"))
+        serving.serve_application(
+            OperatorPage(folder, token, actual), listening, lambda: ready(f"http://127.0.0.1:{actual}/")
+        )

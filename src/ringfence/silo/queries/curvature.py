@@ -5,27 +5,23 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Curvature
-from ringfence.silo import exact_sums
-from ringfence.silo.records import Records
+from ringfence.protocol import Curvature, FloatArray, Plan
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.records import Records
 
 SQUARINGS = 48
-"""The eigenvalue is found to a factor of d^(2⁻⁴⁹), but for rounding."""
+"""Then the eigenvalue is exact to a factor of d^(2⁻⁴⁹), but for rounding."""
 
 
 def total(
-    question: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+    query: Curvature, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
-    """Add up the second moments of features, cut to their public norm once more."""
-    del question, argument
+    """Add up the second moments of features, clipped to their public norm once more."""
     return second_moments(records.spread_features(plan.data.feature_norm, chosen))
 
 
-def answer(question: Curvature, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: Curvature, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
     """Return the eigenvalue."""
-    del question, argument
     return np.array([plan.data.feature_norm**2 * largest_eigenvalue(mean_moments(total, batch))])
 
 
@@ -34,6 +30,7 @@ def second_moments(features: FloatArray) -> exact_sums.Counts:
     width = features.shape[1]
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, int]]:
+        """Yield the features split into limbs of 16 bits, beside the features, for the curvature's sum."""
         for part in exact_sums.parts(len(features), 2 * width):
             scaled = features[part] * 2.0**16
             high = np.trunc(scaled)
@@ -50,10 +47,10 @@ def mean_moments(total: exact_sums.Counts, divisor: int) -> FloatArray:
 
 
 def largest_eigenvalue(matrix: FloatArray) -> float:
-    """Return the largest absolute eigenvalue of a symmetric matrix, by squaring it again and again.
+    """Return the largest absolute eigenvalue of a symmetric matrix, by repeated squaring.
 
-    ‖B‖ = s·‖B/s‖ and ‖C‖ = ‖CCᵀ‖^½, so the norm is s₀·√(s₁·√(s₂·…)) with the Frobenius norms of what is squared. Only
-    products, quotients and roots are taken, whose errors are known: (d + 4)²·2⁻⁵³ in all.
+    ‖B‖ = s·‖B/s‖ and ‖C‖ = ‖CCᵀ‖^½, so the norm is s₀·√(s₁·√(s₂·…)) with the Frobenius norms of the squared matrices.
+    Products, quotients and roots have known errors: (d + 4)²·2⁻⁵³ in all.
     """
     scales = []
     for _ in range(SQUARINGS):

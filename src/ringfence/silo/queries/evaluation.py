@@ -1,77 +1,91 @@
-"""How well a model predicts the records, as the numbers that `protocol.questions.evaluation` names."""
+"""The terms of an evaluation: how well a model predicts each record."""
 
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ringfence.protocol.arrays import TINY, FloatArray
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.losses.told import shifted, told, values_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Evaluation
-from ringfence.protocol.questions.evaluation import (
+from ringfence.protocol import Evaluation, FloatArray, Loss, Plan
+from ringfence.protocol.arrays import TINY, without_negligible
+from ringfence.protocol.losses.targets import shifted, split_targets, values_of
+from ringfence.protocol.queries.evaluation import (
     CURVE,
     MARGIN,
     MOST_CONFUSED,
     RESIDUAL_LEVELS,
     SCORE_LEVELS,
     TARGET_LEVELS,
+    node_weights,
     number_blocks,
-    of_target,
+    path_signs,
+    target_block,
 )
-from ringfence.silo import exact_sums
-from ringfence.silo.questions.scores import leaf_of, scores_of, tree_terms
-from ringfence.silo.records import Records
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.records import Records
 
 Terms = dict[str, FloatArray]
-Ruler = Mapping[str, FloatArray]
+BinEdges = Mapping[str, FloatArray]
 
 
-def total(
-    question: Evaluation, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
-    """Add up, over the records that take part, what each says of the model."""
-    asked = question.read(plan, argument)
-    loss, own = plan.loss, told(records.targets).targets
+def terms(query: Evaluation, plan: Plan, argument: FloatArray, records: Records) -> FloatArray:
+    """Return every row's blocks, side by side."""
+    asked = query.read(plan, argument)
+    loss, own = plan.loss, split_targets(records.targets).targets
     scores = scores_of(plan, asked.weights, records)
-    with np.errstate(over="ignore", invalid="ignore"):  # what is no number counts as 0
-        terms = _TERMS[loss.target_kind](loss, shifted(scores, records.targets), own, asked.ruler)
+    with np.errstate(over="ignore", invalid="ignore"):  # NaN counts as 0
+        found = _TERMS[loss.target_kind](loss, shifted(scores, records.targets), own, asked.bin_edges)
         losses = values_of(loss, scores, records.targets)
-        cut = _cut(losses, asked.ruler["loss"])[:, None]
-        terms["loss"] = cut if loss.may_be_negative else np.maximum(cut, 0.0)
+        clipped = _clipped(losses, asked.bin_edges["loss"])[:, None]
+        found["loss"] = clipped if loss.may_be_negative else np.maximum(clipped, 0.0)
         if asked.against is not None:
             other = scores_of(plan, asked.against, records)
-            terms["paired"] = _curved(_cut(losses - values_of(loss, other, records.targets), asked.ruler["paired"]))
+            paired = losses - values_of(loss, other, records.targets)
+            found["paired"] = _squared_beside(_clipped(paired, asked.bin_edges["paired"]))
             if loss.target_kind in ("label", "class"):
                 right = [loss.predictions(shifted(u, records.targets)) == own for u in (scores, other)]
-                terms["right"] = _curved(right[0] * 1.0 - right[1])
-    kept = 1 - exact_sums.slack(question.length(plan))
-    values = np.concatenate(
-        [terms[name] * (kept * scale) for name, scale in question.scale(plan, asked).items()], axis=1
-    )
-    return exact_sums.column_sums(records.means(np.nan_to_num(values)), chosen)
+                found["right"] = _squared_beside(right[0] * 1.0 - right[1])
+    kept = 1 - exact_sums.slack(query.length(plan))
+    values = np.concatenate([found[name] * (kept * scale) for name, scale in query.scale(plan, asked).items()], axis=1)
+    result: FloatArray = np.nan_to_num(values)
+    return result
 
 
-def answer(question: Evaluation, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
-    """Return the means."""
-    del question, plan, argument
-    return exact_sums.quotient(total, batch)
+def scores_of(plan: Plan, weights: FloatArray, records: Records) -> FloatArray:
+    """Return the records' scores, without offsets; each is a function of its record alone, to the last bit."""
+    limbs = exact_sums.limbs(plan.loss.matrix(without_negligible(weights), plan.data.width))
+    products, outputs = records.block() @ limbs, limbs.shape[1] // 2
+    scores: FloatArray = products[:, :outputs] + products[:, outputs:]
+    return scores
 
 
-def _cut(values: FloatArray, cap: FloatArray) -> FloatArray:
-    """Return values in units of the cap, none beyond ±1."""
+def leaf_of(edges: FloatArray, values: FloatArray) -> NDArray[np.int64]:
+    """Return each value's leaf in an evaluation's tree: how many edges lie at or below it, in any order."""
+    return np.searchsorted(np.sort(edges), values, side="right")
+
+
+def tree_terms(levels: int, group: NDArray[np.int64], groups: int, leaf: NDArray[np.int64]) -> FloatArray:
+    """Return an evaluation's weighted signs of the nodes above each record's leaf, in its group, and 0 elsewhere."""
+    paths = path_signs(levels) * node_weights(levels)
+    result = np.zeros((len(leaf), groups, paths.shape[1]))
+    result[np.arange(len(leaf)), group] = paths[leaf]
+    return result.reshape(len(leaf), -1)
+
+
+def _clipped(values: FloatArray, cap: FloatArray) -> FloatArray:
+    """Return an evaluation's values in units of the cap, clipped to ±1."""
     return np.clip(values / max(float(cap[0]), TINY), -1.0, 1.0)
 
 
-def _curved(values: FloatArray) -> FloatArray:
-    """Return numbers in ±1 beside their squares."""
+def _squared_beside(values: FloatArray) -> FloatArray:
+    """Return an evaluation's numbers in ±1 beside their squares."""
     return np.stack([values, CURVE * values**2], axis=1)
 
 
-def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
+def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for a target with two labels."""
     score, predicted = scores[:, 0], loss.predictions(scores)
     positive, above = (targets > 0).astype(np.int64), (predicted > 0).astype(np.int64)
-    edges = np.split(ruler["scores"], 2)
+    edges = np.split(bin_edges["scores"], 2)
     leaf = np.where(above, *(leaf_of(side, np.abs(score)) for side in edges[::-1]))
     terms = {
         "confusion": np.stack([predicted * np.sign(targets), MARGIN * np.sign(targets), MARGIN * predicted], axis=1),
@@ -83,7 +97,8 @@ def _of_labels(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler
     return terms
 
 
-def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
+def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for a target with several classes."""
     predicted, own = loss.predictions(scores).astype(np.int64), targets.astype(np.int64)
     probabilities = loss.probabilities(scores)
     right = (predicted == own).astype(np.int64)
@@ -91,7 +106,7 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     confused = classes <= MOST_CONFUSED
     cells = np.zeros((len(own), classes ** (2 if confused else 1)))
     cells[numbers, own * classes + predicted if confused else own] = 1.0
-    leaf = leaf_of(ruler["confidence"], probabilities.max(axis=1))
+    leaf = leaf_of(bin_edges["confidence"], probabilities.max(axis=1))
     off = probabilities.copy()
     off[numbers, own] -= 1.0
     return {
@@ -102,39 +117,43 @@ def _of_classes(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Rule
     }
 
 
-def _of_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
-    return _of_number(loss.predictions(scores), targets, ruler)
+def _of_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for a target that is a number."""
+    return _of_number(loss.predictions(scores), targets, bin_edges)
 
 
-def _of_several_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
+def _of_several_numbers(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for several numeric targets."""
     predicted, terms = loss.predictions(scores), Terms()
     for place in range(loss.outputs):
-        own = {block.name: ruler[of_target(block.name, place)] for block in number_blocks()}
+        own = {block.name: bin_edges[target_block(block.name, place)] for block in number_blocks()}
         found = _of_number(predicted[:, place], targets[:, place], own)
-        terms |= {of_target(name, place): values for name, values in found.items()}
+        terms |= {target_block(name, place): values for name, values in found.items()}
     return terms
 
 
-def _of_number(predicted: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
+def _of_number(predicted: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for one numeric target, from its predictions."""
     error = np.abs(predicted - targets)
     everybody = np.zeros(len(targets), dtype=np.int64)
-    centre, reach = ruler["target"]
+    centre, reach = bin_edges["target"]
     return {
         "below": np.where(targets <= predicted, 1.0, -1.0)[:, None],
-        "residuals": tree_terms(RESIDUAL_LEVELS, everybody, 1, leaf_of(ruler["residuals"], error)),
-        "squared": _cut(error, ruler["squared"])[:, None] ** 2,
-        "absolute": _cut(error, ruler["absolute"])[:, None],
-        "targets": tree_terms(TARGET_LEVELS, everybody, 1, leaf_of(ruler["targets"], targets)),
-        "target": _curved(_cut(targets - centre, np.array([reach]))),
+        "residuals": tree_terms(RESIDUAL_LEVELS, everybody, 1, leaf_of(bin_edges["residuals"], error)),
+        "squared": _clipped(error, bin_edges["squared"])[:, None] ** 2,
+        "absolute": _clipped(error, bin_edges["absolute"])[:, None],
+        "targets": tree_terms(TARGET_LEVELS, everybody, 1, leaf_of(bin_edges["targets"], targets)),
+        "target": _squared_beside(_clipped(targets - centre, np.array([reach]))),
     }
 
 
-def _of_times(loss: Loss, scores: FloatArray, targets: FloatArray, ruler: Ruler) -> Terms:
+def _of_times(loss: Loss, scores: FloatArray, targets: FloatArray, bin_edges: BinEdges) -> Terms:
+    """Return the evaluation's terms for a survival target: times and events."""
     events = targets[:, 1]
     expected = loss.residuals(scores, targets).sum(axis=1) + events
     return {
         "event": (2.0 * events - 1.0)[:, None],
-        "expected": np.maximum(_cut(expected, ruler["expected"]), 0.0)[:, None],
+        "expected": np.maximum(_clipped(expected, bin_edges["expected"]), 0.0)[:, None],
     }
 
 

@@ -1,4 +1,4 @@
-"""The mean of the records' gradients, each cut to the clip; of persons, what the plan's rule makes of their rows.
+"""The mean of the records' gradients, each clipped; for persons, by the plan's rule for their rows.
 
 Each record's term has norm at most clip/batch by construction, whatever the weights are, and the terms are added up
 exactly. A record of norm 0, or whose gradient is not a finite number, contributes 0.
@@ -9,54 +9,51 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ringfence.protocol.arrays import TINY, FloatArray, namespace, without_negligible
-from ringfence.protocol.losses.told import Derivable, residuals_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Gradient
-from ringfence.silo import exact_sums
-from ringfence.silo.persons import Persons
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, Gradient, Plan
+from ringfence.protocol.arrays import TINY, namespace, without_negligible
+from ringfence.protocol.losses.targets import Derivable, residuals_of
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.persons import Persons
+from ringfence.silo.records.records import Records
 
 
 class Residuals(Derivable, Protocol):
-    """What the clipped mean needs of a loss: residuals, and how they go together with features (`Outputs`)."""
+    """What the clipped mean needs of a loss: residuals, and how they combine with features (`Outputs`)."""
 
     @property
     def spare(self) -> float:
-        """A power of two above what a sum of residuals may exceed their norm by."""
+        """A power of two above what a sum of a gradient's residuals may exceed their norm by."""
 
     def rounded(self, width: int) -> int:
-        """Return how many roundings a computed length may be off by."""
+        """Return how many roundings a gradient's computed length may be off by."""
 
-    def lengths(self, residuals: FloatArray, norms: FloatArray, constants: FloatArray) -> FloatArray:
+    def gradient_norms(self, residuals: FloatArray, norms: FloatArray, constants: FloatArray) -> FloatArray:
         """Return the norm of every record's gradient."""
 
-    def spread(self, residuals: FloatArray) -> FloatArray:
-        """Return what features are multiplied by."""
+    def residual_columns(self, residuals: FloatArray) -> FloatArray:
+        """Return the factors by which features are multiplied in a gradient."""
 
-    def collected(self, products: FloatArray) -> FloatArray:
+    def weight_gradients(self, products: FloatArray) -> FloatArray:
         """Return gradients of the weights from products of features."""
 
 
-def total(
-    question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-) -> exact_sums.Counts:
+def total(query: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> exact_sums.Counts:
     """Add up the clipped gradients at the weights in `argument`."""
-    return gradient_total(plan, question.clip, argument, records, records, chosen)
+    return gradient_total(plan, query.clip, argument, records, records, chosen)
 
 
-def answer(question: Gradient, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: Gradient, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
     """Return the mean."""
-    del argument
-    return mean_gradient(plan, question.clip, total, batch)
+    return mean_gradient(plan, query.clip, total, batch)
 
 
 def gradient_total(
     plan: Plan, clip: float, weights: FloatArray, records: Records, along: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
-    """Add up the records' gradients, each cut to norm `clip`: outer(z, residual) for most, in units of `mean_gradient`.
+    """Add up the records' gradients, each clipped to norm `clip`, in units of `mean_gradient`.
 
-    z are the features of `along`: the same records, perhaps seen along other axes.
+    A gradient is outer(z, residual) for most losses; z are the features of `along`: the same records, perhaps along
+    other axes.
     """
     matrix = plan.loss.matrix(without_negligible(weights), plan.data.width)
     if plan.person_rule == "sum" and records.persons is not None:
@@ -77,7 +74,7 @@ def clipped_total(
     shares: FloatArray,
     along: Records | None = None,
 ) -> exact_sums.Counts:
-    """Add up the rows' gradients, each cut to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
+    """Add up the rows' gradients, each clipped to norm `most`, times `shares`, in units of 2⁻⁶³ times that norm.
 
     A row's gradient is outer(z, residual), z its features, or those of `along`; with slopes that outputs share, in
     units of `spare` times as much, since sums of residuals stand beside them.
@@ -86,14 +83,15 @@ def clipped_total(
     clip = most * (1 - exact_sums.slack(loss.rounded(len(weights))))
 
     def terms() -> Iterator[tuple[FloatArray, FloatArray, Any]]:
+        """Yield rows, the factors of their clipped gradients and their exponents, a part at a time."""
         limbs = exact_sums.limbs(weights)
         for part in exact_sums.parts(*records.features.shape):
-            seen, cut = _cut_rows(loss, clip, limbs, records, along, part)
-            factors = loss.spread(cut) * (shares[part, None] / (most * loss.spare))
+            seen, residuals = _clipped_rows(loss, clip, limbs, records, along, part)
+            factors = loss.residual_columns(residuals) * (shares[part, None] / (most * loss.spare))
             yield seen, factors, exact_sums.exponents(along.norms[part])
 
     with np.errstate(invalid="ignore", over="ignore"):  # such a record contributes 0
-        return loss.collected(exact_sums.outer_sum(terms(), along.precision.bits))
+        return loss.weight_gradients(exact_sums.outer_sum(terms(), along.precision.bits))
 
 
 def summed_total(
@@ -105,19 +103,19 @@ def summed_total(
     chosen: FloatArray,
     along: Records | None = None,
 ) -> exact_sums.Counts:
-    """Add up the chosen persons' sums of gradients, each sum cut to norm `most`, in units of 2⁻⁶³ times that norm.
+    """Add up the chosen persons' sums of gradients, each sum clipped to norm `most`, in units of 2⁻⁶³ times that norm.
 
-    A row's gradient is cut to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
-    person's sum is a sum of whole numbers, whose norm can be told.
+    A row's gradient is clipped to 2¹⁰ times that norm, and rounded towards zero to 31 bits behind the point, so that a
+    person's sum is a sum of whole numbers, whose norm is exact.
     """
     along, one = along or records, 2.0**exact_sums.ROW_BITS
     kept = 1 - exact_sums.slack(weights.size)
     total: Any = 0
     for part, rows in persons.parts(next(exact_sums.parts(records.rows, weights.size)).stop):
         with np.errstate(invalid="ignore", over="ignore"):  # such a row contributes 0
-            seen, cut = _cut_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, along, rows)
-            products = seen.T[:, :, None] * loss.spread(cut / most)[None] * one
-            collected = loss.collected(products)  # a row per feature, or weight, then per record
+            seen, residuals = _clipped_rows(loss, 2.0**10 * most, exact_sums.limbs(weights), records, along, rows)
+            products = seen.T[:, :, None] * loss.residual_columns(residuals / most)[None] * one
+            collected = loss.weight_gradients(products)  # a row per feature, or weight, then per record
             terms = np.moveaxis(collected, 1, 0)
         counts = np.trunc(np.where(np.isfinite(terms), terms, 0.0)).astype(np.int64)
         sums = persons.sums(counts.reshape(len(counts), -1), part) / one
@@ -129,10 +127,10 @@ def summed_total(
     return result
 
 
-def _cut_rows(
+def _clipped_rows(
     loss: Residuals, clip: float, limbs: FloatArray, records: Records, along: Records, rows: slice
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the rows along the axes, and their residuals at weights cut into limbs, scaled down to the clip."""
+    """Return the rows along the axes, and their clipped residuals at weights split into limbs."""
     own = records.block(rows)
     seen = own if along is records else along.block(rows)
     products, outputs = own @ limbs, limbs.shape[1] // 2
@@ -158,7 +156,7 @@ def clipped(
     """
     xp = namespace(scores)
     residuals = residuals_of(loss, scores, targets)
-    lengths = loss.lengths(residuals, norms, constants)
+    lengths = loss.gradient_norms(residuals, norms, constants)
     kept = xp.minimum(1.0, clip / xp.maximum(lengths, TINY))  # of each gradient's length; 1 where it fits
     result: FloatArray = residuals * kept[..., None]
     return result
@@ -181,6 +179,6 @@ def clipped_mean(
     """
     xp = namespace(features)
     scores = xp.tensordot(features, weights, axes=1)
-    cut = clipped(loss, clip, scores=scores, norms=norms, constants=features[:, -1], targets=targets)
-    factors = shares.reshape(*shares.shape, *[1] * (cut.ndim - shares.ndim))
-    return loss.collected(xp.tensordot(features, loss.spread(cut * factors), axes=[[0], [0]]))
+    kept = clipped(loss, clip, scores=scores, norms=norms, constants=features[:, -1], targets=targets)
+    factors = shares.reshape(*shares.shape, *[1] * (kept.ndim - shares.ndim))
+    return loss.weight_gradients(xp.tensordot(features, loss.residual_columns(kept * factors), axes=[[0], [0]]))

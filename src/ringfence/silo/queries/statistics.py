@@ -1,4 +1,4 @@
-"""Counts of cells: which category, which bin, or none."""
+"""Counts of cells, by category or bin."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.columns import Reading
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions import Statistics
-from ringfence.protocol.questions.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
-from ringfence.silo import exact_sums
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, Plan, Statistics
+from ringfence.protocol.queries.statistics_layout import QUARTERS, Association, Categories, ColumnPart, Layout, Tree
+from ringfence.protocol.schema.columns.base import Reading
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.records import Records
 
 _BITS = 31
 """A row counts as a whole number of 2⁻³¹: a record's as 2³¹ of them, each of a person's m rows as ⌊2³¹/m⌋."""
@@ -23,15 +21,14 @@ _ROWS = 2**21
 
 
 def total(
-    question: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
+    query: Statistics, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
 ) -> exact_sums.Counts:
     """Add up the layout's numbers over rows, in the order of `_scales`."""
-    del argument
     if records.cells is None:
         raise RecordsError(
             "Statistics need a table's cells, but these records were not read from a table: give their file."
         )
-    layout = question.layout(plan)
+    layout = query.layout(plan)
     rows = _weights(records, chosen)
     places = {name: _places(part, records.cells[name]) for name, part in layout.columns.items()}
     found: list[exact_sums.Counts] = []
@@ -52,18 +49,17 @@ def total(
     return np.concatenate(found)
 
 
-def answer(question: Statistics, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
+def answer(query: Statistics, plan: Plan, argument: FloatArray, total: exact_sums.Counts, batch: int) -> FloatArray:
     """Return the layout's numbers, each divided and rounded once."""
-    del argument
     found, begin = [], 0
-    for length, times, scale in _scales(question.layout(plan)):
+    for length, times, scale in _scales(query.layout(plan)):
         found.append(exact_sums.quotient(total[begin : begin + length], batch * times, scale))
         begin += length
     return np.concatenate(found)
 
 
 def _scales(layout: Layout) -> Iterator[tuple[int, int, float]]:
-    """Tell of every group of sums how many there are, how many times too large they are, and their scale."""
+    """Yield, for every group of sums in the statistics, their number, how many times too large they are, and scale."""
     for part in layout.columns.values():
         weight = part.weight / layout.unit
         if isinstance(part, Categories):
@@ -79,7 +75,7 @@ def _scales(layout: Layout) -> Iterator[tuple[int, int, float]]:
 
 
 def _weights(records: Records, chosen: FloatArray) -> NDArray[np.int64]:
-    """Return what each row counts for: all rows of a person together for no more than a record."""
+    """Return what each row counts for in statistics: all rows of a person together for no more than a record."""
     weights: NDArray[np.int64] = chosen.astype(np.int64) << _BITS
     if records.persons is None:
         return weights
@@ -87,7 +83,7 @@ def _weights(records: Records, chosen: FloatArray) -> NDArray[np.int64]:
 
 
 def _places(part: ColumnPart, reading: Reading) -> NDArray[np.int64]:
-    """Return each row's category or bin; the number after the last one if its cell is empty."""
+    """Return each row's category or bin in the statistics; the number after the last one if its cell is empty."""
     if isinstance(part, Categories):
         places, none = reading.values.astype(np.int64), len(part.column.classes)
     else:
@@ -98,12 +94,12 @@ def _places(part: ColumnPart, reading: Reading) -> NDArray[np.int64]:
 
 
 def _coarse(part: ColumnPart, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return each row's cell in a cross table."""
+    """Return each row's cell in a cross table of the statistics."""
     return places if isinstance(part, Categories) else places * QUARTERS // part.leaves
 
 
 def _within(part: Tree, reading: Reading, places: NDArray[np.int64]) -> FloatArray:
-    """Return how far each number, and its square, lies from its bin's middle; 0 for an empty cell."""
+    """Return how far each number, and its square, lies from the middle of its statistics bin; 0 for an empty cell."""
     width, half = part.column.high - part.column.low, 0.5 / part.leaves
     value = (reading.values * part.column.unit + (part.column.offset - part.column.low)) / width - 0.5
     middle = (places + 0.5) / part.leaves - 0.5
@@ -113,7 +109,7 @@ def _within(part: Tree, reading: Reading, places: NDArray[np.int64]) -> FloatArr
 
 
 def _counts(places: NDArray[np.int64], rows: NDArray[np.int64], cells: int) -> NDArray[Any]:
-    """Add up the rows' weights by their places: whole numbers, of any size."""
+    """Add up the rows' weights by their category or bin, for statistics: whole numbers, of any size."""
     total: Any = np.zeros(cells, dtype=object)
     for begin in range(0, len(places), _ROWS):
         own = slice(begin, begin + _ROWS)
@@ -122,7 +118,7 @@ def _counts(places: NDArray[np.int64], rows: NDArray[np.int64], cells: int) -> N
 
 
 def _differences(counts: NDArray[Any]) -> NDArray[Any]:
-    """Return upper minus lower half of every node, from the root down."""
+    """Return upper minus lower half of every node of a statistics tree, from the root down."""
     levels = []
     while len(counts) > 1:
         levels.append(counts[1::2] - counts[::2])
@@ -139,4 +135,5 @@ def _centred(table: Association, counts: NDArray[Any]) -> NDArray[Any]:
 
 
 def _in_units(counts: NDArray[Any]) -> exact_sums.Counts:
+    """Return the statistics' counts in units of exact sums."""
     return np.asarray(counts * 2 ** (exact_sums.UNIT - _BITS), dtype=object)

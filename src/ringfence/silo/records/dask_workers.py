@@ -1,4 +1,4 @@
-"""Worker processes inside the silo that Dask runs: started and watched by its own commands.
+"""Dask workers inside the silo, started and supervised by Dask's own commands.
 
 Dask sends functions and results as pickles, so anyone who reaches the scheduler can do what the agent can: its address
 must be on this machine, or `tls://` with the silo's own certificates (Dask's settings under `distributed.comm.tls`).
@@ -15,9 +15,10 @@ _HERE = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:", "inproc://")
 
 
 class DaskWorkers:
-    """Workers behind a scheduler (`silo.divided.Workers`). They are waited for that many seconds, then given up."""
+    """Dask workers behind a scheduler (`silo.records.divided.Workers`), with a timeout in seconds."""
 
     def __init__(self, address: str, seconds: float = 600.0) -> None:
+        """Connect to the Dask scheduler at the address, which must be encrypted or on this machine."""
         if not address.startswith((*_HERE, "tls://")):
             raise RecordsError(
                 "The address of the silo's workers must begin with tls://, or be on this machine (tcp://127.0.0.1:…): "
@@ -35,7 +36,7 @@ class DaskWorkers:
         self._places: dict[Any, str] = {}
 
     def each(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Return what the function returns for each job, in their order."""
+        """Yield the function's result for each job, in order, computed by Dask workers."""
         living = list(self._client.scheduler_info(n_workers=-1)["workers"])
         for number, job in enumerate(jobs):
             if living and self._places.get(job[0]) not in living:
@@ -64,5 +65,5 @@ class DaskWorkers:
             self._client.cancel(futures, force=True)
 
     def close(self) -> None:
-        """Let go of the scheduler."""
+        """Close the connection to the Dask scheduler."""
         self._client.close()

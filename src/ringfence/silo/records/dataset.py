@@ -5,30 +5,29 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.protocol.blocks import Readings
-from ringfence.protocol.encoding import clamped_parts
-from ringfence.protocol.roles import Roles
-from ringfence.protocol.schema import Schema, TableColumns
-from ringfence.silo.keeping import IN_MEMORY, Keeping
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.reading import gather
-from ringfence.silo.records import Records
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import Schema
+from ringfence.protocol.schema.blocks import Readings
+from ringfence.protocol.schema.encoding import clamped_parts
+from ringfence.protocol.schema.roles import Roles
+from ringfence.protocol.schema.schema import TableColumns
+from ringfence.silo.records.marks import RowMarks
+from ringfence.silo.records.reading import read_rows
+from ringfence.silo.records.records import Records
+from ringfence.silo.records.storage import IN_MEMORY, Keeping, Unpicklable
 
 _KEPT = 4
-"""How many encodings are kept: one for each target that plans ask about side by side."""
+"""The most encodings that are kept: one for each target of plans that run side by side."""
 
 _MOST = 2**29
-"""With that many bytes of encodings, no other is kept beside a new one."""
+"""Beyond this many bytes of encodings, none is kept beside a new one."""
 
 
 class DataSet(Unpicklable):
-    """All columns of a silo's file, as its public schema lets them be known; a plan names target and features.
+    """All columns of a silo's file, read by its public schema; a plan names target and features.
 
-    Every cell was read, so that one that does not fit is found before any plan is. What a plan's schema says of a
-    column must be what the silo's own says: bounds are the operator's to set. `were_moved` tells that the rows are
-    not in the order in which they were registered, `version` which version of the data set the ledger was at when they
-    were compared.
+    Every cell is read, so that one that does not fit is found before any plan is. A plan's schema must agree with the
+    silo's own about every column that it uses: the operator sets the bounds. `were_moved` is set if the rows are not in
+    their registered order; `version` is the ledger's version of the data set when they were compared.
     """
 
     __slots__ = ("_columns", "_encoded", "_keeping", "_of_row", "_readings", "marks", "version", "were_moved")
@@ -41,6 +40,7 @@ class DataSet(Unpicklable):
         of_row: NDArray[np.int64] | None = None,
         keeping: Keeping = IN_MEMORY,
     ) -> None:
+        """Keep all columns of a silo's data set, to be encoded by any plan's schema."""
         self._columns = columns
         self._of_row = of_row
         self._readings = readings
@@ -51,27 +51,29 @@ class DataSet(Unpicklable):
         self.version: int | None = None
 
     def __len__(self) -> int:
+        """Return the number of records or persons in the data set."""
         return len(self.marks) if self.marks.persons is None else self.marks.persons
 
     @property
     def rows(self) -> int:
-        """The number of rows; where records are persons, this is private to the silo."""
+        """The number of rows of the data set; where records are persons, this is private to the silo."""
         return len(self.marks)
 
     def __repr__(self) -> str:
+        """Describe the data set without its values."""
         unit = "records" if self._of_row is None else "persons"
         return f"<{len(self)} {unit} of {len(self._columns.used)} columns, values hidden>"
 
     def difference(self, schema: Schema) -> str:
-        """Say why a plan with that schema is not about this data, or nothing if it is."""
+        """Return why a plan with that schema is not about this whole data set; empty if it is."""
         return self._columns.difference(schema)
 
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
-        """Say which row's offset, exposure, weight or time is clamped: for the operator only."""
+        """Return which rows of the data set have a clamped offset, exposure, weight or time: for the operator only."""
         return clamped_parts(roles, target, self._readings)
 
     def encoded(self, schema: Schema) -> Records:
-        """Return the records as that schema, from which nothing differs, encodes them."""
+        """Return the data set's records encoded by that schema, which must not differ."""
         name = schema.identity
         if name not in self._encoded:
             while len(self._encoded) >= _KEPT or sum(own.features.nbytes for own in self._encoded.values()) > _MOST:
@@ -81,6 +83,6 @@ class DataSet(Unpicklable):
 
 
 def load_data_set(path: Path, columns: TableColumns, keeping: Keeping = IN_MEMORY) -> DataSet:
-    """Read a table by its public schema; the first cell that does not fit is named by row and column."""
-    rows = gather(path, columns, keeping)
+    """Read a whole data set by its public schema; RecordsError names row and column of a cell that does not fit."""
+    rows = read_rows(path, columns, keeping)
     return DataSet(columns, rows.readings, rows.marks, rows.of_row, keeping)

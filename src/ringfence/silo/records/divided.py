@@ -1,10 +1,10 @@
-"""A table that outgrows one machine: its parts are files, held by worker processes inside the silo.
+"""A table too large for one machine: its parts are files, held by worker processes inside the silo.
 
-A question's sum over records is a whole number, so workers add up their parts, the agent adds these sums up, and the
-bytes of an answer are those of one machine. Who takes part, noise, ledger and gate stay with the agent. Workers are as
-trusted as the agent: they hold records, and their sums are without noise.
+A query's sum over records is a whole number, so workers sum their parts, the agent adds these sums, and the bytes of an
+answer are those of one machine. Sampling, noise, ledger and gate stay with the agent. Workers are as trusted as the
+agent: they hold records, and their sums have no noise.
 
-What sends work to them (`silo.dask_workers`) knows nothing of records: it is an engine that calls a function with
+The engine that sends work to them (`silo.records.dask_workers`) knows nothing of records: it calls a function with
 arguments in some process, and again in another if that one dies.
 """
 
@@ -20,33 +20,32 @@ from numpy.typing import NDArray
 
 from ringfence import sources
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.roles import Roles
-from ringfence.protocol.schema import Schema, TableColumns, load_columns
-from ringfence.silo import chunks
-from ringfence.silo.dataset import DataSet, load_data_set
-from ringfence.silo.exact_sums import Counts
-from ringfence.silo.keeping import IN_MEMORY, Keeping
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.records import Records
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import FloatArray, Schema, load_columns
+from ringfence.protocol.schema.roles import Roles
+from ringfence.protocol.schema.schema import TableColumns
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.dataset import DataSet, load_data_set
+from ringfence.silo.records.exact_sums import Counts
+from ringfence.silo.records.marks import RowMarks
+from ringfence.silo.records.records import Records
+from ringfence.silo.records.storage import IN_MEMORY, Keeping, Unpicklable
 
 AddUp = Callable[[Records, FloatArray], Counts]
 
 
 class Workers(Protocol):
-    """Processes that can be asked to call functions."""
+    """Processes that call functions on request."""
 
     def each(self, function: Callable[..., Any], jobs: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Return what the function returns for each job, in their order; RecordsError if nobody can do one.
+        """Yield a function's result for each job on a divided table's parts, in order; RecordsError if one fails.
 
-        Jobs with an equal first argument go to the same worker while it lives, which remembers what it has read.
+        Jobs with an equal first argument go to the same worker while it lives, which caches what it has read.
         """
 
 
 @dataclass(frozen=True)
-class Part:
-    """A file of a table in parts, the schema's file, and how a worker keeps it: by names that every worker knows."""
+class TablePart:
+    """A file of a divided table and the schema's file, by paths valid at every worker, and how to keep its rows."""
 
     path: str
     schema: str
@@ -54,24 +53,16 @@ class Part:
 
 
 class DividedDataSet(Unpicklable):
-    """A silo's whole data set, in parts that workers hold: to the gate, what a `DataSet` is.
+    """A silo's whole data set, in parts that workers hold; the gate uses it as a `DataSet`.
 
-    Its rows cannot change while the agent runs: with every job a worker is told the hash of the part's rows as they
-    were when the agent began, and computes nothing of others. So what workers said of a schema is remembered.
+    Its rows cannot change while the agent runs: every job carries the hash of the part's rows when the agent began, and
+    a worker computes nothing from other rows.
     """
 
-    __slots__ = (
-        "_columns",
-        "_hashes",
-        "_parts",
-        "_sizes",
-        "_workers",
-        "marks",
-        "version",
-        "were_moved",
-    )
+    __slots__ = ("_columns", "_hashes", "_parts", "_sizes", "_workers", "marks", "version", "were_moved")
 
-    def __init__(self, columns: TableColumns, parts: Sequence[Part], workers: Workers, source: Path) -> None:
+    def __init__(self, columns: TableColumns, parts: Sequence[TablePart], workers: Workers, source: Path) -> None:
+        """Have workers read the parts of a divided table, which must be without persons."""
         if columns.person is not None:
             raise RecordsError(
                 "A table in parts does not support persons yet: a person with rows in two parts would count as two. "
@@ -81,72 +72,72 @@ class DividedDataSet(Unpicklable):
         found = list(workers.each(_marks_of, [(part,) for part in parts]))
         self._columns, self._parts, self._workers = columns, list(parts), workers
         self._hashes = [_hash(words) for words in found]
-        self.marks = RowMarks.of_words(np.concatenate(found), source, former=self._former_marks)
+        self.marks = RowMarks(np.concatenate(found), source)
         self._sizes = [len(words) for words in found]
         self.were_moved = False
         self.version: int | None = None
 
-    def _former_marks(self) -> RowMarks | None:
-        """Return the marks that versions before 0.3 gave the same rows, in one file."""
-        found = list(self._workers.each(_former_marks_of, self._jobs()))
-        digests = [own for own in found if own is not None]
-        return RowMarks.of_digests(digests) if len(digests) == len(found) else None
-
     def __len__(self) -> int:
+        """Return the number of records in all parts of the divided table."""
         return len(self.marks)
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows in all parts of the divided table."""
         return len(self.marks)
 
     def __repr__(self) -> str:
+        """Describe the divided table without its values."""
         return f"<{len(self)} records in {len(self._parts)} parts, values hidden>"
 
     def difference(self, schema: Schema) -> str:
-        """Say why a plan with that schema is not about this data, or nothing if it is."""
+        """Return why a plan with that schema is not about this divided table; empty if it is."""
         return self._columns.difference(schema)
 
     def clamped_parts(self, roles: Roles, target: str | None) -> list[str]:
-        """Say which row of each part has an offset, exposure, weight or time that is clamped: to the operator alone."""
+        """Return which rows of the divided table have a clamped offset, exposure, weight or time, for operators."""
         found = self._workers.each(_clamped_parts_of, self._jobs(roles, target))
         named = zip(self._parts, found, strict=True)
         return [f"{Path(part.path).name}: {problem}" for part, problems in named for problem in problems]
 
     def encoded(self, schema: Schema) -> "DividedRecords":
-        """Return the records as that schema, from which nothing differs, encodes them."""
+        """Return the divided table's records encoded by that schema, which must not differ."""
         return DividedRecords(self._jobs(schema), self._sizes, self._workers)
 
     def _jobs(self, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Return a worker's job for each part of the divided table."""
         return [(part, rows, *arguments) for part, rows in zip(self._parts, self._hashes, strict=True)]
 
 
 class DividedRecords(Unpicklable):
-    """Encoded records in parts that workers hold: all that can be had of them is sums (`silo.questions.Summed`)."""
+    """Encoded records in parts that workers hold: only sums over them are available (`silo.queries.Summed`)."""
 
     __slots__ = ("_ends", "_jobs", "_workers")
 
     def __init__(self, jobs: Sequence[tuple[Any, ...]], sizes: Sequence[int], workers: Workers) -> None:
+        """Keep the workers' jobs and the number of records in each part of a divided table."""
         self._jobs, self._workers = jobs, workers
         self._ends = np.cumsum(sizes)
 
     def __len__(self) -> int:
+        """Return the number of encoded records in all parts of a divided table."""
         return int(self._ends[-1])
 
     def __repr__(self) -> str:
+        """Describe the encoded records of a divided table without their values."""
         return f"<{len(self)} records in {len(self._jobs)} parts, values hidden>"
 
     def total(self, add_up: AddUp, chosen: FloatArray, breadth: int) -> Counts:
-        """Return what `add_up` gives for all records, of which `chosen` take part: added up by workers."""
+        """Return the sum of `add_up` over all divided records, of which `chosen` take part, computed by workers."""
         jobs = [
             (*job, add_up, some, breadth)
             for job, some in zip(self._jobs, np.split(chosen, self._ends[:-1]), strict=True)
         ]
-        return chunks.summed(self._workers.each(_total_of, jobs))
+        return exact_sums.add_totals(self._workers.each(_total_of, jobs))
 
 
 def parts_in(folder: Path) -> list[Path]:
-    """Return a table's parts: the files of a folder, in the order of their names."""
+    """Return a divided table's parts: the files of a folder, sorted by name."""
     paths = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     if not paths:
         raise RecordsError(
@@ -157,38 +148,39 @@ def parts_in(folder: Path) -> list[Path]:
 
 
 def load_divided(folder: Path, schema: Path, workers: Workers, keeping: Keeping = IN_MEMORY) -> DividedDataSet:
-    """Have a table's parts read by workers, each by one."""
+    """Read a divided table, each part by one worker."""
     paths = parts_in(folder)
-    parts = [Part(str(path.absolute()), str(schema.absolute()), keeping) for path in paths]
+    parts = [TablePart(str(path.absolute()), str(schema.absolute()), keeping) for path in paths]
     return DividedDataSet(load_columns(schema, lambda: sources.header(paths[0])), parts, workers, folder)
 
 
 # At a worker.
 
 
-class _Held:
-    """A part as a worker last read it, and the hash of its rows."""
+class _CachedPart:
+    """A worker's cached part, and the hash of its rows."""
 
     read: tuple[DataSet, str] | None = None
 
 
 @lru_cache(maxsize=16)
-def _held(part: Part) -> _Held:
-    return _Held()
+def _cached_part(part: TablePart) -> _CachedPart:
+    """Return the worker's cache of a part of a divided table."""
+    return _CachedPart()
 
 
-def _read(part: Part) -> tuple[DataSet, str]:
-    """Read a part, and let go of what was read of it before: workers outlive agents, and files change in between."""
-    held, path = _held(part), Path(part.path)
+def _read(part: TablePart) -> tuple[DataSet, str]:
+    """Read a part of a divided table anew: workers outlive agents, and files change in between."""
+    held, path = _cached_part(part), Path(part.path)
     held.read = None
     data = load_data_set(path, load_columns(Path(part.schema), lambda: sources.header(path)), part.keeping)
     held.read = read = data, _hash(data.marks.words)
     return read
 
 
-def _unchanged(part: Part, rows: str) -> DataSet:
-    """Return the part with the rows that the agent began with, which another worker may have read then."""
-    read = _held(part).read
+def _unchanged(part: TablePart, rows: str) -> DataSet:
+    """Return the divided table's part with the rows that the agent began with; RecordsError if they have changed."""
+    read = _cached_part(part).read
     if read is None or read[1] != rows:
         read = _read(part)
     if read[1] != rows:
@@ -197,26 +189,27 @@ def _unchanged(part: Part, rows: str) -> DataSet:
 
 
 def _changed(path: str) -> RecordsError:
+    """Return the error that a part of a divided table has changed since the agent was started."""
     return RecordsError(f"{path} has changed since the agent was started: restart the agent.")
 
 
 def _hash(words: NDArray[np.uint64]) -> str:
+    """Hash the rows' words of a part of a divided table, to notice changes."""
     return hashlib.sha256(words.tobytes()).hexdigest()
 
 
-def _marks_of(part: Part) -> NDArray[np.uint64]:
+def _marks_of(part: TablePart) -> NDArray[np.uint64]:
+    """Read a part of a divided table in a worker, and return its rows' words."""
     return _read(part)[0].marks.words
 
 
-def _former_marks_of(part: Part, rows: str) -> bytes | None:
-    return _unchanged(part, rows).marks.former_digests()
-
-
-def _clamped_parts_of(part: Part, rows: str, roles: Roles, target: str | None) -> list[str]:
+def _clamped_parts_of(part: TablePart, rows: str, roles: Roles, target: str | None) -> list[str]:
+    """Return, from a worker, which rows of a part of a divided table were clamped."""
     return _unchanged(part, rows).clamped_parts(roles, target)
 
 
-def _total_of(part: Part, rows: str, schema: Schema, add_up: AddUp, chosen: FloatArray, breadth: int) -> Counts:
+def _total_of(part: TablePart, rows: str, schema: Schema, add_up: AddUp, chosen: FloatArray, breadth: int) -> Counts:
+    """Return, from a worker, the sum of `add_up` over one part of a divided table."""
     data = _unchanged(part, rows)
     if data.difference(schema):  # it was none when the agent began
         raise _changed(part.schema)

@@ -4,17 +4,23 @@ Every term is a whole multiple of one unit, and no partial sum reaches 2⁵³ un
 arithmetic in doubles. `docs/proofs.md`, section Arithmetic, has the lemmas.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
-from ringfence.protocol.arrays import FloatArray, row_norms
+from ringfence.protocol import FloatArray
+from ringfence.protocol.arrays import row_norms
+from ringfence.protocol.plan.effort import MOST_THREADS
 
 ROW_BITS = 31
-"""Bits behind the point that numbers of at most 1 keep, where they are added up."""
+"""Fractional bits of numbers of at most 1 in sums."""
 
 UNIT = 63
 """Sums are counted in multiples of 2⁻⁶³."""
@@ -23,10 +29,10 @@ _LIMB = 16
 """Bits of each of the two limbs of a factor."""
 
 _RANGE = 100
-"""Rows are computed with between 2⁻¹⁰⁰ and 2¹⁰⁰: beyond they are cut, below they vanish."""
+"""Rows have norms between 2⁻¹⁰⁰ and 2¹⁰⁰: larger numbers are clipped, smaller ones vanish."""
 
 _NUMBERS = 2**18
-"""About how many numbers are worked on at a time, so that they stay in a processor's cache."""
+"""About how many numbers are processed at a time, so that they stay in a processor's cache."""
 
 Counts = NDArray[Any]
 """Whole numbers of any size."""
@@ -51,7 +57,7 @@ SINGLE = Precision(24, np.float32)
 
 
 def slack(terms: int) -> float:
-    """Return what to keep from a bound, so that norms of that many computed numbers respect it in exact arithmetic."""
+    """Return the relative margin below a bound under which computed norms of that many numbers respect it exactly."""
     return (terms + 16) * 2.0**-52
 
 
@@ -63,7 +69,7 @@ def norms(rows: FloatArray) -> FloatArray:
 def rounded_rows(rows: FloatArray, bits: int = ROW_BITS) -> FloatArray:
     """Return the rows, each rounded to the nearest multiple of 2^−bits times the power of two above its norm."""
     result = np.array(rows, dtype=np.float64, order="C")
-    # Also where nothing is to be cut: a server chooses axes, and time would tell whether a record is long along them.
+    # Always: a server chooses axes, and the time would reveal whether any record is long along them.
     np.clip(result, -(2.0**_RANGE), 2.0**_RANGE, out=result)
     places = bits - exponents(norms(result))
     result *= np.ldexp(1.0, places)[:, None]
@@ -73,20 +79,20 @@ def rounded_rows(rows: FloatArray, bits: int = ROW_BITS) -> FloatArray:
 
 
 def exponents(lengths: FloatArray) -> NDArray[np.intc]:
-    """Return, for rows of these norms, powers of two above every number of them."""
+    """Return, for rows of these norms in exact sums, powers of two above every number of them."""
     return np.maximum(np.frexp(lengths)[1], -_RANGE)
 
 
 def parts(count: int, width: int) -> Iterator[slice]:
-    """Cut that many rows of that width into parts to be worked on one after the other."""
+    """Divide that many rows of that width into parts that an exact sum processes one after the other."""
     size = 32 * min(max(1, _NUMBERS // (32 * width)), 2**9)
     return (slice(begin, begin + size) for begin in range(0, count, size))
 
 
 def limbs(weights: FloatArray) -> FloatArray:
-    """Cut weights into two addends of 20 bits, side by side, by which rounded rows can be multiplied exactly.
+    """Split weights into two addends of 20 bits, side by side, by which rounded rows can be multiplied exactly.
 
-    What is left is at most N·2⁻⁴⁰ of the norm of N weights.
+    The remainder is at most N·2⁻⁴⁰ of the norm of N weights.
     """
     found, rest = [], weights
     for _ in range(2):
@@ -100,8 +106,8 @@ def limbs(weights: FloatArray) -> FloatArray:
 def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 32) -> Counts:
     """Return Σ outer(left, right) over records, in units of 2⁻⁶³; each of `terms` is about one of their `parts`.
 
-    With a record's `exponent` e, `left` must be multiples of 2^(e − bits) and at most 2^e; `right` is cut to at most
-    2^(1 − e), rounded towards zero to multiples of 2^(−31 − e), and 0 where it is no number.
+    With a record's `exponent` e, `left` must be multiples of 2^(e − bits) and at most 2^e; `right` is clipped to
+    at most 2^(1 − e), rounded towards zero to multiples of 2^(−31 − e), and 0 where it is not a number.
     """
     total: Any = 0
     held: Any = 0
@@ -127,7 +133,7 @@ def outer_sum(terms: Iterable[tuple[FloatArray, FloatArray, Any]], bits: int = 3
 
 
 def _blocks(rows: FloatArray, size: int) -> list[FloatArray]:
-    """Return the rows in blocks of one size, where there are so many, and a last block of those that are left."""
+    """Return the rows of an exact sum as an array of full blocks, if there is one, and a last block of the rest."""
     whole = len(rows) // size * size
     return [*([rows[:whole].reshape(-1, size, rows.shape[1])] if whole else []), rows[None, whole:]]
 
@@ -142,3 +148,32 @@ def column_sums(values: FloatArray, chosen: FloatArray) -> Counts:
     """Add up the chosen rows of numbers of at most 1, each rounded towards zero to 31 bits, in units of 2⁻⁶³."""
     result: Counts = outer_sum((chosen[part, None], values[part], 0) for part in parts(*values.shape))[0]
     return result
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    """Return the controller of BLAS threads, for exact sums on several threads."""
+    return ThreadpoolController().select(user_api="blas")
+
+
+def blas_threads() -> int:
+    """Return the number of threads of matrix products (OMP_NUM_THREADS and its like), at most MOST_THREADS."""
+    return min(MOST_THREADS, max((library["num_threads"] for library in _blas().info()), default=1))
+
+
+def sum_in_threads(tasks: Sequence[Callable[[], Counts]]) -> Counts:
+    """Return the sum of the tasks' totals, computed on as many threads as matrix products have."""
+    workers = 1 if len(tasks) == 1 else min(blas_threads(), len(tasks))
+    if workers == 1:
+        return add_totals(task() for task in tasks)
+    with _blas().limit(limits=1), ThreadPoolExecutor(workers) as pool:
+        return add_totals(pool.map(lambda task: copy_context().run(task), tasks))
+
+
+def add_totals(totals: Iterable[Counts]) -> Counts:
+    """Return the sum of totals, each added as soon as it is there."""
+    rest = iter(totals)
+    total = next(rest)
+    for other in rest:
+        total = total + other
+    return total

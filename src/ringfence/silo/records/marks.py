@@ -1,9 +1,9 @@
-"""Recognising a data set again: a mark for every row, and a keyed fingerprint of them all.
+"""Recognise a data set: a mark for every row, and a keyed fingerprint of them all.
 
 A row's mark is the hash of all its cells with their columns' names, in the order of these names: a file that was
 copied, renamed, or written with its columns in another order has the same marks, whichever column is to be predicted.
-Marks live in the silo's process. What is kept of them, in the user's registry alone, is computed with a secret key, so
-that whoever finds it without the key cannot try rows out.
+Marks stay in the silo's process. The user's registry keeps only what is computed from them with a secret key, so that
+nobody without the key can test whether a row is in the data.
 
 A fingerprint has three parts: of the rows in their order, of the rows whatever their order, and a sketch, by which data
 that shares most of its rows with data known before (some were added, edited or left out) is recognised.
@@ -12,18 +12,16 @@ that shares most of its rows with data known before (some were added, edited or 
 import hashlib
 import hmac
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from ringfence.protocol.arrays import pieces
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.silo.records.storage import Unpicklable
 from ringfence.sources.cells import Cells
 from ringfence.sources.words import mixed
 
@@ -37,68 +35,34 @@ FALSE_ALARM = 1e-6
 class RowMarks(Unpicklable):
     """The marks of a data set's rows, in their order, and the file that they were read from, if there was one.
 
-    `persons` is how many persons the rows are of, where they are told apart. A scheme is a way of making marks: 1
-    hashes bytes that somebody gives, as all data was marked at first; 2 mixes the words of a row's cells (`RowWords`),
-    and is as fast as reading. `former` returns the same data's marks by scheme 1, to be compared with those kept then.
+    `persons` is the number of persons, where the schema names a person column.
     """
 
-    __slots__ = ("_former", "_marks", "persons", "scheme", "source")
+    __slots__ = ("_marks", "persons", "source")
 
-    def __init__(self, rows: Iterable[bytes], source: Path | None = None, persons: int | None = None) -> None:
-        digests = b"".join(hashlib.sha256(row).digest() for row in rows)
-        self._marks: NDArray[Any] = np.frombuffer(digests, dtype="V32")
-        self._former: Callable[[], RowMarks | None] = lambda: None
-        self.scheme = 1
+    def __init__(
+        self, words: NDArray[np.uint64], source: Path | None = None, of_row: NDArray[np.int64] | None = None
+    ) -> None:
+        """Mark rows by their words (`RowWords`); `of_row` numbers the persons of the rows, if there are persons."""
+        self._marks = np.ascontiguousarray(words).view("V16").reshape(-1)
         self.source = source
-        self.persons = persons
-
-    @classmethod
-    def of_words(
-        cls,
-        words: NDArray[np.uint64],
-        source: Path | None = None,
-        of_row: NDArray[np.int64] | None = None,
-        former: "Callable[[], RowMarks | None]" = lambda: None,
-    ) -> "RowMarks":
-        """Mark rows by their words; `of_row` numbers the persons of the rows, if they are told apart."""
-        made = cls((), source, None if of_row is None else int(of_row.max()) + 1)
-        made._marks = np.ascontiguousarray(words).view("V16").reshape(-1)
-        made._former, made.scheme = former, 2
-        return made
-
-    @classmethod
-    def of_texts(cls, table: Mapping[str, Sequence[str]]) -> "RowMarks":
-        """Mark the rows of a table of text cells by scheme 1."""
-        names = sorted(table)
-        head = repr(names).encode()
-        cells = zip(*(table[name] for name in names), strict=True)
-        return cls(head + repr(row).encode() for row in cells)
-
-    @classmethod
-    def of_digests(cls, parts: Iterable[bytes]) -> "RowMarks":
-        """Return the marks by scheme 1 of a table from those of its parts, one after the other (`former_digests`)."""
-        made = cls(())
-        made._marks = np.frombuffer(b"".join(parts), dtype="V32")
-        return made
-
-    def former_digests(self) -> bytes | None:
-        """Return the same data's marks by scheme 1, for a process inside the silo; None if it never had any."""
-        former = self._former()
-        return None if former is None else former._marks.tobytes()
+        self.persons = None if of_row is None else int(of_row.max()) + 1
 
     @property
     def words(self) -> NDArray[np.uint64]:
-        """The words that rows were marked by (`of_words`), for a process inside the silo."""
+        """The words that rows were marked by, for a process inside the silo."""
         return self._marks.view(np.uint64).reshape(len(self._marks), -1)
 
     def __len__(self) -> int:
+        """Return the number of marked rows."""
         return len(self._marks)
 
     def __repr__(self) -> str:
+        """Describe the rows' marks without showing them."""
         return f"<marks of {len(self)} rows, hidden>"
 
-    def fingerprint(self, key: bytes, *, with_former: bool = False) -> "Fingerprint":
-        """Return what may be kept of the marks; `with_former`, also what was kept of such data by scheme 1."""
+    def fingerprint(self, key: bytes) -> "Fingerprint":
+        """Return the keyed fingerprint of the marks."""
         width = self._marks.dtype.itemsize
         in_order = np.sort(self._marks.view(f"S{width}"))
         differs = np.ones(len(self) + 1, dtype=bool)
@@ -106,15 +70,12 @@ class RowMarks(Unpicklable):
         once = in_order[differs[1:] & differs[:-1]].tobytes()
         marks = (once[at : at + width] for at in range(0, len(once), width))
         keyed = b"".join(hashlib.blake2b(mark, digest_size=8, key=key).digest() for mark in marks)
-        former = self._former() if with_former else None
         return Fingerprint(
             records=len(self),
             ordered=_keyed(key, b"ordered", self._marks.tobytes()),
             rows=_keyed(key, b"rows", in_order.tobytes()),
             once=np.sort(np.frombuffer(keyed, dtype="<u8")),
             persons=self.persons,
-            scheme=self.scheme,
-            former=None if former is None else former.fingerprint(key),
         )
 
 
@@ -128,11 +89,12 @@ class RowWords:
     """
 
     def __init__(self, rows: int) -> None:
+        """Begin the words that mark that many rows, with no column yet."""
         self._totals = np.zeros((2, rows), dtype=np.uint64)
         self._columns = 0
 
     def add(self, name: str, cells: Cells) -> None:
-        """Take a column."""
+        """Add a column to the words that mark rows."""
         digest = hashlib.sha256(name.encode()).digest()
         own, *factors = (np.uint64(int.from_bytes(digest[at : at + 8], "little") | 1) for at in (0, 8, 16))
         for rows in pieces(len(cells)):
@@ -142,20 +104,21 @@ class RowWords:
         self._columns += 1
 
     def all(self) -> NDArray[np.uint64]:
-        """Return the rows' words, of all columns that were taken."""
+        """Return the words that mark rows, over all added columns."""
         return np.stack([mixed(total, np.uint64(self._columns)) for total in self._totals], axis=1)
 
 
 def _keyed(key: bytes, purpose: bytes, marks: bytes) -> str:
+    """Return the keyed hash of rows' marks, for a fingerprint."""
     return hmac.new(key, purpose + marks, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, repr=False)
 class Sketch:
-    """What is kept of a data set that was seen: how many rows it had, of how many persons, and the least keyed marks.
+    """What the registry keeps of a data set: numbers of rows and persons, two keyed hashes, and the least keyed marks.
 
-    A keyed mark is as good as a random number that belongs to the row. So the rows with the least ones are a random
-    sample of those that occur once.
+    A keyed mark is a pseudorandom number of its row, so the rows with the least ones are a random sample of those that
+    occur once.
     """
 
     records: int
@@ -163,44 +126,33 @@ class Sketch:
     rows: str
     least: NDArray[np.uint64]
     persons: int | None = None
-    scheme: int = 1
 
     def to_bytes(self) -> bytes:
-        """Return the keyed marks for keeping."""
+        """Return the sketch's least keyed marks, to be stored."""
         return self.least.astype("<u8").tobytes()
 
 
 @dataclass(frozen=True, repr=False)
 class Fingerprint(Unpicklable):
-    """A data set as it is now. `once` has the keyed marks, sorted, of the rows that occur once in it.
-
-    `former` is the same data by the scheme of before, where anything is known by that.
-    """
+    """A data set as it is now. `once` has the keyed marks, sorted, of the rows that occur once in it."""
 
     records: int
     ordered: str
     rows: str
     once: NDArray[np.uint64]
     persons: int | None = None
-    scheme: int = 2
-    former: "Fingerprint | None" = None
 
     def has_order_of(self, known: Sketch) -> bool:
-        """Tell whether these are the known rows, in the same order."""
-        by = self._by(known.scheme)
-        return by is not None and by.ordered == known.ordered
+        """Tell whether the fingerprint is of the known rows, in the same order."""
+        return self.ordered == known.ordered
 
     def has_rows_of(self, known: Sketch) -> bool:
-        """Tell whether these are the known rows, in any order."""
-        by = self._by(known.scheme)
-        return by is not None and by.rows == known.rows
-
-    def _by(self, scheme: int) -> "Fingerprint | None":
-        return self if self.scheme == scheme else self.former
+        """Tell whether the fingerprint is of the known rows, in any order."""
+        return self.rows == known.rows
 
     def sketch(self) -> Sketch:
-        """Return what is kept of it."""
-        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons, self.scheme)
+        """Return what the registry keeps of the data's fingerprint."""
+        return Sketch(self.records, self.ordered, self.rows, self.once[:SKETCH], self.persons)
 
     def is_mostly(self, known: Sketch) -> bool:
         """Tell whether this is data that was seen before: all its rows, or so many that it cannot be by chance.
@@ -209,10 +161,6 @@ class Fingerprint(Unpicklable):
         are here; and of the sample that this data would have been kept by, how many were there. The first finds data
         that grew or was edited, the second data of which a part was left out.
         """
-        by = self._by(known.scheme)
-        return by is not None and by._is_mostly(known)
-
-    def _is_mostly(self, known: Sketch) -> bool:
         if self.rows == known.rows:
             return True
         places = np.searchsorted(self.once, known.least)

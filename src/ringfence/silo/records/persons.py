@@ -1,7 +1,7 @@
-"""Whose rows are whose: how a person's rows become one term of an answer.
+"""Persons: how all rows of a person become one term of an answer.
 
-The only file at a silo, beside the gradient's, that asks for a plan's `person_rule`. `docs/proofs.md`, section Persons,
-has the lemmas.
+The only file at a silo, beside the gradient's, that depends on a plan's `person_rule`. `docs/proofs.md`, section
+Persons, has the lemmas.
 """
 
 import math
@@ -12,24 +12,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.silo import exact_sums
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import FloatArray, Plan
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.storage import Unpicklable
 
 MOST_ROWS = 2**20
-"""How many rows a person may have, so that 64 bits hold their sum."""
+"""The most rows that a person may have, so that 64 bits hold their sum."""
 
 
 class Persons(Unpicklable):
-    """The person of each row, numbered from 0; rows stand in the order of their persons.
+    """The person of each row, number_persons from 0; rows are sorted by person.
 
-    `rows` is how many each person has, `first` where these begin.
+    `rows` is the number of rows of each person, `first` the index of the first one.
     """
 
     __slots__ = ("first", "of_row", "rows")
 
     def __init__(self, of_row: NDArray[np.int64]) -> None:
+        """Number the rows of each person; RecordsError if a person has too many."""
         self.of_row = of_row
         self.rows = np.bincount(of_row)
         self.first = np.cumsum(self.rows) - self.rows
@@ -37,13 +37,15 @@ class Persons(Unpicklable):
             raise RecordsError(f"A person has more than {MOST_ROWS} rows: leave some of them out.")
 
     def __len__(self) -> int:
+        """Return the number of persons."""
         return len(self.rows)
 
     def __repr__(self) -> str:
+        """Describe the persons without their number or rows."""
         return "<persons, hidden>"
 
     def shares(self, plan: Plan) -> FloatArray:
-        """Return what each row counts for, without a look at it: a person's rows add up to at most 1."""
+        """Return each row's weight, independent of its values: the rows of a person add up to at most 1."""
         if plan.rows_per_person is None:
             return 1.0 / self.rows[self.of_row]
         place = np.arange(len(self.of_row)) - self.first[self.of_row]
@@ -55,14 +57,14 @@ class Persons(Unpicklable):
         return np.add.reduceat(counts, first - first[0], axis=0)
 
     def means(self, values: FloatArray) -> FloatArray:
-        """Return the mean of each person's rows, of numbers of at most 1, a little shortened for what is rounded."""
+        """Return the mean of each person's rows, of numbers of at most 1, shrunk slightly to allow for rounding."""
         sums = self.sums(np.trunc(values * 2.0**exact_sums.ROW_BITS).astype(np.int64))
         kept = 1 - 2.0**-29 * math.sqrt(values.shape[1])
         means: FloatArray = kept * (sums / self.rows[:, None] / 2.0**exact_sums.ROW_BITS)
         return means
 
     def parts(self, most: int) -> Iterator[tuple[slice, slice]]:
-        """Cut the persons into parts of at most that many rows, or one person: which persons, and which rows."""
+        """Divide the persons into parts of at most that many rows, or one person; yield their persons and rows."""
         ends, start = np.append(self.first, len(self.of_row)), 0
         while start < len(self):
             stop = max(start + 1, int(np.searchsorted(ends, ends[start] + most, side="right")) - 1)
@@ -70,8 +72,8 @@ class Persons(Unpicklable):
             start = stop
 
 
-def numbered(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
-    """Number persons in the order in which they appear; an empty cell is refused by its row."""
+def number_persons(cells: Sequence[str], *, source: str) -> NDArray[np.int64]:
+    """Number persons in order of appearance; RecordsError names the row of an empty cell."""
     numbers: dict[str, int] = {}
     if "" in cells:
         raise RecordsError(

@@ -8,20 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringfence.errors import RecordsError
-from ringfence.protocol.arrays import TINY, FloatArray, pieces
-from ringfence.protocol.axes import Axes
-from ringfence.protocol.blocks import Readings
-from ringfence.protocol.effort import LEAST_AT_ONCE, PART, at_once
-from ringfence.protocol.encoding import features_of, require_within, target_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema
-from ringfence.silo import chunks, exact_sums
-from ringfence.silo.exact_sums import Counts
-from ringfence.silo.keeping import IN_MEMORY, Keeping
-from ringfence.silo.marks import RowMarks
-from ringfence.silo.persons import Persons
-from ringfence.silo.reading import gather, name_of
-from ringfence.silo.unpicklable import Unpicklable
+from ringfence.protocol import Axes, FloatArray, Plan, Schema
+from ringfence.protocol.arrays import TINY, pieces
+from ringfence.protocol.plan.effort import LEAST_AT_ONCE, PART, at_once
+from ringfence.protocol.schema.blocks import Readings
+from ringfence.protocol.schema.encoding import features_of, require_within, target_of
+from ringfence.silo.records import exact_sums
+from ringfence.silo.records.exact_sums import Counts
+from ringfence.silo.records.marks import RowMarks
+from ringfence.silo.records.persons import Persons
+from ringfence.silo.records.reading import name_of, read_rows
+from ringfence.silo.records.storage import IN_MEMORY, Keeping, Unpicklable
 from ringfence.sources import Source
 
 
@@ -35,26 +32,14 @@ class Records(Unpicklable):
     Where the schema identifies persons, `of_row` numbers the person of each row, and a record is a person: the number
     of persons is public, the number of rows of each is not. Rows are kept in the order of their persons.
 
-    `precision` is how the features are stored (`silo.keeping`): sums are exact in any case.
+    `precision` is how the features are stored (`silo.records.storage`): sums are exact in any case.
 
-    `cells` are what the features and targets were made from, for questions about columns; computed records have none.
+    `cells` are what the features and targets were made from, for queries about columns; computed records have none.
     """
 
     __slots__ = ("cells", "features", "marks", "norms", "persons", "precision", "schema", "targets")
     were_moved = False
     version: int | None = None
-
-    def __init__(
-        self,
-        schema: Schema,
-        features: FloatArray,
-        targets: FloatArray,
-        marks: RowMarks | None = None,
-        of_row: NDArray[np.int64] | None = None,
-        cells: Readings | None = None,
-        keeping: Keeping = IN_MEMORY,
-    ) -> None:
-        self._keep(schema, features.__getitem__, targets, marks, of_row, cells, keeping)
 
     @classmethod
     def of_cells(
@@ -65,24 +50,26 @@ class Records(Unpicklable):
         of_row: NDArray[np.int64] | None = None,
         keeping: Keeping = IN_MEMORY,
     ) -> "Records":
-        """Encode cells that were read, a block of rows at a time."""
-        made = cls.__new__(cls)
-        targets = target_of(schema, cells).astype(np.float64)
-        made._keep(
-            schema, lambda rows: features_of(schema, _doubles(cells, rows)), targets, marks, of_row, cells, keeping
-        )
-        return made
+        """Encode a table's cells as records, a block of rows at a time."""
 
-    def _keep(
+        def features(rows: Any) -> FloatArray:
+            """Return the encoded features of some of the records."""
+            return features_of(schema, _doubles(cells, rows))
+
+        return cls(schema, features, target_of(schema, cells).astype(np.float64), marks, of_row, cells, keeping)
+
+    def __init__(
         self,
         schema: Schema,
-        features: Callable[[Any], FloatArray],
+        features: FloatArray | Callable[[Any], FloatArray],
         targets: FloatArray,
-        marks: RowMarks | None,
-        of_row: NDArray[np.int64] | None,
-        cells: Readings | None,
-        keeping: Keeping,
+        marks: RowMarks | None = None,
+        of_row: NDArray[np.int64] | None = None,
+        cells: Readings | None = None,
+        keeping: Keeping = IN_MEMORY,
     ) -> None:
+        """Keep the features of all records' rows, or what a function returns for some of them."""
+        features_at = features if callable(features) else features.__getitem__
         count = len(targets)
         if count == 0:
             raise RecordsError("This silo has no records, so it has nothing to contribute: leave it out.")
@@ -97,20 +84,22 @@ class Records(Unpicklable):
         self.targets = targets
         self.marks = marks
         self.precision = keeping.precision
-        width = features(slice(0, 1)).shape[1]
+        width = features_at(slice(0, 1)).shape[1]
         self.features = keeping.empty((count, width), keeping.precision.dtype)
         self.norms: FloatArray = np.empty(count)
         for part in pieces(count, max(1, PART // width)):
-            rounded = exact_sums.rounded_rows(features(part if order is None else order[part]), self.precision.row_bits)
+            rows = features_at(part if order is None else order[part])
+            rounded = exact_sums.rounded_rows(rows, self.precision.row_bits)
             self.features[part] = rounded
             self.norms[part] = exact_sums.norms(rounded)
 
     def __len__(self) -> int:
+        """Return the number of records, or of persons."""
         return len(self.targets) if self.persons is None else len(self.persons)
 
     @property
     def rows(self) -> int:
-        """The number of rows; where records are persons, this is private to the silo."""
+        """The number of rows of these records; where records are persons, this is private to the silo."""
         return len(self.targets)
 
     @property
@@ -119,7 +108,7 @@ class Records(Unpicklable):
         targets, cells = self.targets, self.cells or {}
         for place, name in enumerate(self.schema.targets):
             reading = cells.get(name)
-            # A time beyond its bound is watched until then.
+            # A time beyond its bound is censored there.
             if reading is not None and reading.beyond is not None and self.schema.event is None:
                 targets = targets.copy()
                 targets.reshape(len(targets), -1)[:, place] = reading.unclamped
@@ -134,18 +123,19 @@ class Records(Unpicklable):
         if reading is None or reading.beyond is None:
             return None
         unit, offset = self.schema.target_scaling
-        # 0 was scaled and back: it is not negative, and is not above 0.
+        # A 0 that was scaled and back must count as neither negative nor positive.
         slack = -1e-9 * unit if least > 0 else 1e-9 * unit
         rows, numbers = reading.beyond
         found = rows[numbers * unit + offset + slack < least]
         return int(found[0]) if found.size else None
 
     def __repr__(self) -> str:
+        """Describe the encoded records without their values."""
         unit = "records" if self.persons is None else "persons"
         return f"<{len(self)} {unit} of {self.schema.width} features, values hidden>"
 
     def block(self, rows: slice = slice(None)) -> FloatArray:
-        """Return the features of some rows, in double precision."""
+        """Return the features of some rows of the records, in double precision."""
         return self.features[rows].astype(np.float64, copy=False)
 
     def total(self, add_up: Callable[["Records", FloatArray], Counts], chosen: FloatArray, breadth: int) -> Counts:
@@ -155,8 +145,8 @@ class Records(Unpicklable):
         over any division of the records, so that the division changes no byte.
         """
         some, least = at_once(self.rows, breadth), LEAST_AT_ONCE // 2
-        most = least if some <= least else max(least, -(-some // chunks.threads()))
-        return chunks.added(
+        most = least if some <= least else max(least, -(-some // exact_sums.blas_threads()))
+        return exact_sums.sum_in_threads(
             [partial(add_up, self._part(members, rows), chosen[members]) for members, rows in self._parts(most)]
         )
 
@@ -181,11 +171,11 @@ class Records(Unpicklable):
         return chosen if self.persons is None else chosen[self.persons.of_row] * self.persons.shares(plan)
 
     def means(self, values: FloatArray) -> FloatArray:
-        """Return each record's numbers from rows of numbers of at most 1: for a person, the mean over their rows."""
+        """Return each record's numbers, each at most 1: for a person, the mean over their rows."""
         return values if self.persons is None else self.persons.means(values)
 
     def spread_features(self, largest: float, chosen: FloatArray) -> FloatArray:
-        """Return bounded features of the chosen records, whose outer products add up to the mean of a person's rows."""
+        """Return bounded features whose outer products sum, for each chosen person, to the mean over their rows."""
         if self.persons is None:
             return self.bounded_features(largest) * chosen[:, None]
         features = self.bounded_features(largest) * chosen[self.persons.of_row, None]
@@ -193,18 +183,18 @@ class Records(Unpicklable):
         return np.trunc(features * scales[:, None]) / 2.0**exact_sums.ROW_BITS
 
     def bounded_features(self, largest: float) -> FloatArray:
-        """Return the features in units of `largest`: clipped to norm 1 again, and rounded to multiples of 2⁻³¹."""
+        """Return the features in units of `largest`, clipped to norm 1 and rounded to multiples of 2⁻³¹."""
         kept = 1 - exact_sums.slack(self.features.shape[1])
-        cut: FloatArray = self.block() * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
-        cut *= 2.0**exact_sums.ROW_BITS
-        np.trunc(cut, out=cut)
-        cut /= 2.0**exact_sums.ROW_BITS
-        return cut
+        clipped: FloatArray = self.block() * np.minimum(kept / largest, kept / np.maximum(self.norms, TINY))[:, None]
+        clipped *= 2.0**exact_sums.ROW_BITS
+        np.trunc(clipped, out=clipped)
+        clipped /= 2.0**exact_sums.ROW_BITS
+        return clipped
 
     def along(self, axes: Axes) -> "Records":
         """Return the records with their features along axes: each depends on its own features alone."""
-        with np.errstate(invalid="ignore", over="ignore"):  # what is no number is cut, or counts as 0
-            features = np.nan_to_num(axes.along(self.block(), _times), copy=False, nan=0.0)
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is clipped, or counts as 0
+            features = np.nan_to_num(axes.along(self.block(), exact_product), copy=False, nan=0.0)
         of_row = None if self.persons is None else self.persons.of_row
         return Records(self.schema, features, self.targets, self.marks, of_row)
 
@@ -225,7 +215,7 @@ class Records(Unpicklable):
         return Records(self.schema, features, targets, self.marks, of_row[rows], taken, keeping)
 
     def difference(self, schema: Schema) -> str:
-        """Say why a plan with that schema does not fit these records, or nothing if it does."""
+        """Return why a plan with that schema does not fit these records; empty if it does."""
         if schema.person is not None and self.persons is None:
             return "the plan protects persons, but these records do not identify them"
         return "" if schema == self.schema else "its records were read with another schema"
@@ -243,7 +233,7 @@ def load_records(source: Source, schema: Schema) -> Records:
     The error names row and column of the first cell that does not fit, and of the first time, offset, exposure or
     weight outside its bounds.
     """
-    rows = gather(source, schema)
+    rows = read_rows(source, schema)
     try:
         require_within(schema, rows.readings)
     except RecordsError as refused:
@@ -251,7 +241,7 @@ def load_records(source: Source, schema: Schema) -> Records:
     return Records.of_cells(schema, rows.readings, rows.marks, rows.of_row)
 
 
-def _times(rows: FloatArray, columns: FloatArray) -> FloatArray:
+def exact_product(rows: FloatArray, columns: FloatArray) -> FloatArray:
     """Multiply rounded rows by columns: exactly but for the columns' last digits and one rounding."""
     high, low = np.split(rows @ exact_sums.limbs(columns), 2, axis=1)
     product: FloatArray = high + low
@@ -259,13 +249,15 @@ def _times(rows: FloatArray, columns: FloatArray) -> FloatArray:
 
 
 def _rows_of(cells: Readings | None, rows: NDArray[Any] | slice) -> Readings | None:
+    """Return the cells of some of the records' rows, if cells are kept."""
     return None if cells is None else {name: reading.take(rows) for name, reading in cells.items()}
 
 
 def _doubles(cells: Readings, rows: NDArray[Any] | slice) -> Readings:
-    """Return some rows of cells, numbers as doubles, for their features alone."""
+    """Return some rows of the records' cells, numbers as doubles, for their features alone."""
 
     def doubles(values: NDArray[Any]) -> NDArray[Any]:
+        """Return the records' numbers as doubles, and other values as they are."""
         return values.astype(np.float64, copy=False) if values.dtype.kind == "f" else values
 
     parts = {name: reading.within(rows) for name, reading in cells.items()}

@@ -1,5 +1,4 @@
-"""Everything in a table that does not fit its schema, at once: for the table's owner, since it depends on the
-records."""
+"""Check a table against its schema and report everything that does not fit: for the owner, as it depends on records."""
 
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,18 @@ from pydantic import ValidationError
 
 from ringfence import sources
 from ringfence.errors import SchemaError
-from ringfence.protocol.columns import TYPES, unfilled
-from ringfence.protocol.encoding import ODD_REMEDY, clamped_parts, misfits
-from ringfence.protocol.public import explain
-from ringfence.protocol.schema import TableColumns, load_columns, load_roles
-from ringfence.protocol.schema_patterns import expanded
+from ringfence.protocol import explain, load_columns
+from ringfence.protocol.schema.columns import TYPES
+from ringfence.protocol.schema.columns.base import unfilled
+from ringfence.protocol.schema.encoding import ODD_REMEDY, clamped_parts, misfits
+from ringfence.protocol.schema.patterns import expanded
+from ringfence.protocol.schema.schema import TableColumns, load_roles
 from ringfence.sources.cells import Table, as_cells
 from ringfence.storage.toml_files import read_toml
 
 
 def check_schema(schema: Path, table: Path) -> list[str]:
-    """Return what is wrong, a sentence each, without any value; nothing if every cell fits."""
+    """Return the problems of a table and its schema, one sentence each, without any value."""
     cells = sources.read_table(table)
     try:
         columns = load_columns(schema, lambda: list(cells))
@@ -47,7 +47,7 @@ def check_schema(schema: Path, table: Path) -> list[str]:
 
 
 def _problems_of_parts(schema: Path, columns: TableColumns, cells: Table) -> list[str]:
-    """Return what is wrong with columns that the schema gives a part of their own."""
+    """Return the problems of columns with a role, such as weight or event."""
     try:
         roles = load_roles(schema)
     except SchemaError as problem:
@@ -66,7 +66,7 @@ def _problems_of_parts(schema: Path, columns: TableColumns, cells: Table) -> lis
 
 
 def _problems_of_schema(schema: Path, header: list[str]) -> list[str]:
-    """Return all that is wrong with a schema's columns, each by itself."""
+    """Return the problems of each of a schema's columns."""
     try:
         content = expanded(read_toml(schema), source=str(schema), header=lambda: header)
     except (OSError, ValueError, SchemaError):

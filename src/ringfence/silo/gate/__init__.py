@@ -1,0 +1,1 @@
+"""The gate: approval, charging and the release of one answer per round."""

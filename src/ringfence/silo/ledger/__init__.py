@@ -1,0 +1,1 @@
+"""The ledger of a data set: entries, budget, custody, certificates and backups."""

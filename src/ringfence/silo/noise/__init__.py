@@ -1,0 +1,1 @@
+"""Exact samplers over the operating system's randomness."""

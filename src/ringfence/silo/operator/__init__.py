@@ -1,0 +1,1 @@
+"""What a silo's operator reads and decides."""

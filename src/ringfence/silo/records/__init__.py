@@ -1,0 +1,1 @@
+"""Records: reading, encoding and exact sums over a silo's rows."""
