@@ -1,4 +1,4 @@
-"""The untrusted room: sees messages only. Whatever happens here cannot weaken a silo's guarantee.
+"""The server: untrusted, sees messages only. Nothing here can weaken a silo's guarantee.
 
-The house's own: it may change without notice. `ringfence` says what is public.
+Private to the project: it may change without notice. `ringfence` has the public names.
 """

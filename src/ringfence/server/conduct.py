@@ -1,6 +1,6 @@
-"""The server of a deployed run: it asks, waits no longer than told, writes everything down, and can be killed.
+"""The server of a deployed run: sends requests, waits with a time limit, and resumes after a crash.
 
-All that a run is stands in its transcript. `ConductedRun` is what the entries say, read in order; the live server
+The transcript holds the whole run. `ConductedRun` is the state after reading its entries in order; the live server
 changes it by writing an entry and then reading that entry, so a resumed run and one that was never interrupted are the
 same.
 """
@@ -19,13 +19,21 @@ from pathlib import Path
 import numpy as np
 
 from ringfence.errors import MessageError, TrainingError, TranscriptError
-from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import MOST_HEADS, Answer, Refusal, RefusalReason, parse_answer, written_length
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums import sealing
+from ringfence.protocol import Answer, Plan, Refusal, RefusalReason, SignedHead, parse_answer
+from ringfence.protocol.documents.messages import MOST_HEADS, written_length
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.rounds import RoundOutcome, RunResult, Session, collected
-from ringfence.server.transcript import Answered, Asked, Closed, Mixed, RunHeader, Transcript, TranscriptEntry, read
+from ringfence.server.transcript import (
+    Answered,
+    Asked,
+    Closed,
+    Mixed,
+    RunHeader,
+    Transcript,
+    TranscriptEntry,
+    read_transcript,
+)
+from ringfence.shuffler import sealing
 
 Send = Callable[[bytes, Sequence[str], Callable[[str, bytes], None], float], None]
 """What `transport.exchange.Exchange` is: carry the request to the silos, call back with each answer, return in time."""
@@ -48,12 +56,13 @@ class Quorum:
     share: float = 0.0
 
     def __post_init__(self) -> None:
+        """Refuse a quorum that is neither a number of silos nor a share of them."""
         if self.count < 0 or not 0 <= self.share <= 1:
             raise TrainingError("A quorum is a number of silos, 0 or more, or a share of them up to 100%.")
 
     @classmethod
     def parse(cls, text: str) -> "Quorum":
-        """Read '2', '50%' or 'all'."""
+        """Read a quorum: '2', '50%' or 'all'."""
         try:
             if text == "all":
                 return cls(share=1.0)
@@ -62,7 +71,7 @@ class Quorum:
             raise TrainingError(f"The quorum '{text}' is not a number like 2, a share like 50%, or all.") from None
 
     def of(self, asked: int) -> int:
-        """Return how many updates a round needs that asks that many silos."""
+        """Return how many updates the quorum needs in a round that asks that many silos."""
         return min(asked, max(self.count, math.ceil(self.share * asked - 1e-9)))
 
 
@@ -71,9 +80,10 @@ ONE = Quorum()
 
 
 class ConductedRun:
-    """What a transcript says, read in order."""
+    """A run's state after reading its transcript in order."""
 
     def __init__(self, header: RunHeader) -> None:
+        """Begin a conducted run from the header of its transcript."""
         self.session = Session(header.plan, np.random.default_rng(header.seed))
         self.is_open = False
         self.answers: dict[str, Answer | None] = {}
@@ -83,7 +93,7 @@ class ConductedRun:
         """The latest head of every silo's ledger that it sent, to be shown to it again."""
 
     def apply(self, entry: TranscriptEntry) -> None:
-        """Take one more entry into account; TranscriptError if it cannot follow those before."""
+        """Take one more entry of the transcript into account; TranscriptError if it cannot follow those before."""
         session = self.session
         if session.finished or entry.round != session.round or self.is_open == isinstance(entry, Asked):
             raise TranscriptError(
@@ -105,26 +115,32 @@ class ConductedRun:
             self.is_open, self.answers, self.totals = False, {}, None
 
     def _keep_head(self, silo: str, head: SignedHead | None) -> None:
+        """Keep a silo's latest ledger head, to be shown to it again, if the key that the plan pins signed it."""
         terms, kept = self.session.plan.terms(silo), self.heads.get(silo)
         # Unless the plan pins the silo's key nobody here can check a signature; the silo itself does.
-        if head is None or terms is None or (terms.key is not None and not _is_signed(head, terms.key)):
+        if (
+            head is None
+            or terms is None
+            or (terms.key is not None and not sealing.verify(terms.key, head.signed_bytes(), head.signature))
+        ):
             return
         if kept is None or kept.ledger != head.ledger or kept.number < head.number:
             self.heads[silo] = head
 
     def fingerprint(self) -> str:
-        """Return the digest of what this round asks."""
+        """Return the digest of what the conducted run's open round asks."""
         return hashlib.sha256(self.session.request().to_bytes()).hexdigest()
 
     def has_update(self, silo: str) -> bool:
-        """Tell whether the open round holds a usable update of that silo."""
+        """Tell whether the conducted run's open round holds a usable update of that silo."""
         return self.session.can_use(silo, self.answers.get(silo))
 
     def updates(self) -> int:
-        """Return how many usable updates the open round holds."""
+        """Return how many usable updates the conducted run's open round holds."""
         return sum(map(self.has_update, self.session.asked()))
 
     def _require_same(self, same: bool) -> None:
+        """Refuse to continue a run whose replay differs from its transcript."""
         if not same:
             raise TranscriptError(
                 f"Replaying round {self.session.round} of the transcript does not give what was recorded: another "
@@ -134,7 +150,7 @@ class ConductedRun:
 
 def replay(folder: Path) -> RunResult:
     """Return the model that a finished run's transcript gives, without asking any silo."""
-    header, entries = read(folder)
+    header, entries = read_transcript(folder)
     run = ConductedRun(header)
     for entry in entries:
         run.apply(entry)
@@ -199,17 +215,20 @@ class _Conductor:
     collect: Collect | None
 
     def __post_init__(self) -> None:
+        """Begin to conduct: count no silo as missing, and limit the length of answers."""
         self._missed: Counter[str] = Counter()
-        self._pace = 0.0
-        self._limit = _longest_answer(self.run.session.plan)
+        self._duration = 0.0
+        plan = self.run.session.plan
+        # A longer answer than an honest one is not kept, or a hostile silo could fill the disk.
+        self._limit = written_length(max(stage.channel.longest_answer(plan, stage) for stage in plan.stages))
         self._lock = threading.Lock()
-        self._heard: set[str] = set()
+        self._answered: set[str] = set()
         self._problem: Exception | None = None
 
     def round(self) -> RoundOutcome:
         """Conduct the open round to its end."""
         run, session = self.run, self.run.session
-        self._heard = set()
+        self._answered = set()
         if not run.is_open:
             self._write(Asked(round=session.round, silos=tuple(session.asked()), request=run.fingerprint()))
         # After a restart whoever gave no update is asked again, also one that refused: its operator may have acted.
@@ -269,20 +288,21 @@ class _Conductor:
         return quorum.of(asked)
 
     def _first_try(self) -> None:
+        """Ask the silos once in the open round; wait less for silos that missed several rounds in a row."""
         asked = self.run.session.asked()
         missing = [name for name in asked if not self.run.has_update(name)]
         prompt = [name for name in missing if self._missed[name] < max(self.patience, 1)]
         start = time.monotonic()
         if len(prompt) < len(missing):
-            self._ask(missing, min(self.seconds, max(SHORT, 3 * self._pace)))
-        left = [name for name in prompt if name not in self._heard]
+            self._ask(missing, min(self.seconds, max(SHORT, 3 * self._duration)))
+        left = [name for name in prompt if name not in self._answered]
         rest = self.seconds - (time.monotonic() - start)
         if left and rest > 0:
             self._ask(left, rest)
-        if all(name in self._heard for name in prompt):
-            self._pace = time.monotonic() - start if len(prompt) == len(missing) else self._pace
+        if all(name in self._answered for name in prompt):
+            self._duration = time.monotonic() - start if len(prompt) == len(missing) else self._duration
         for name in missing:
-            self._missed[name] = 0 if name in self._heard else self._missed[name] + 1
+            self._missed[name] = 0 if name in self._answered else self._missed[name] + 1
 
     def _missing_quorum(self) -> list[str] | None:
         """Return None if the round may be closed, else those that it helps to ask again."""
@@ -295,6 +315,7 @@ class _Conductor:
         return [name for name, what in standing.items() if what == "perhaps"]
 
     def _ask(self, silos: Sequence[str], seconds: float, *, pause: bool = False) -> None:
+        """Send the open round's request to these silos, each known ledger head with it, and wait for answers."""
         with self._lock:
             heads = {name: self.run.heads[name] for name in silos if name in self.run.heads}
         start = time.monotonic()
@@ -309,15 +330,17 @@ class _Conductor:
             time.sleep(min(seconds, 1.0) - took)
 
     def _exchange(self, request: bytes, silos: Sequence[str], seconds: float) -> None:
+        """Exchange a conducted round's request for answers through the engine, and write down what arrives."""
         session = self.run.session
         round, asked = session.round, frozenset(session.asked())
 
         def arrived(silo: str, content: bytes) -> None:
+            """Write down a silo's answer to the conducted round, unless it is late, unasked or a second one."""
             with self._lock:
                 # Late for its round, from nobody we asked, or a second time: nothing that counts.
                 if session.round != round or silo not in asked or self.run.has_update(silo) or self._problem:
                     return
-                self._heard.add(silo)
+                self._answered.add(silo)
                 try:
                     self._write(Answered.of(round, silo, content if len(content) <= self._limit else b""))
                 except Exception as problem:  # the engine's thread must not swallow it
@@ -328,10 +351,12 @@ class _Conductor:
             raise self._problem
 
     def _write(self, entry: TranscriptEntry) -> None:
+        """Append an entry to the conducted run's transcript, and apply it."""
         self.transcript.append(entry)
         self.run.apply(entry)
 
     def _stuck(self, tries: int) -> str:
+        """Explain why the conducted round lacks its quorum, and how to continue."""
         run, asked = self.run, self.run.session.asked()
         why = "; ".join(_trouble(name, run.answers) for name in asked if not run.has_update(name))
         often = "1 try" if tries == 1 else f"{tries} tries"
@@ -344,7 +369,7 @@ class _Conductor:
 
 @contextmanager
 def _after(seconds: float, act: Callable[[], None]) -> Iterator[None]:
-    """Act once, in a thread of its own, if the block takes longer than that many seconds."""
+    """Act once, in a thread of its own, if the conductor's block takes longer than that many seconds."""
     timer = threading.Timer(seconds, act)
     timer.daemon = True
     timer.start()
@@ -363,29 +388,22 @@ def _standing(answer: Answer | None) -> str:
 
 
 def _trouble(name: str, answers: Mapping[str, Answer | None]) -> str:
+    """Describe why a silo gave the conducted round no update: silent, refusing, or not usable."""
     if name not in answers:
         return f"'{name}' did not answer"
     answer = answers[name]
     return f"'{name}' refuses: {answer.reason}" if isinstance(answer, Refusal) else f"'{name}' sent no usable answer"
 
 
-def _is_signed(head: SignedHead, key: str) -> bool:
-    return sealing.verify(key, head.signed_bytes(), head.signature)
-
-
 def _parse(content: bytes) -> Answer | None:
+    """Read a silo's answer from a conducted run's transcript; None if it is not one."""
     try:
         return parse_answer(content)
     except MessageError:
         return None
 
 
-def _longest_answer(plan: Plan) -> int:
-    """Return how long an honest answer can be: what is longer is not kept, or a hostile silo could fill the disk."""
-    return written_length(max(stage.channel.longest_answer(plan, stage) for stage in plan.stages))
-
-
 def rounds_answered(plan: Plan, history: Iterable[RoundOutcome]) -> dict[str, int]:
-    """Return how many rounds each silo's updates were used in."""
+    """Return how many rounds of a conducted run each silo's updates were used in."""
     counts = Counter(name for outcome in history for name in outcome.answered)
     return {terms.name: counts[terms.name] for terms in plan.silos}

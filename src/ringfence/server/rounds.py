@@ -1,4 +1,4 @@
-"""The loop over rounds: ask silos, average what they send, step."""
+"""The loop over rounds: ask silos, average their answers, take a step."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import Answer, Refusal, RoundRequest, SealedUpdate, unpack
-from ringfence.protocol.plan import Place, Plan, Stage
-from ringfence.server.channels import Collect, Totals, receiving
-from ringfence.server.learned import Answers, Findings, Learned
-from ringfence.server.questions import using
+from ringfence.protocol import Answer, FloatArray, Plan, Refusal, RoundRequest, SealedUpdate, Stage, unpack
+from ringfence.protocol.plan.plan import StageRound
+from ringfence.server.channels import RECEIVERS, Collect, Totals
+from ringfence.server.queries import handler_of
+from ringfence.server.state import Findings, RoundAnswers, ServerState
 
 Ask = Callable[[RoundRequest, Sequence[str]], Mapping[str, Answer]]
 """Send a request to the named silos and return what came back; a silo that did not answer is left out."""
@@ -36,7 +35,7 @@ class RoundOutcome:
 
 @dataclass(frozen=True)
 class RunResult:
-    """The learned weights, the history of the rounds, and the statistics that were asked for, by question."""
+    """The learned weights, the history of the rounds, and the statistics that were asked for, by query."""
 
     weights: FloatArray
     history: tuple[RoundOutcome, ...]
@@ -53,11 +52,12 @@ class Session:
     """
 
     def __init__(self, plan: Plan, choices: np.random.Generator, candidates: Sequence[FloatArray] = ()) -> None:
+        """Begin a session of the server: round 0 of a plan, with the algorithm's first state."""
         self.plan = plan
         self.round = 0
         self._digest = plan.digest()
         self._choices = choices
-        self._learned = Learned.nothing(plan, candidates)
+        self._state = ServerState.initial(plan, candidates)
         self._gone: set[str] = set()
         self._turns: Counter[tuple[int, str]] = Counter()  # how often each silo was asked in a stage
         self._asked: list[str] | None = None
@@ -66,24 +66,26 @@ class Session:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are over."""
+        """Whether all rounds of the session are over."""
         return self.round >= self.plan.rounds
 
     @property
     def stage(self) -> Stage:
-        """The stage that the round belongs to."""
+        """The stage that the session's round belongs to."""
         return self._place.stage
 
     def asked(self) -> list[str]:
-        """Return the silos that this round is asked of; the same ones until it is over."""
+        """Return the silos that the session's round is asked of; the same ones until it is over."""
         if self._asked is None:
             self._asked = _asked(self.plan, self._place, self._gone, self._turns, self._choices)
         return self._asked
 
     def request(self) -> RoundRequest:
-        """Return what they are asked; the same until the round is over."""
+        """Return what the session's round asks of silos; the same until the round is over."""
         if self._request is None:
-            self._request = RoundRequest.at(self._digest, self.round, self._argument())
+            query = self.stage.query
+            argument = handler_of(query).argument(query, self._state, self._step)
+            self._request = RoundRequest.at(self._digest, self.round, argument)
         return self._request
 
     def can_use(self, silo: str, answer: Answer | None) -> bool:
@@ -92,7 +94,7 @@ class Session:
         return (
             answer is not None
             and _belongs(answer, request, silo)
-            and receiving(channel).is_usable(channel, self.plan, self._place.number, request, answer)
+            and RECEIVERS[type(channel)].is_usable(channel, self.plan, self._place.number, request, answer)
         )
 
     def receive(self, answers: Mapping[str, Answer | None], totals: Totals | None = None) -> RoundOutcome:
@@ -110,7 +112,7 @@ class Session:
             if isinstance(answer := answers.get(name), Refusal) and _belongs(answer, request, name)
         }
         self._gone |= {name for name, reason in refusals.items() if reason.is_final}
-        weights = unpack(request.weights)[: self.plan.dimension] if self.stage.question.trains else None
+        weights = unpack(request.argument)[: self.plan.dimension] if self.stage.query.trains else None
         mean = self._receive(used, totals)
         updates = () if mean is None else tuple(used)
         outcome = RoundOutcome(
@@ -132,7 +134,7 @@ class Session:
         nothing."""
         training = self.plan.steps > 0
         if not any(
-            outcome.answered and (self.plan.place(outcome.round).stage.question.trains or not training)
+            outcome.answered and (self.plan.place(outcome.round).stage.query.trains or not training)
             for outcome in self._history
         ):
             reasons = sorted({reason for outcome in self._history for reason in outcome.refused.values()})
@@ -141,29 +143,27 @@ class Session:
                 f"({', '.join(reasons) or 'no answer came back'}), so there is no model. Check that every silo "
                 "approved this plan."
             )
-        return RunResult(self._learned.model(), tuple(self._history), self._learned.findings)
+        return RunResult(self._state.model(), tuple(self._history), self._state.findings)
 
     @property
-    def _place(self) -> Place:
+    def _place(self) -> StageRound:
+        """The stage of the session's round, and its number within it."""
         return self.plan.place(self.round)
 
     @property
     def _step(self) -> int:
-        """How many rounds of training stages came before."""
+        """How many rounds of training stages came before the session's round."""
         before = self.plan.stages[: self._place.number]
-        return sum(stage.rounds for stage in before if stage.question.trains) + self._place.round
-
-    def _argument(self) -> FloatArray:
-        question = self.stage.question
-        return using(question).argument(question, self._learned, self._step)
+        return sum(stage.rounds for stage in before if stage.query.trains) + self._place.round
 
     def _receive(self, used: Mapping[str, Answer], totals: Totals | None) -> FloatArray | None:
+        """Give the round's used answers to the stage's query, and return their mean; None if there is none."""
         (stage, number, round), step = self._place, self._step
-        mean = receiving(stage.channel).mean(stage.channel, self.plan, number, used, totals)
+        mean = RECEIVERS[type(stage.channel)].mean(stage.channel, self.plan, number, used, totals)
         if mean is not None:
-            each = receiving(stage.channel).each(stage.channel, used)
-            answers = Answers(number, round, step, tuple(used), mean, each)
-            self._learned = using(stage.question).receive(stage.question, self._learned, answers)
+            each = RECEIVERS[type(stage.channel)].each(stage.channel, used)
+            answers = RoundAnswers(number, round, step, tuple(used), mean, each)
+            self._state = handler_of(stage.query).receive(stage.query, self._state, answers)
         return mean
 
 
@@ -186,7 +186,7 @@ def run(
 
 
 def collected(session: Session, answers: Mapping[str, Answer | None], collect: Collect | None) -> Totals | None:
-    """Have the third party let out what the round's answers come to, if there is one."""
+    """Collect the totals of the round's answers from the third party, if there is one."""
     sealed = [answer for answer in answers.values() if isinstance(answer, SealedUpdate)]
     if collect is None or not sealed or not session.stage.channel.is_collected:
         return None
@@ -194,8 +194,9 @@ def collected(session: Session, answers: Mapping[str, Answer | None], collect: C
 
 
 def _asked(
-    plan: Plan, place: Place, gone: set[str], turns: Counter[tuple[int, str]], choices: np.random.Generator
+    plan: Plan, place: StageRound, gone: set[str], turns: Counter[tuple[int, str]], choices: np.random.Generator
 ) -> list[str]:
+    """Choose the silos that a round asks: all, some at random, or those whose turn it is."""
     names = [terms.name for terms in plan.silos if terms.name not in gone]
     stage = place.stage
     if stage.participation.answers is not None and stage.participation.silos is not None:
@@ -213,4 +214,5 @@ def _asked(
 
 
 def _belongs(answer: Answer, request: RoundRequest, silo: str) -> bool:
+    """Return whether an answer is that silo's, to the session's request of this round."""
     return (answer.plan, answer.round, answer.silo) == (request.plan, request.round, silo)

@@ -1,4 +1,4 @@
-"""What the server has made of the answers so far: a frozen value that each question's answers replace."""
+"""The server's state during a run: a frozen value, replaced after each round."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,16 +6,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import FloatArray, Plan
 from ringfence.server.algorithms import algorithm_of
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A statistic that was asked for: the answering silos' average of it, the standard deviation of the noise in each
-    of its numbers, and the weight of the silos that answered, of 1 in all. `each` has the silos' own, where the channel
-    shows them."""
+    """The answering silos' average of a statistic, and the standard deviation of the noise in each of its numbers.
+
+    `weight` is that of the silos that answered, of 1 in all. `each` has the silos' own statistics, where the channel
+    shows them.
+    """
 
     statistic: FloatArray
     noise: float
@@ -23,11 +24,11 @@ class Findings:
     each: Mapping[str, FloatArray] = field(default_factory=dict)
 
     is_plain: ClassVar[bool] = True
-    """Whether the average itself is worth telling, and not only what is made of it."""
+    """Whether the average itself is reported, and not only estimates from it."""
 
 
 def as_data(findings: Mapping[str, Findings]) -> dict[str, Any]:
-    """Return statistics as plain data, by the question's name."""
+    """Return the statistics in the server's state as plain data, by the query's name."""
     return {
         name: {"statistic": found.statistic.tolist(), "noise": found.noise}
         for name, found in findings.items()
@@ -36,11 +37,10 @@ def as_data(findings: Mapping[str, Findings]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """The algorithm's settings and state, if something is trained, and the statistics found, by the question's name.
+class ServerState:
+    """The algorithm's settings and state, if something is trained, and the findings, by the query's name.
 
-    `candidates` are the weights of models that came from elsewhere, to be compared, and `chosen` is the number of the
-    best of them, once it is known.
+    `candidates` are the weights of models to compare, and `chosen` is the number of the best of them, once it is known.
     """
 
     plan: Plan
@@ -51,17 +51,17 @@ class Learned:
     chosen: int | None = None
 
     @classmethod
-    def nothing(cls, plan: Plan, candidates: Sequence[FloatArray] = ()) -> Self:
-        """Return what is known before the first round."""
+    def initial(cls, plan: Plan, candidates: Sequence[FloatArray] = ()) -> Self:
+        """Return the server's state before the first round."""
         if plan.training is None:
             return cls(plan, None, None, candidates=tuple(candidates))
         algorithm = algorithm_of(plan)
         start = algorithm.init(np.zeros(plan.dimension))
         return cls(plan, algorithm.settings(plan), start, candidates=tuple(candidates))
 
-    def choosing(self, number: int) -> Self:
-        """Return what is known, with that candidate as the model."""
-        return replace(self, chosen=number)
+    def with_finding(self, name: str, finding: Findings, **changes: Any) -> Self:
+        """Return the server's state with the finding of the query of that name, and other changes."""
+        return replace(self, findings={**self.findings, name: finding}, **changes)
 
     def model(self) -> FloatArray:
         """Return the model's weights: the chosen candidate's, if one was chosen; 0 where nothing is trained."""
@@ -73,8 +73,8 @@ class Learned:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What came of one round: the stage's number, the round within the stage, who answered, and their mean answer.
+class RoundAnswers:
+    """One round's answers: the stage's number, the round within the stage, who answered, and their mean answer.
 
     `step` counts the rounds of all training stages before this one. `each` has the silos' own answers, where the
     channel shows them.

@@ -23,18 +23,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, BinaryIO, ClassVar, Literal, Self, TypeAlias
+from typing import Annotated, BinaryIO, Literal, Self, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from ringfence.errors import OutputError, TranscriptError
-from ringfence.protocol.plan import EmbeddedPlan, Plan
-from ringfence.protocol.public import Base64, Digest, Public, SiloName, format_of
+from ringfence.protocol import Digest, EmbeddedPlan, Plan, Public, SiloName
+from ringfence.protocol.public import Base64, format_of
 from ringfence.server.channels import Totals
-from ringfence.storage.closing import Closing
-from ringfence.storage.formats import require_known_format
-from ringfence.storage.kind import Kind
+from ringfence.storage.files import require_known_format
 from ringfence.storage.lines import Lines
+from ringfence.storage.stored_file import Closing, Kind
 
 NAME = "transcript.jsonl"
 
@@ -42,16 +41,15 @@ _KIND = Kind("transcript", TranscriptError, unwritable=OutputError)
 
 
 def _now() -> str:
+    """Return the time of a transcript's entry."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class RunHeader(Public):
-    """The first entry. In format 1 the plan was an object; today it is its own bytes as text."""
-
-    newest_format: ClassVar[int] = 2
+    """The first entry. The plan is its own bytes as text."""
 
     kind: Literal["run"] = "run"
-    format: Literal[1, 2] = 2
+    format: Literal[1] = 1
     plan: EmbeddedPlan
     seed: int = Field(ge=0, lt=2**53)
     time: str = Field(default_factory=_now)
@@ -81,11 +79,11 @@ class Answered(_OfRound):
 
     @classmethod
     def of(cls, round: int, silo: str, content: bytes) -> Self:
-        """Record what came."""
+        """Return the transcript's entry for what came from a silo."""
         return cls(round=round, silo=silo, content=base64.b64encode(content).decode())
 
     def answer(self) -> bytes:
-        """Return what came."""
+        """Return what came from the silo, from the transcript's entry."""
         return base64.b64decode(self.content)
 
 
@@ -98,7 +96,7 @@ class Mixed(_OfRound):
 
     @classmethod
     def of(cls, round: int, totals: Totals) -> Self:
-        """Record what came out."""
+        """Return the transcript's entry for a round's totals."""
         return cls(round=round, silos=totals.silos, totals=totals.packed())
 
 
@@ -120,17 +118,18 @@ _CHECK = 32
 
 
 def _check(content: bytes) -> bytes:
+    """Return the checksum of a transcript's entry."""
     return hashlib.sha256(content).hexdigest()[:_CHECK].encode()
 
 
 def to_line(entry: RunHeader | TranscriptEntry) -> bytes:
-    """Write an entry as a line."""
+    """Write a transcript's entry as a line."""
     content = entry.canonical()
     return _BEFORE + _check(content) + _BETWEEN + content + _AFTER
 
 
 def from_line(line: bytes) -> RunHeader | TranscriptEntry | None:
-    """Read a line, or return None if it is torn; TranscriptError if it is whole but unknown to this version."""
+    """Read a transcript's line, or return None if it is torn; TranscriptError if it is whole but unknown."""
     start = len(_BEFORE) + _CHECK
     content = line[start + len(_BETWEEN) : -len(_AFTER)]
     if line != _BEFORE + _check(content) + _BETWEEN + content + _AFTER:
@@ -148,6 +147,7 @@ class Transcript(Closing):
     """A run's transcript, open for writing by this process alone."""
 
     def __init__(self, lines: Lines, header: RunHeader) -> None:
+        """Hold a run's transcript, open for appending."""
         self.path = lines.path
         self.header = header
         self._lines = lines
@@ -168,19 +168,19 @@ class Transcript(Closing):
         return cls(lines, header)
 
     def entries(self) -> Iterator[TranscriptEntry]:
-        """Read what stands in it, after the header."""
+        """Read the transcript's entries, after the header."""
         return _entries(self.path)
 
     def append(self, entry: TranscriptEntry) -> None:
-        """Write an entry; a closed round is on the disk, with all before it, when this returns."""
+        """Write an entry of the transcript; a closed round is on the disk, with all before it, when this returns."""
         self._lines.append(to_line(entry), sync=isinstance(entry, Closed))
 
     def close(self) -> None:
-        """Close the file, and let another process continue the run; closing twice is fine."""
+        """Close the transcript, and let another process continue the run; closing twice is fine."""
         self._lines.close()
 
 
-def read(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:
+def read_transcript(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:
     """Read a folder's transcript without the right to write to it; a torn end is left out."""
     path = folder / NAME
     if not path.is_file():
@@ -192,7 +192,7 @@ def read(folder: Path) -> tuple[RunHeader, Iterator[TranscriptEntry]]:
 
 
 def _survey(path: Path) -> tuple[RunHeader | None, int]:
-    """Return the header and where the part that can be trusted ends; TranscriptError if the file is damaged."""
+    """Return a transcript's header and where its trusted part ends; TranscriptError if the file is damaged."""
     with path.open("rb") as file:
         first = file.readline()
         header = from_line(first)
@@ -223,7 +223,7 @@ def _require_ours(path: Path, first: bytes) -> None:
 
 
 def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
-    """Refuse a torn line that a later round follows: its round had been synced, so this was no crash of ours."""
+    """Refuse a transcript's torn line that a later round follows: its round was synced, so it was no crash of ours."""
     for line in rest:
         later = from_line(line)
         if later is not None and (isinstance(later, RunHeader) or later.round > open_round):
@@ -234,6 +234,7 @@ def _require_an_end(path: Path, rest: BinaryIO, open_round: int) -> None:
 
 
 def _entries(path: Path) -> Iterator[TranscriptEntry]:
+    """Read a transcript's entries from its file, up to a torn line."""
     with path.open("rb") as file:
         for line in file:
             entry = from_line(line)

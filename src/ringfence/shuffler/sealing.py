@@ -5,9 +5,9 @@ HPKE in base mode (RFC 9180: X25519, HKDF-SHA256, ChaCha20-Poly1305), with a fre
 
 - Only the holder of the private key can read what is sealed, and a changed byte is noticed.
 - A message opens under the plan and round that it was sealed for and no others; so does an envelope, and under its
-  silo's name only. A silo that works for the server can therefore not hand in another's envelope as its own, by which
-  every message of the other would appear twice in the batch and be told apart from the rest.
-- A seal's length depends on the content's length alone: `SEALED_EXTRA` bytes more.
+  silo's name only. A silo that colludes with the server can therefore not hand in another's envelope as its own, by
+  which every message of the other would appear twice in the batch and could be recognised.
+- A seal's length depends on the content's length alone: `protocol.channels.shuffler.SEALED_EXTRA` bytes more.
 
 HPKE's base mode does not say who sealed: that is what the silo's Ed25519 signature is for.
 """
@@ -22,29 +22,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from ringfence.errors import MessageError, PlanError
-from ringfence.protocol.channels.shuffler import SEALED_EXTRA
-from ringfence.protocol.keys import is_low_order
-
-__all__ = [
-    "SEALED_EXTRA",
-    "cut",
-    "new_key",
-    "open_envelope",
-    "open_messages",
-    "public_key",
-    "seal_envelope",
-    "seal_messages",
-    "sign",
-    "verify",
-    "verifying_key",
-]
+from ringfence.protocol.documents.keys import is_low_order
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 _MESSAGE, _ENVELOPE = "ringfence message 1", "ringfence envelope 1"
 
 
 def new_key() -> bytes:
-    """Draw the 32 bytes of a private key from the system's randomness: X25519 and Ed25519 accept any."""
+    """Draw the 32 bytes of a private key for seals or signatures: X25519 and Ed25519 accept any."""
     return os.urandom(32)
 
 
@@ -73,15 +58,15 @@ def open_envelope(private: bytes, plan: str, round: int, silo: str, envelope: by
     return _open(private, _binding(_ENVELOPE, plan, round, silo), [envelope])[0]
 
 
-def cut(content: bytes, size: int) -> list[bytes]:
-    """Take joined messages of equal size apart again."""
+def split_messages(content: bytes, size: int) -> list[bytes]:
+    """Split an envelope's joined messages of equal size."""
     if len(content) % size:
         raise MessageError("The joined messages are not of equal size: none of them is used.")
     return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def sign(private: bytes, content: bytes) -> str:
-    """Return a silo's Ed25519 signature in hexadecimal."""
+    """Return a silo's Ed25519 signature of a sealed update or other content, in hexadecimal."""
     return Ed25519PrivateKey.from_private_bytes(private).sign(content).hex()
 
 
@@ -107,6 +92,7 @@ def _binding(*parts: str | int) -> bytes:
 
 
 def _seal(public: str, info: bytes, contents: Sequence[bytes]) -> list[bytes]:
+    """Seal contents to a public key by HPKE; PlanError if it is no X25519 key."""
     try:
         key = X25519PublicKey.from_public_bytes(bytes.fromhex(public))
         return [_SUITE.encrypt(content, key, info) for content in contents]
@@ -115,6 +101,7 @@ def _seal(public: str, info: bytes, contents: Sequence[bytes]) -> list[bytes]:
 
 
 def _open(private: bytes, info: bytes, sealed: Sequence[bytes]) -> list[bytes]:
+    """Open sealed contents with a private key by HPKE; MessageError if one does not open."""
     key = X25519PrivateKey.from_private_bytes(private)
     try:
         return [_SUITE.decrypt(content, key, info) for content in sealed]

@@ -15,13 +15,13 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from ringfence.errors import ShufflerError
-from ringfence.sealed_sums.sealing import public_key
+from ringfence.shuffler.sealing import public_key
 from ringfence.shuffler.shuffler import SECONDS, Shuffler, ShufflerRefusal, Waiting
 from ringfence.shuffler.store import Store
 from ringfence.shuffler.witness import Witness
 from ringfence.storage.decision_log import DecisionLog
 from ringfence.transport.connections import Scope
-from ringfence.transport.serving import Service, listen, read_body, reply, run, shows_token
+from ringfence.transport.serving import Service, json_reply, open_port, read_body, serve_application, shows_token
 
 SMALL_DEPOSIT = 2**20
 """Bodies up to this many bytes are read whatever they are; longer ones only if a served plan needs them."""
@@ -40,17 +40,18 @@ _SENTENCES = {
 
 
 def application(shuffler: Shuffler, token: str) -> Service:
-    """Return the service of a shuffler, open to those who show the token."""
+    """Return the HTTP service of a shuffler, for callers who show the token."""
     secret = token.encode()
 
     def turned_away(scope: Scope) -> int | None:
+        """Return the status for a caller who does not show the shuffler's token; None for one who does."""
         return None if shows_token(scope, secret) else 401
 
     service = Service("Ringfence shuffler", _SENTENCES, turned_away)
 
     @service.routes.post("/deposit")
     async def deposit(request: Request) -> Response:
-        """Take a silo's sealed update."""
+        """Take a silo's sealed update, at the shuffler's HTTP service."""
         content = await read_body(request, small=SMALL_DEPOSIT, longest=shuffler.longest_deposit)
         if isinstance(content, int):
             return service.fixed(content)
@@ -59,13 +60,13 @@ def application(shuffler: Shuffler, token: str) -> Service:
 
     @service.routes.get("/batch/{plan}/{round}")
     async def batch(plan: str, round: int) -> Response:
-        """Return a round's batch, or how many silos it waits for."""
+        """Return a round's batch from the shuffler's HTTP service, or how many silos it waits for."""
         outcome = await run_in_threadpool(shuffler.release, plan, round)
         if isinstance(outcome, ShufflerRefusal):
             return _refusal(outcome)
         if isinstance(outcome, Waiting):
             return _document(_WAITING, {"waiting": f"{outcome.silos} of {outcome.quorum} silos"})
-        return reply(200, outcome)
+        return json_reply(200, outcome)
 
     return service
 
@@ -80,7 +81,7 @@ def serve(
     private_key: Path | None = None,
     ready: Callable[[str], None] = lambda where: None,
 ) -> None:
-    """Serve the folder until SIGTERM or SIGINT; `ready` is called with the address once requests are accepted.
+    """Run the shuffler's service until SIGTERM or SIGINT; `ready` is called with its address when it accepts requests.
 
     Raises, before anything is served, if the folder cannot be trusted or is older than its witness knows, another
     process serves it, or the service would be open to a network without TLS.
@@ -91,30 +92,39 @@ def serve(
         shuffler = Shuffler(store, seconds=seconds, witness=witness, note=log)
         shuffler.settle()
         service = application(shuffler, store.token())
-        with closing(listen(host, port, "shuffler", ShufflerError)) as listening:
+        with closing(open_port(host, port, "shuffler", ShufflerError)) as listening:
             name = f"[{host}]" if ":" in host else host
             where = f"{'http' if certificate is None else 'https'}://{name}:{listening.getsockname()[1]}"
-            run(service, listening, lambda: ready(where), certificate=certificate, private_key=private_key)
+            serve_application(
+                service, listening, lambda: ready(where), certificate=certificate, private_key=private_key
+            )
 
 
 def restore(folder: Path) -> list[str]:
-    """End all plans of a folder that is an older copy, or has lost its witness, and return them."""
+    """End all plans of a shuffler's folder that is an older copy, or has lost its witness, and return them."""
     with Store(folder) as store, store.alone():
         return Shuffler(store, witness=Witness(folder, public_key(store.key))).restore()
 
 
 def _document(status: int, content: dict[str, str]) -> Response:
-    return reply(status, json.dumps(content, separators=(",", ":")).encode())
+    """Return a JSON response of the shuffler's service."""
+    return json_reply(status, json.dumps(content, separators=(",", ":")).encode())
 
 
 def _refusal(reason: ShufflerRefusal) -> Response:
+    """Return the response of the shuffler's service for a refusal."""
     return _document(_REFUSED, {"refused": reason.value, "error": reason.explanation})
 
 
 def _check_transport(host: str, certificate: Path | None, private_key: Path | None) -> None:
+    """Raise ShufflerError if the shuffler would be served over a network without TLS."""
     if (certificate is None) != (private_key is None):
         raise ShufflerError("TLS needs both a certificate and its private key: give --certificate and --private-key.")
-    if certificate is None and not _is_loopback(host):
+    try:
+        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_local = False
+    if certificate is None and not is_local:
         raise ShufflerError(
             f"{host} can be reached over a network, where the token could be read: give --certificate and "
             "--private-key, or serve on 127.0.0.1."
@@ -127,10 +137,3 @@ def _check_transport(host: str, certificate: Path | None, private_key: Path | No
                 f"{certificate} and {private_key} are not a certificate and its private key in PEM, or this user may "
                 "not read them."
             ) from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

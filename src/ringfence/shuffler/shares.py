@@ -1,12 +1,12 @@
 """Shares: how whole numbers travel through a shuffler so that only their total over all silos can be read.
 
 P_vec asks for every bit to be shuffled by itself; sealed one by one, that is millions of ciphertexts a round. Instead a
-silo's counts are cut into shares that are uniformly random, except that they add up to the counts modulo 256^width
+silo's counts are split into shares that are uniformly random, except that they add up to the counts modulo 256^width
 (split and mix; Ishai, Kushilevitz, Ostrovsky & Sahai 2006). All silos' shares, shuffled together, look like random
 numbers with the right total: nothing else can be learned from them, up to a statistical distance that
 `accounting.shuffled_sums.mixing_distance` bounds and that the number of shares makes as small as one likes.
 
-Numbers are cut into blocks, each shared by itself; a message is the number of its block and one share of it, filled up
+Numbers are divided into blocks, each shared by itself; a message is the number of its block and one share of it, padded
 to the same length as all others.
 """
 
@@ -23,8 +23,8 @@ from ringfence.protocol.channels.shuffler import LABEL_BYTES, ShufflerChannel
 Numbers = NDArray[np.int64]
 
 
-def split(channel: ShufflerChannel, numbers: Numbers) -> list[bytes]:
-    """Cut the numbers into messages, in an order that says nothing once they are shuffled."""
+def make_shares(channel: ShufflerChannel, numbers: Numbers) -> list[bytes]:
+    """Split a silo's numbers into random shares, and return one message per share."""
     blocks = channel.blocks(len(numbers))
     padded = np.zeros((blocks, 1, channel.block), dtype=np.uint64)
     padded.reshape(-1)[: len(numbers)] = numbers
@@ -42,13 +42,13 @@ def split(channel: ShufflerChannel, numbers: Numbers) -> list[bytes]:
     ]
 
 
-def mix(messages: list[bytes]) -> None:
-    """Put all silos' messages into an order that is uniform among all orders, and independent of how they came."""
+def shuffle_messages(messages: list[bytes]) -> None:
+    """Shuffle all silos' messages in place: every order is equally likely, whatever the order of arrival."""
     randoms.SystemRandom().shuffle(messages)  # Fisher and Yates with exact draws from the operating system
 
 
-def add_up(channel: ShufflerChannel, messages: list[bytes], *, silos: int, numbers: int) -> Numbers:
-    """Return the totals over all silos; MessageError if a message is missing, too many, or not of this form."""
+def add_shares(channel: ShufflerChannel, messages: list[bytes], *, silos: int, numbers: int) -> Numbers:
+    """Add all silos' shares and return the totals; MessageError if a message is missing, too many or malformed."""
     if any(len(message) != channel.message_bytes for message in messages):
         raise MessageError("A shuffled message does not have the plan's length: the batch is not used.")
     blocks = channel.blocks(numbers)

@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from ringfence.errors import MessageError, PlanError, ShufflerError
-from ringfence.protocol import demands
+from ringfence.protocol import Batch, Plan, SealedUpdate, Stage
 from ringfence.protocol.channels.shuffler import SEALED_EXTRA, ShufflerChannel
-from ringfence.protocol.messages import Batch, SealedUpdate, written_length
-from ringfence.protocol.plan import Plan, Stage
-from ringfence.sealed_sums import shares
-from ringfence.sealed_sums.sealing import cut, open_envelope, public_key, verify
+from ringfence.protocol.documents.messages import ExplainedReason, written_length
+from ringfence.protocol.plan import checks
+from ringfence.shuffler import shares
+from ringfence.shuffler.sealing import open_envelope, public_key, split_messages, verify
 from ringfence.shuffler.store import Store, StoredRound
 from ringfence.shuffler.witness import Witness
-from ringfence.storage.closing import Closing
 from ringfence.storage.decision_log import Note, unnoted
+from ringfence.storage.stored_file import Closing
 
 PLANS_LIMIT = 1000
 
@@ -43,48 +43,25 @@ _SHORTEST = 8
 
 
 class Receipt(StrEnum):
-    """What a silo may rely on: its messages are on the disk."""
+    """Confirms that a silo's messages are on the shuffler's disk."""
 
     STORED = "stored"
     ALREADY_THERE = "already-there"
 
 
-class ShufflerRefusal(StrEnum):
+class ShufflerRefusal(ExplainedReason):
     """Why a deposit is not accepted, or a batch not available. Nothing was stored, and nothing was lost."""
 
-    MALFORMED = "malformed"
-    UNKNOWN_PLAN = "unknown-plan"
-    PLAN_ENDED = "plan-ended"
-    UNKNOWN_SILO = "unknown-silo"
-    ROUND_OUT_OF_RANGE = "round-out-of-range"
-    BAD_SIGNATURE = "bad-signature"
-    WRONG_SIZE = "wrong-size"
-    NOT_FOR_US = "not-for-us"
-    ROUND_RELEASED = "round-released"
-    SECOND_DEPOSIT = "second-deposit"
-
-    @property
-    def explanation(self) -> str:
-        """The reason as a sentence, with what can be done about it."""
-        return _EXPLANATIONS[self]
-
-
-_EXPLANATIONS = {
-    ShufflerRefusal.MALFORMED: "This is not a sealed update; send what the silo answered, byte for byte.",
-    ShufflerRefusal.UNKNOWN_PLAN: "The shuffler's operator has added no plan with this digest.",
-    ShufflerRefusal.PLAN_ENDED: "The shuffler's operator has ended this plan; its batches are deleted.",
-    ShufflerRefusal.UNKNOWN_SILO: "The plan has no silo of this name.",
-    ShufflerRefusal.ROUND_OUT_OF_RANGE: "The plan has no such round.",
-    ShufflerRefusal.BAD_SIGNATURE: "The signature was not made with the key that the plan names for this silo.",
-    ShufflerRefusal.WRONG_SIZE: "The envelope does not have the size of the plan's messages.",
-    ShufflerRefusal.NOT_FOR_US: (
-        "The envelope does not open: it was sealed to another key, or for another plan, round or silo."
-    ),
-    ShufflerRefusal.ROUND_RELEASED: "The round's batch is final; nothing more can be added.",
-    ShufflerRefusal.SECOND_DEPOSIT: (
-        "This silo has already deposited other messages in this round; the first ones count."
-    ),
-}
+    MALFORMED = "malformed", "This is not a sealed update; send what the silo answered, byte for byte."
+    UNKNOWN_PLAN = "unknown-plan", "The shuffler's operator has added no plan with this digest."
+    PLAN_ENDED = "plan-ended", "The shuffler's operator has ended this plan; its batches are deleted."
+    UNKNOWN_SILO = "unknown-silo", "The plan has no silo of this name."
+    ROUND_OUT_OF_RANGE = "round-out-of-range", "The plan has no such round."
+    BAD_SIGNATURE = "bad-signature", "The signature was not made with the key that the plan names for this silo."
+    WRONG_SIZE = "wrong-size", "The envelope does not have the size of the plan's messages."
+    NOT_FOR_US = "not-for-us", "The envelope was sealed to another key, or for another plan, round or silo."
+    ROUND_RELEASED = "round-released", "The round's batch is final; nothing more can be added."
+    SECOND_DEPOSIT = "second-deposit", "This silo already deposited other messages in this round; the first ones count."
 
 
 @dataclass(frozen=True)
@@ -107,6 +84,7 @@ class Shuffler(Closing):
     def __init__(
         self, store: Store, *, seconds: float = SECONDS, witness: Witness | None = None, note: Note = unnoted
     ) -> None:
+        """Make the shuffler of a store; after `seconds`, a round that has its quorum waits for no more silos."""
         self._store = store
         self._seconds = seconds
         self._witness = witness
@@ -118,11 +96,11 @@ class Shuffler(Closing):
 
     @classmethod
     def open(cls, folder: Path, *, seconds: float = SECONDS) -> Self:
-        """Open a folder that `Store.create` has made."""
+        """Open the shuffler of a folder that `Store.create` has made."""
         return cls(Store(folder), seconds=seconds)
 
     def close(self) -> None:
-        """Close the folder's database."""
+        """Close the database of the shuffler's folder."""
         self._store.close()
 
     def add(self, plan: Plan) -> None:
@@ -132,7 +110,7 @@ class Shuffler(Closing):
                 f"The plan is not for this shuffler, whose key is {self.public_key}: make one that trusts a shuffler "
                 "and names that key."
             )
-        if unmet := demands.unmet(plan):
+        if unmet := checks.unmet(plan):
             raise PlanError(f"The shuffler does not serve this plan: {unmet}.")
         with self._store.transaction():
             if self._store.count_plans() >= PLANS_LIMIT and self._store.plan(plan.digest()) is None:
@@ -140,7 +118,7 @@ class Shuffler(Closing):
             self._store.add_plan(plan.digest(), plan.content, longest_deposit(plan))
 
     def deposit(self, content: bytes) -> Receipt | ShufflerRefusal:
-        """Take a silo's sealed update; a receipt means that its messages will be in the round's batch.
+        """Take a silo's sealed update into the shuffler; with a receipt, its messages will be in the round's batch.
 
         The same update again gets a receipt again, and counts once.
         """
@@ -155,6 +133,7 @@ class Shuffler(Closing):
         return outcome
 
     def _judge(self, update: SealedUpdate) -> Receipt | ShufflerRefusal:
+        """Check and open a silo's update at the shuffler, and keep its messages; return a receipt or a refusal."""
         plan = self._plan(update.plan)
         if plan is None:
             return ShufflerRefusal.UNKNOWN_PLAN
@@ -175,9 +154,10 @@ class Shuffler(Closing):
             messages = open_envelope(self._store.key, update.plan, update.round, update.silo, envelope)
         except MessageError:
             return ShufflerRefusal.NOT_FOR_US
-        return self._keep(update, signed, cut(messages, channel.message_bytes + SEALED_EXTRA))
+        return self._keep(update, signed, split_messages(messages, channel.message_bytes + SEALED_EXTRA))
 
     def _keep(self, update: SealedUpdate, signed: bytes, messages: list[bytes]) -> Receipt | ShufflerRefusal:
+        """Store a silo's opened messages in the shuffler for the round's batch; return a receipt or a refusal."""
         with self._store.transaction():
             if self._store.is_ended(update.plan):
                 return ShufflerRefusal.PLAN_ENDED
@@ -192,7 +172,7 @@ class Shuffler(Closing):
         return Receipt.STORED
 
     def release(self, plan: str, round: int) -> bytes | Waiting | ShufflerRefusal:
-        """Return the round's batch, always the same bytes; or say how many silos it waits for.
+        """Return the round's batch from the shuffler, always the same bytes; or say how many silos it waits for.
 
         It is fixed when all silos that a round asks have deposited, or when at least the plan's quorum have and
         `seconds` have passed since the first. Below the quorum nothing leaves, and later deposits are welcome.
@@ -227,13 +207,14 @@ class Shuffler(Closing):
         return batch
 
     def _mixed(self, found: StoredRound) -> bytes:
+        """Return a round's batch: all silos' messages, shuffled."""
         messages = self._store.pooled(found.number)
-        shares.mix(messages)
+        shares.shuffle_messages(messages)
         joined = base64.b64encode(b"".join(messages)).decode()
         return Batch(plan=found.plan, round=found.round, silos=found.silos, messages=joined).to_bytes()
 
     def end(self, which: str) -> str:
-        """Stop serving a plan for good, delete its messages and batches, and return its digest.
+        """Stop the shuffler from serving a plan for good, delete its messages and batches, and return its digest.
 
         It is named by its digest, or by the digest's first characters. Ending it again changes nothing, and neither
         does adding it again.
@@ -262,7 +243,7 @@ class Shuffler(Closing):
                 self._store.set_witnessed()
 
     def restore(self) -> list[str]:
-        """End all plans of an older copy, or of one whose witness is gone, and return them; it may be served then.
+        """End all plans of a shuffler that is an older copy or has lost its witness; return them. It may serve then.
 
         Whatever was forgotten was about one of these plans: no new plan has its digest.
         """
@@ -277,28 +258,32 @@ class Shuffler(Closing):
         return ended
 
     def _digests(self) -> list[str]:
+        """Return the digests of all plans that the shuffler was ever given."""
         return [Plan.parse(content, error=PlanError).digest() for content in self._store.plans()]
 
     def _check(self) -> None:
+        """Raise ShufflerError if the shuffler's database is older than its witness knows."""
         if self._witness is not None:
             self._witness.check(self._store.decisions(), was_witnessed=self._store.was_witnessed())
 
     def _let_witness_know(self, decisions: int) -> None:
+        """Tell the shuffler's witness, if it has one, how many decisions were made."""
         if self._witness is not None:
             self._witness.note(decisions)
 
     def longest_deposit(self) -> int:
-        """Return the most bytes that a deposit of any served plan can have."""
+        """Return the most bytes that a deposit of any plan that the shuffler serves can have."""
         with self._store.transaction():
             return self._store.longest_deposit()
 
     def status(self) -> dict[str, Any]:
-        """Return the key, and for every plan its rounds: how many silos have deposited, and whether it was released."""
+        """Return the shuffler's key, and for every plan its rounds: how many silos have deposited, and its state."""
         with self._store.transaction():
             plans = [Plan.parse(content, error=PlanError) for content in self._store.plans()]
             return {"public_key": self.public_key, "plans": [self._plan_status(plan) for plan in plans]}
 
     def _plan_status(self, plan: Plan) -> dict[str, Any]:
+        """Describe a plan and its rounds for the shuffler's status."""
         ended = self._store.is_ended(plan.digest())
         rounds = [
             {
@@ -318,6 +303,7 @@ class Shuffler(Closing):
         }
 
     def _plan(self, digest: str) -> Plan | None:
+        """Return the plan with that digest, if the shuffler serves it."""
         if digest not in self._plans:
             with self._store.transaction():
                 content = self._store.plan(digest)

@@ -1,4 +1,4 @@
-"""What a shuffler keeps on its disk: served plans, messages that wait for their round's batch, and batches.
+"""A shuffler's folder and database: served plans, messages that wait for their round's batch, and batches.
 
     shuffler.key     X25519 private key that opens envelopes
     shuffler.token   what the server must show
@@ -35,11 +35,10 @@ from pathlib import Path
 from typing import Self
 
 from ringfence.errors import ShufflerError
-from ringfence.sealed_sums.sealing import new_key
-from ringfence.storage.closing import Closing
+from ringfence.shuffler.sealing import new_key
 from ringfence.storage.database import Database
-from ringfence.storage.kind import Kind
-from ringfence.storage.private_files import read_key, read_token, served_alone, write_private, write_token
+from ringfence.storage.files import read_key, read_token, served_alone, write_private, write_token
+from ringfence.storage.stored_file import Closing, Kind
 
 _KIND = Kind(
     "database",
@@ -71,9 +70,8 @@ CREATE TABLE pool (
     message BLOB NOT NULL,
     PRIMARY KEY (number, place)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE decisions (number INTEGER NOT NULL, witnessed INTEGER NOT NULL) STRICT;
 """
-# A store of version 0.2.0 or earlier has none: it has counted nothing, and nobody has witnessed it.
-_DECISIONS = "CREATE TABLE IF NOT EXISTS decisions (number INTEGER NOT NULL, witnessed INTEGER NOT NULL) STRICT"
 
 _PRAGMAS = ("secure_delete = ON", "foreign_keys = ON")
 
@@ -94,6 +92,7 @@ class Store(Closing):
     """A shuffler's folder. Its database may be used by several processes and threads, one transaction at a time."""
 
     def __init__(self, folder: Path) -> None:
+        """Open the database and read the key in a shuffler's folder."""
         self.folder = folder
         self.path = folder / "shuffler.db"
         if not os.path.isfile(folder / "shuffler.key"):
@@ -104,12 +103,10 @@ class Store(Closing):
         self.key = read_key(folder / "shuffler.key", ShufflerError)
         self._hash_key = hmac.digest(self.key, b"ringfence deposits 1", "sha256")
         self._database = Database(self.path, _KIND, application=_APPLICATION, pragmas=_PRAGMAS)
-        with self.transaction():
-            self._database.execute(_DECISIONS)
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Set up a folder, closed to other users; nothing that exists is overwritten."""
+        """Set up a shuffler's folder, closed to other users; nothing that exists is overwritten."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ShufflerError(
                 f"{folder} already exists and is not an empty folder: name a new folder for the shuffler."
@@ -125,47 +122,47 @@ class Store(Closing):
         return cls(folder)
 
     def close(self) -> None:
-        """Close the database; closing twice is fine."""
+        """Close the shuffler's database; closing twice is fine."""
         self._database.close()
 
     def token(self) -> str:
-        """Return the secret that the server must show."""
+        """Return the secret that the server must show to the shuffler."""
         return read_token(self.folder / "shuffler.token", ShufflerError)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Hold the folder for one serving process; the system lets go of it however that ends."""
+        """Hold the shuffler's folder for one serving process; the system lets go of it however that ends."""
         return served_alone(self.folder / "shuffler.lock", ShufflerError)
 
     # -- one transaction --
 
     def transaction(self) -> AbstractContextManager[None]:
-        """See one state of the database and change it: all of it, synced, when the block ends, or nothing."""
+        """See one state of the shuffler's database and change it: all of it, synced, at the block's end, or nothing."""
         return self._database.transaction()
 
     def add_plan(self, digest: str, content: bytes, longest: int) -> None:
-        """Keep a plan whose deposits are at most that long; a plan that is already there stays as it is."""
+        """Store a plan whose deposits are at most that long; a plan that is already there stays as it is."""
         self._database.execute("INSERT OR IGNORE INTO plans VALUES (?, ?, ?)", (digest, content, longest))
 
     def plan(self, digest: str) -> bytes | None:
-        """Return a served plan's bytes."""
+        """Return a served plan's bytes from the shuffler's database."""
         row = self._database.execute("SELECT content FROM plans WHERE digest = ?", (digest,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def count_plans(self) -> int:
-        """Return how many plans are served."""
+        """Return how many plans the shuffler's database holds as served."""
         return int(self._database.execute("SELECT count(*) FROM plans WHERE longest > 0").fetchone()[0])
 
     def plans(self) -> list[bytes]:
-        """Return all plans' bytes, those that were ended too."""
+        """Return all plans' bytes from the shuffler's database, those that were ended too."""
         return [bytes(content) for (content,) in self._database.execute("SELECT content FROM plans ORDER BY digest")]
 
     def is_ended(self, digest: str) -> bool:
-        """Tell whether the plan was ended."""
+        """Tell whether the shuffler's database says that the plan was ended."""
         query = "SELECT 1 FROM plans WHERE digest = ? AND longest = 0"
         return self._database.execute(query, (digest,)).fetchone() is not None
 
     def end_plan(self, digest: str) -> None:
-        """Accept nothing more for the plan, and delete its messages and batches; only the rounds' numbers stay."""
+        """Accept nothing more for the plan, and delete its stored messages and batches; rounds' numbers stay."""
         rounds = "(SELECT number FROM rounds WHERE plan = ?)"
         self._database.execute("UPDATE plans SET longest = 0 WHERE digest = ?", (digest,))
         self._database.execute(f"DELETE FROM pool WHERE number IN {rounds}", (digest,))  # noqa: S608 (a constant)
@@ -174,31 +171,32 @@ class Store(Closing):
         self.decide()
 
     def decisions(self) -> int:
-        """Return how many decisions (a round's batch, a plan's end) were made: a number that never falls."""
+        """Return how many decisions (a round's batch, a plan's end) the shuffler's database counts: it never falls."""
         return int(self._database.execute("SELECT coalesce(max(number), 0) FROM decisions").fetchone()[0])
 
     def was_witnessed(self) -> bool:
-        """Tell whether a witness knows of this database."""
+        """Tell whether a witness knows of this shuffler's database."""
         return self._database.execute("SELECT 1 FROM decisions WHERE witnessed").fetchone() is not None
 
     def decide(self, number: int | None = None) -> None:
-        """Count one more decision; or make it this number of them, which must be more."""
+        """Count one more decision in the shuffler's database; or set this number of them, which must be more."""
         self._count(self.decisions() + 1 if number is None else number, witnessed=self.was_witnessed())
 
     def set_witnessed(self) -> None:
-        """Note that a witness knows of this database."""
+        """Note in the shuffler's database that a witness knows of it."""
         self._count(self.decisions(), witnessed=True)
 
     def _count(self, number: int, *, witnessed: bool) -> None:
+        """Set the number of decisions in the shuffler's database, and whether a witness knows of it."""
         self._database.execute("DELETE FROM decisions")
         self._database.execute("INSERT INTO decisions VALUES (?, ?)", (number, witnessed))
 
     def longest_deposit(self) -> int:
-        """Return how long a deposit of any served plan can be."""
+        """Return, from the shuffler's database, how long a deposit of any served plan can be."""
         return int(self._database.execute("SELECT coalesce(max(longest), 0) FROM plans").fetchone()[0])
 
     def rounds(self, plan: str) -> list[StoredRound]:
-        """Return the plan's rounds in which something was deposited, without their batches' content."""
+        """Return the plan's stored rounds in which something was deposited, without their batches' content."""
         query = (
             "SELECT number, plan, round, opened, silos, CASE WHEN batch IS NULL THEN NULL ELSE x'' END "
             "FROM rounds WHERE plan = ? ORDER BY round"
@@ -206,13 +204,13 @@ class Store(Closing):
         return [StoredRound(*row) for row in self._database.execute(query, (plan,))]
 
     def round(self, plan: str, round: int) -> StoredRound | None:
-        """Return what is known about a round; nothing, if nothing was deposited."""
+        """Return a round's state in the shuffler's database, or None if nothing was deposited."""
         query = "SELECT number, plan, round, opened, silos, batch FROM rounds WHERE plan = ? AND round = ?"
         row = self._database.execute(query, (plan, round)).fetchone()
         return None if row is None else StoredRound(*row)
 
     def open_round(self, plan: str, round: int) -> int:
-        """Begin a round now, and return its number."""
+        """Begin a round now in the shuffler's database, and return its number."""
         insert = "INSERT INTO rounds (plan, round, opened) VALUES (?, ?, ?)"
         number = self._database.execute(insert, (plan, round, time.time())).lastrowid
         if number is None:
@@ -220,13 +218,13 @@ class Store(Closing):
         return number
 
     def deposited(self, number: int, silo: str, content: bytes) -> bool | None:
-        """Tell whether the silo's deposit in the round is this content; None if it has made none."""
+        """Tell whether the silo's stored deposit in the round is this content; None if it has made none."""
         query = "SELECT content FROM deposits WHERE number = ? AND silo = ?"
         row = self._database.execute(query, (number, self._hash(number, silo))).fetchone()
         return None if row is None else hmac.compare_digest(row[0], self._hash(number, silo, content))
 
     def add_deposit(self, number: int, silo: str, content: bytes, messages: Sequence[bytes]) -> None:
-        """Note that the silo has deposited this content, and put its messages among the others."""
+        """Store that the silo has deposited this content, and put its messages among the others."""
         row = (number, self._hash(number, silo), self._hash(number, silo, content))
         self._database.execute("INSERT INTO deposits VALUES (?, ?, ?)", row)
         self._database.execute("UPDATE rounds SET silos = silos + 1 WHERE number = ?", (number,))
@@ -234,18 +232,18 @@ class Store(Closing):
         self._database.executemany("INSERT INTO pool VALUES (?, ?, ?)", rows)
 
     def pooled(self, number: int) -> list[bytes]:
-        """Return the round's messages, in the order of their random places."""
+        """Return the round's stored messages, in the order of their random places."""
         query = "SELECT message FROM pool WHERE number = ? ORDER BY place"
         return [bytes(message) for (message,) in self._database.execute(query, (number,))]
 
     def fix(self, number: int, batch: bytes) -> None:
-        """Make this the round's batch for good, and forget what it came from."""
+        """Store the round's final batch in the shuffler's database, and delete its messages and deposits."""
         self._database.execute("UPDATE rounds SET batch = ?, opened = 0 WHERE number = ?", (batch, number))
         self._database.execute("DELETE FROM pool WHERE number = ?", (number,))
         self._database.execute("DELETE FROM deposits WHERE number = ?", (number,))
         self.decide()
 
     def _hash(self, number: int, silo: str, content: bytes = b"") -> bytes:
-        """Return a name for the silo, or for its deposit, that only the key's holder can compute."""
+        """Return the keyed name that the shuffler's database has for the silo or its deposit."""
         named = hashlib.sha256(silo.encode()).digest() + hashlib.sha256(content).digest()
         return hmac.digest(self._hash_key, number.to_bytes(8, "big") + named, "sha256")

@@ -13,14 +13,14 @@ from before the folder had a witness, served where no witness is.
 from pathlib import Path
 
 from ringfence.errors import ShufflerError
-from ringfence.storage.private_files import replace_private
-from ringfence.storage.state_folder import state_folder
+from ringfence.storage.files import replace_private, state_folder
 
 
 class Witness:
     """The witness of the shuffler with this public key, for the user who serves the folder."""
 
     def __init__(self, folder: Path, public_key: str) -> None:
+        """Name the witness's file, outside the shuffler's folder, by the shuffler's public key."""
         self._file = state_folder() / "shufflers" / public_key
         self._way_out = f"end all its plans for good with `ringfence shuffler restore {folder}`"
         self._folder = folder
@@ -42,7 +42,7 @@ class Witness:
             )
 
     def note(self, decisions: int) -> None:
-        """Know, when this returns, that the database has made that many decisions."""
+        """Let the witness know how many decisions the shuffler's database has made, durably."""
         seen = self.seen()
         if seen is not None and seen >= decisions:
             return
@@ -56,7 +56,7 @@ class Witness:
             ) from None
 
     def seen(self) -> int | None:
-        """Return how many decisions this knows of; None if it has never seen the folder."""
+        """Return how many decisions the witness knows of; None if it has never seen the shuffler's folder."""
         try:
             text = self._file.read_text(encoding="ascii").strip()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Server algorithms: settings, init, query, step, output as pure functions over a frozen state.
+"""Server algorithms: settings, init, query_weights, step and output as pure functions over a frozen state.
 
 They use only operations that NumPy and JAX share, so one file serves the plain loop, the compiled simulator, a
 deployed server and a silo in peer-to-peer mode.
@@ -6,34 +6,35 @@ deployed server and a silo in peer-to-peer mode.
 
 from typing import Any, Protocol
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import FloatArray, Plan
+from ringfence.protocol.plan.domain import ProximalStep
 from ringfence.server.algorithms import accelerated, minibatch, preconditioned
-from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Found
-from ringfence.server.survey import Target
+from ringfence.server.algorithms.survey import TargetEstimate
+from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
 
 
 class Algorithm(Protocol):
-    """What a module of an algorithm offers."""
+    """The functions of an algorithm's module."""
 
     def settings(self, plan: Plan, smoothness: float | None = None) -> Any:
-        """Read the settings from a plan; `smoothness` is a smaller bound on β than the plan's, if one is known."""
+        """Read an algorithm's settings from a plan; `smoothness` is a smaller bound on β than the plan's, if known."""
 
-    def prepared(self, plan: Plan, found: Found, target: Target) -> tuple[Any, Any] | None:
-        """Return the settings and the state that a survey of features and target leads to, if they better the steps."""
+    def after_survey(
+        self, plan: Plan, features: FeatureMomentsEstimate, target: TargetEstimate
+    ) -> tuple[Any, Any] | None:
+        """Return settings and state chosen from a survey of features and target; None if it uses no survey."""
 
     def init(self, start: FloatArray) -> Any:
-        """Return the state before the first round."""
+        """Return an algorithm's state before the first round."""
 
-    def query(self, settings: Any, state: Any, round: Any) -> FloatArray:
-        """Return the weights to ask the silos about."""
+    def query_weights(self, settings: Any, state: Any, round: Any) -> FloatArray:
+        """Return the weights at which an algorithm asks the silos."""
 
-    def step(self, settings: Any, proximal: Step, state: Any, gradient: FloatArray, round: Any) -> Any:
-        """Return the state after a round in which somebody answered; `proximal` is the plan's."""
+    def step(self, settings: Any, proximal: ProximalStep, state: Any, gradient: FloatArray, round: Any) -> Any:
+        """Return an algorithm's state after a round with answers."""
 
     def output(self, settings: Any, state: Any) -> FloatArray:
-        """Return the model."""
+        """Return the model of an algorithm's state."""
 
 
 ALGORITHMS: dict[str, Algorithm] = {

@@ -2,19 +2,18 @@
 
 from typing import NamedTuple, TypeAlias
 
-from ringfence.protocol.algorithms import MinibatchSGD
-from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.plan import Plan
-from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Found
-from ringfence.server.survey import Target
+from ringfence.protocol import FloatArray, MinibatchSGD, Plan
+from ringfence.protocol.arrays import namespace
+from ringfence.protocol.plan.domain import ProximalStep
+from ringfence.server.algorithms.survey import TargetEstimate
+from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
 
 Number: TypeAlias = FloatArray | float
 """A number, or in the simulator an array of them."""
 
 
 class Settings(NamedTuple):
-    """What the steps depend on."""
+    """Step size, momentum, rounds to skip in the average, growth of its weights, and ridge."""
 
     step: Number
     momentum: Number
@@ -24,7 +23,7 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the next round is asked, the velocity, and the weighted sum of the query points up to round `last`."""
+    """The iterate, the velocity, and the weighted sum of the iterates up to round `last`, with its total weight."""
 
     weights: FloatArray
     velocity: FloatArray
@@ -34,38 +33,29 @@ class State(NamedTuple):
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
-    """Read the settings from a plan. A smaller `smoothness` than the plan's changes nothing: the step is given."""
-    del smoothness
+    """Read minibatch SGD's settings from a plan. A smaller `smoothness` than the plan's changes nothing."""
     spec = plan.algorithm
     if not isinstance(spec, MinibatchSGD):
         raise TypeError(f"{spec.name} is not minibatch SGD")
     return Settings(spec.step, spec.momentum, spec.skip, spec.growth, plan.ridge)
 
 
-def prepared(plan: Plan, found: Found, target: Target) -> None:
-    """Say nothing: a survey of features and target betters no step of it."""
-    del plan, found, target
+def after_survey(plan: Plan, features: FeatureMomentsEstimate, target: TargetEstimate) -> None:
+    """Return None: minibatch SGD uses no survey."""
 
 
 def init(start: FloatArray) -> State:
-    """Begin at `start`, which must lie in the domain."""
+    """Start minibatch SGD at `start`, which must lie in the domain."""
     return State(start, 0.0 * start, 0.0 * start, 0.0, 0.0)
 
 
-def query(settings: Settings, state: State, round: Number) -> FloatArray:
-    """Return the weights to ask the silos about."""
-    del settings, round
+def query_weights(settings: Settings, state: State, round: Number) -> FloatArray:
+    """Return minibatch SGD's iterate."""
     return state.weights
 
 
-def step(
-    settings: Settings,
-    proximal: Step,
-    state: State,
-    gradient: FloatArray,
-    round: Number,
-) -> State:
-    """Take a proximal step: v ← momentum·v − step·g, w ← Prox(w + v, step); without a lasso, a projected one.
+def step(settings: Settings, proximal: ProximalStep, state: State, gradient: FloatArray, round: Number) -> State:
+    """Take minibatch SGD's step: v ← momentum·v − step·g, w ← Prox(w + v, step); without a lasso, a projected one.
 
     The average weighs round r by growth^r, in units of the last round counted so that it cannot overflow.
     """
@@ -82,9 +72,13 @@ def step(
 
 
 def output(settings: Settings, state: State) -> FloatArray:
-    """Return the weighted average of the query points, or the last point if no round counted."""
-    del settings
-    xp = namespace(state.weights)
-    counted = xp.asarray(state.mass) > 0
-    result: FloatArray = xp.where(counted, state.total / xp.where(counted, state.mass, 1.0), state.weights)
+    """Return the weighted average of minibatch SGD's iterates, or the last one if no round counted."""
+    return mean_of_counted(state.total, state.mass, state.weights)
+
+
+def mean_of_counted(total: FloatArray, mass: Number, otherwise: FloatArray) -> FloatArray:
+    """Return the average of the iterates that counted, or another vector if none did."""
+    xp = namespace(otherwise)
+    counted = xp.asarray(mass) > 0
+    result: FloatArray = xp.where(counted, total / xp.where(counted, mass, 1.0), otherwise)
     return result

@@ -1,95 +1,81 @@
-"""Heavy-ball descent along axes that a survey found or a schema suggests: clipped rounds where features vary alike.
+"""Heavy-ball descent along whitening axes, from a survey or the schema's prior.
 
 With axes A (a row each), momentum m, step η, and g the mean of the records' gradients along the axes,
 
-    w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the mean of the last points
+    w ← Proj((I + η·ridge·AᵀA)⁻¹ (w + m·(w − w_before) − η·Aᵀg))          the model is the mean of the last iterates
 
-which is a step in the metric AᵀA; the ridge, which holds no record, is taken implicitly, so that no strength of it is
-too much for the step. Where no survey is made, or none was answered, axes, clip and step are those for features and a
-target as the schema lets one expect them.
+which is a step in the metric AᵀA. The step of the ridge, which depends on no record, is implicit, so that it is stable
+for any ridge. Without a survey, or without answers to it, axes, clip and step size come from the schema's prior.
 """
 
 from typing import Any, NamedTuple
 
-from ringfence.protocol.algorithms import Preconditioned
-from ringfence.protocol.arrays import FloatArray, namespace
-from ringfence.protocol.axes import Axes
-from ringfence.protocol.plan import Plan
-from ringfence.server.algorithms.step import Step
-from ringfence.server.metric import Found
-from ringfence.server.survey import Target, decided, expected, points_averaged
+from ringfence.protocol import Axes, FloatArray, Plan, Preconditioned
+from ringfence.protocol.plan.domain import ProximalStep
+from ringfence.server.algorithms.minibatch import mean_of_counted
+from ringfence.server.algorithms.survey import TargetEstimate, averaged_iterates, choose_descent, prior_of_survey
+from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
 
 
 class Settings(NamedTuple):
-    """What the steps depend on."""
+    """Axes, step size, momentum, shrinkage by the ridge, and rounds to skip in the average."""
 
     axes: Axes
     step: float
     momentum: float
-    pull: float
+    shrinkage: float
     skip: Any
 
 
 class State(NamedTuple):
-    """Where the next round is asked, where the last one was, and the sum of the points that count, and their number."""
+    """The iterate, the one before, and the sum and number of the iterates to average."""
 
     weights: FloatArray
-    before: FloatArray
+    previous: FloatArray
     total: FloatArray
     count: Any
 
 
 def _spec(plan: Plan) -> Preconditioned:
+    """Return the plan's preconditioned descent; TypeError for another algorithm."""
     if not isinstance(plan.algorithm, Preconditioned):
         raise TypeError(f"{plan.algorithm.name} is not preconditioned")
     return plan.algorithm
 
 
 def settings(plan: Plan, smoothness: float | None = None) -> Settings:
-    """Return the settings of a server that knows nothing yet but the schema."""
-    del smoothness
-    return prepared(plan, *expected(plan, _spec(plan)))[0]
+    """Return preconditioned descent's settings without a survey, from the schema's prior."""
+    return after_survey(plan, *prior_of_survey(plan, _spec(plan)))[0]
 
 
-def prepared(plan: Plan, found: Found, target: Target) -> tuple[Settings, State]:
-    """Return the settings and the state that a survey of the features leads to."""
+def after_survey(plan: Plan, features: FeatureMomentsEstimate, target: TargetEstimate) -> tuple[Settings, State]:
+    """Return preconditioned descent's settings and the start that minimise the expected error after a survey."""
     momentum = _spec(plan).momentum
-    axes, step, start = decided(plan, found, target, momentum)
-    skip = plan.steps - points_averaged(plan.loss, plan.steps)
+    axes, step, start = choose_descent(plan, features, target, momentum)
+    skip = plan.steps - averaged_iterates(plan.loss, plan.steps)
     return Settings(axes, step, momentum, step * plan.ridge, skip), init(start)
 
 
 def init(start: FloatArray) -> State:
-    """Begin at `start`, which must lie in the domain."""
+    """Start preconditioned descent at `start`, which must lie in the domain."""
     return State(start, start, 0.0 * start, 0.0)
 
 
-def query(settings: Settings, state: State, round: Any) -> FloatArray:
-    """Return the weights to ask the silos about."""
-    del settings, round
+def query_weights(settings: Settings, state: State, round: Any) -> FloatArray:
+    """Return preconditioned descent's iterate."""
     return state.weights
 
 
-def step(
-    settings: Settings,
-    proximal: Step,
-    state: State,
-    gradient: FloatArray,
-    round: Any,
-) -> State:
-    """Take a projected step of the module's text; `gradient` is along the axes."""
+def step(settings: Settings, proximal: ProximalStep, state: State, gradient: FloatArray, round: Any) -> State:
+    """Take preconditioned descent's projected step above; `gradient` is along the axes."""
     shape = (settings.axes.width, -1)
-    moved = settings.momentum * (state.weights - state.before).reshape(shape)
-    pulled = settings.step * settings.axes.back(gradient.reshape(shape))
-    weights = settings.axes.shrunk(state.weights.reshape(shape) + moved - pulled, settings.pull)
+    moved = settings.momentum * (state.weights - state.previous).reshape(shape)
+    descent = settings.step * settings.axes.back(gradient.reshape(shape))
+    weights = settings.axes.shrunk(state.weights.reshape(shape) + moved - descent, settings.shrinkage)
     moved_to, counts = proximal(weights.reshape(-1), settings.step), 1.0 * (round >= settings.skip)
     return State(moved_to, state.weights, state.total + counts * moved_to, state.count + counts)
 
 
 def output(settings: Settings, state: State) -> FloatArray:
-    """Return the mean of the points that count, or the last point if none does."""
-    del settings
-    xp = namespace(state.weights)
-    counted = xp.asarray(state.count) > 0
-    result: FloatArray = xp.where(counted, state.total / xp.where(counted, state.count, 1.0), state.weights)
-    return result
+    """Return the mean of preconditioned descent's last iterates, or the last one if none counted."""
+    return mean_of_counted(state.total, state.count, state.weights)

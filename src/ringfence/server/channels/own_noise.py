@@ -4,37 +4,31 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.messages import Answer, NoisyUpdate, RoundRequest, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.server.channels import Totals
+from ringfence.protocol import Answer, FloatArray, NoisyUpdate, OwnNoise, Plan, RoundRequest, unpack
+from ringfence.server.channels.base import Totals
 
 _LARGEST = 1e100
 """No honest number is larger, and a step from it cannot overflow; NaN and infinity fail the comparison too."""
 
 
 def is_usable(channel: OwnNoise, plan: Plan, number: int, request: RoundRequest, answer: Answer) -> bool:
-    """Tell whether it is a vector in the right shape; silos may be hostile too."""
-    del channel, request
+    """Tell whether a silo's answer with its own noise is a vector in the right shape; silos may be hostile too."""
     if not isinstance(answer, NoisyUpdate):
         return False
     vector = unpack(answer.vector)
-    return vector.shape == (plan.stages[number].question.length(plan),) and bool(np.all(np.abs(vector) <= _LARGEST))
+    return vector.shape == (plan.stages[number].query.length(plan),) and bool(np.all(np.abs(vector) <= _LARGEST))
 
 
 def mean(
     channel: OwnNoise, plan: Plan, number: int, answers: Mapping[str, Answer], totals: Totals | None
 ) -> FloatArray | None:
-    """Return the weighted mean."""
-    del number, totals
+    """Return the weighted mean of the silos' answers, each with its own noise."""
     vectors = each(channel, answers)
     return mean_update(plan, vectors) if vectors else None
 
 
 def each(channel: OwnNoise, answers: Mapping[str, Answer]) -> Mapping[str, FloatArray]:
-    """Return all of them: the noise is in them."""
-    del channel
+    """Return all silos' answers: their own noise is in them."""
     return {name: unpack(answer.vector) for name, answer in answers.items() if isinstance(answer, NoisyUpdate)}
 
 

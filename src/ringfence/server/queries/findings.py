@@ -1,0 +1,54 @@
+"""Statistics that do not depend on weights: averaged over the silos, and stored beside their noise."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from ringfence.protocol import FloatArray, Plan, Query
+from ringfence.server.algorithms import algorithm_of
+from ringfence.server.algorithms.survey import TargetEstimate
+from ringfence.server.algorithms.whitening import FeatureMomentsEstimate
+from ringfence.server.state import Findings, RoundAnswers, ServerState
+
+
+def argument(query: Query, server: ServerState, step: int) -> FloatArray:
+    """Return zeros for the weights, for a query whose answer, stored as a finding, does not depend on them."""
+    return np.zeros(server.plan.dimension)
+
+
+def receive(query: Query, server: ServerState, answers: RoundAnswers) -> ServerState:
+    """Store the mean of a query's answers, and its noise, as the finding.
+
+    The channel's mean is (N/M)·Σ p_i·s_i over the M silos that answered. That is unbiased for a sum, but its weights
+    add up to 1 only if all silos answered; here they are normalised.
+    """
+    plan = server.plan
+    terms = [terms for terms in plan.silos if terms.name in answers.silos]
+    weight = math.fsum(own.weight for own in terms)
+    noise = math.hypot(*(own.weight * own.stages[answers.stage].sigma for own in terms))
+    finding = Findings(answers.mean * len(terms) / (len(plan.silos) * weight), noise / weight, weight, answers.each)
+    return server.with_finding(query.name, finding)
+
+
+def least_noise(plan: Plan, answers: RoundAnswers) -> Findings | None:
+    """Return a finding from answers averaged with inverse-variance weights; None if only sums are known.
+
+    It favours silos with many records and large budgets, so it may shape the steps but not the optimum.
+    """
+    own = {terms.name: terms.stages[answers.stage].sigma for terms in plan.silos}
+    if not answers.each:
+        return None
+    precisions = {name: own[name] ** -2 for name in answers.each}
+    total = math.fsum(precisions.values())
+    mean: FloatArray = np.sum([precisions[name] / total * answer for name, answer in answers.each.items()], axis=0)
+    return Findings(mean, total**-0.5, each=answers.each)
+
+
+def surveyed(
+    server: ServerState, query: Query, finding: Findings, features: FeatureMomentsEstimate, target: TargetEstimate
+) -> ServerState:
+    """Store a survey's finding, and start the algorithm anew by its estimates, if it uses a survey."""
+    server = server.with_finding(query.name, finding)
+    chosen = algorithm_of(server.plan).after_survey(server.plan, features, target)
+    return server if chosen is None else replace(server, settings=chosen[0], state=chosen[1])
