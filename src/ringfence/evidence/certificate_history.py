@@ -13,13 +13,12 @@ from ringfence.accounting.charges import plan_events, task_event
 from ringfence.accounting.events import Event, in_version, seen_by
 from ringfence.accounting.filters import Commitment, guaranteed, used
 from ringfence.errors import CertificateError
-from ringfence.protocol.certificate import CertifiedEntry
-from ringfence.protocol.custody import remarks
-from ringfence.protocol.guarantee import OBSERVERS, Guarantee, Observer, observers_of
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import task
-from ringfence.silo.account import FORMATS
-from ringfence.storage.formats import require_known_format
+from ringfence.protocol import CertifiedEntry, Guarantee, Observer, Plan, SiloTerms, observers_of
+from ringfence.protocol.documents.custody import remarks
+from ringfence.protocol.plan.guarantee import OBSERVERS
+from ringfence.protocol.plan.plan import task
+from ringfence.silo.ledger.history import FORMATS
+from ringfence.storage.files import require_known_format
 
 _NO_PAYLOAD = hashlib.sha256(b"").hexdigest()
 _PAYLOADS = ("approved", "released")
@@ -31,7 +30,7 @@ Grant: TypeAlias = Mapping[Observer, float]
 
 
 class Approval(NamedTuple):
-    """Who approved a plan, when by the silo's clock, and in which words; nothing where an earlier version wrote it."""
+    """Who approved a plan, when by the silo's clock, and in which words."""
 
     time: str
     by: str
@@ -39,7 +38,7 @@ class Approval(NamedTuple):
 
 
 @dataclass
-class Followed:
+class PlanHistory:
     """An approved plan, who approved it, and what was charged and released of it: rounds, and when by the silo's clock.
 
     It has ended if its operator finished or revoked it; a plan that has not may be asked for its other rounds.
@@ -56,13 +55,13 @@ class Followed:
     approvals: tuple[Approval, ...] = ()
 
     def commitment(self, answered: bool) -> Commitment:
-        """Return the plan as a filter counts it; `answered` says whether any round was."""
+        """Return the certificate's plan as a filter counts it; `answered` says whether any round was."""
         founding = self.founding if answered else not self.ended
         planned = in_version(self.version, plan_events(self.plan, self.terms))
         return Commitment.of(planned, self.spent() if self.ended else None, founding=founding)
 
     def spent(self) -> list[tuple[Event, int]]:
-        """Return the releases that were charged, of the version of the data that they were about."""
+        """Return the certificate's charged releases of a plan, of the version of the data that they were about."""
         return in_version(self.version, Counter(self.charged.values()).items())
 
 
@@ -70,36 +69,37 @@ class History:
     """The entries, followed one by one under the rules that the gate keeps."""
 
     def __init__(self, silo: str) -> None:
+        """Begin to follow the entries of a silo's certificate."""
         self._silo = silo
         self.budget: Grant = {}
         self.delta = 0.0
         self.pledged: tuple[Grant, float] | None = None  # the budget when the first round was charged
-        self.plans: dict[str, Followed] = {}
+        self.plans: dict[str, PlanHistory] = {}
         self.charges = self.releases = self.version = 0
         self.remarks: list[str] = []
 
     def observers(self) -> tuple[Observer, ...]:
-        """Return whom costs must be told against: whoever the budget or a plan names."""
+        """Return the observers that the certificate's budget or a plan names."""
         return observers_of(self.budget, *(followed.plan.observers for followed in self.plans.values()))
 
     def commitments(self) -> list[Commitment]:
-        """Return every plan that was ever approved, as a filter counts it."""
+        """Return every plan that was ever approved in the certificate, as a filter counts it."""
         return [followed.commitment(self.pledged is not None) for followed in self.plans.values()]
 
     def guarantee(self, observer: Observer) -> Guarantee:
-        """Return what holds of all releases: the budget of the first charge's time, or an odometer's reading."""
+        """Return the certificate's guarantee for all releases: the budget at the first charge, or an odometer's."""
         granted, delta = self.pledged or (self.budget, self.delta)
-        epsilon = _limit(granted, observer) * (1 + ROUNDING)
+        epsilon = _epsilon_limit(granted, observer) * (1 + ROUNDING)
         return guaranteed(self.commitments(), Guarantee(epsilon=epsilon, delta=delta, against=observer))
 
     def used(self, observer: Observer) -> Guarantee:
-        """Return what all charges come to against the observer, at the budget's delta."""
+        """Return the composed cost of all charges in the certificate against the observer, at the budget's delta."""
         events = [event for followed in self.plans.values() for event in followed.spent()]
         epsilon = accountant.epsilon(seen_by(observer, events), self.delta)
         return Guarantee(epsilon=epsilon, delta=self.delta, against=observer)
 
     def follow(self, entry: CertifiedEntry) -> None:
-        """Take one entry in, or raise."""
+        """Replay one entry of the certificate; CertificateError if it breaks a rule of the gate."""
         body = json.loads(entry.body)
         require_known_format("entry", body.get("format"), FORMATS[entry.kind], CertificateError)
         if (entry.payload == _NO_PAYLOAD) == (entry.kind in _PAYLOADS):
@@ -114,7 +114,7 @@ class History:
                 if (body["silo"], body["adjacency"]) != (self._silo, "replace-one"):
                     raise CertificateError("the ledger belongs to another silo, or uses another adjacency.")
             case "budget":
-                self._grant(*_budget(body))
+                self._grant(body)
             case "approved":
                 self._approve(entry, body)
             case "charged":
@@ -128,17 +128,26 @@ class History:
             case _:
                 raise KeyError(entry.kind)
 
-    def _grant(self, granted: Grant, delta: float) -> None:
+    def _grant(self, body: Mapping[str, Any]) -> None:
+        """Replay a budget's entry of the certificate."""
+        stated = [Guarantee.model_validate(limit) for limit in body["limits"]]
+        granted: Grant = {limit.against: limit.epsilon for limit in stated}
+        if len(granted) != len(stated) or len({limit.delta for limit in stated}) != 1:
+            raise CertificateError("it is not a valid budget.")
+        delta = stated[0].delta
         limits = [granted[observer] for observer in OBSERVERS if observer in granted]  # the weakest observer first
         rising = limits == sorted(limits) and 0 < limits[0] <= limits[-1] < math.inf
         if "anyone" not in granted or not rising or not 0 < delta < 1:
             raise CertificateError("it is not a valid budget.")
-        if delta < self.delta or any(_limit(granted, each) < _limit(self.budget, each) for each in OBSERVERS):
+        if delta < self.delta or any(
+            _epsilon_limit(granted, each) < _epsilon_limit(self.budget, each) for each in OBSERVERS
+        ):
             for followed in self.plans.values():
                 followed.covered = False
         self.budget, self.delta = granted, delta
 
     def _approve(self, entry: CertifiedEntry, body: Mapping[str, Any]) -> None:
+        """Replay an approval of the certificate: its cost is the plan's, and fits the budget of that time."""
         plan = entry.plan
         if plan is None or plan.digest() != entry.payload:
             raise CertificateError("the plan in it is not the approved one.")
@@ -148,11 +157,11 @@ class History:
         if not self.budget:
             raise CertificateError("this plan was approved before there was a budget.")
         events = plan_events(plan, terms)
-        if not _same([[event.to_dict(), count] for event, count in events], body["events"]):
+        if not _equal_up_to_rounding([[event.to_dict(), count] for event, count in events], body["events"]):
             raise CertificateError("the reserved cost is not the cost of the plan.")
         digest = plan.digest()
         before = self.plans.get(digest)
-        self.plans[digest] = Followed(
+        self.plans[digest] = PlanHistory(
             plan,
             terms,
             founding=before is not None and before.founding,
@@ -164,30 +173,25 @@ class History:
                 Approval(entry.time, str(body.get("by", "")), str(body.get("note", ""))),
             ),
         )
-        if not all(self._allows(observer, allowed * (1 + ROUNDING)) for observer, allowed in self.budget.items()):
-            raise CertificateError("with this plan, the approved plans exceeded the budget at that time.")
-
-    def _allows(self, observer: Observer, epsilon: float) -> bool:
-        """Tell whether the filter admits all plans, or, as was enough for earlier versions, their composition."""
-        history = self.commitments()
-        if used(history, Guarantee(epsilon=epsilon, delta=self.delta, against=observer)) <= epsilon:
-            return True
-        together = [event for each in history for event in (each.planned if each.charged is None else each.charged)]
-        return accountant.epsilon(seen_by(observer, together), self.delta) <= epsilon
+        for observer, allowed in self.budget.items():
+            limit = Guarantee(epsilon=allowed * (1 + ROUNDING), delta=self.delta, against=observer)
+            if not used(self.commitments(), limit) <= limit.epsilon:
+                raise CertificateError("with this plan, the approved plans exceeded the budget at that time.")
 
     def _charge(self, body: Mapping[str, Any]) -> None:
+        """Replay a charge of the certificate: the cost is that of the plan's round."""
         followed, round = self.plans.get(body["plan"]), body["round"]
         if followed is None or followed.ended or not followed.covered:
             raise CertificateError("the plan was not approved at that time.")
         plan, terms, charged = followed.plan, followed.terms, followed.charged
         if not 0 <= round < plan.rounds or round <= max(charged, default=-1):
             raise CertificateError("the plan had no such round left to charge.")
-        if followed.version != self.version and plan.goes_by_place:
+        if followed.version != self.version and plan.depends_on_positions:
             raise CertificateError("the data changed during a plan that divides records by their position.")
         number = plan.place(round).number
         answered = sum(plan.place(earlier).number == number for earlier in charged)
         event = task_event(plan, terms, task(plan, terms, round, answered))
-        if not _same(event.to_dict(), body["event"]):
+        if not _equal_up_to_rounding(event.to_dict(), body["event"]):
             raise CertificateError("the charge is not the cost of the plan's round.")
         charged[round] = event
         self.charges += 1
@@ -197,6 +201,7 @@ class History:
                 other.founding = other.covered and not other.ended
 
     def _release(self, time: str, body: Mapping[str, Any]) -> None:
+        """Replay a release of the certificate: the round was charged, and not released before."""
         followed, round = self.plans.get(body["plan"]), body["round"]
         if followed is None or round not in followed.charged:
             raise CertificateError("the round was released without a charge.")
@@ -206,37 +211,24 @@ class History:
         self.releases += 1
 
 
-def _budget(body: Mapping[str, Any]) -> tuple[Grant, float]:
-    """Read a budget: in format 1 one epsilon, and `alone` where another was allowed against anyone."""
-    if body.get("format", 1) == 1:
-        epsilon, delta = float(body["epsilon"]), float(body["delta"])
-        alone = body.get("alone")
-        return ({"anyone": epsilon} if alone is None else {"server": epsilon, "anyone": float(alone)}), delta
-    limits = [Guarantee.model_validate(limit) for limit in body["limits"]]
-    granted: Grant = {limit.against: limit.epsilon for limit in limits}
-    if body["format"] != 2 or len(granted) != len(limits) or len({limit.delta for limit in limits}) != 1:
-        raise CertificateError("it is not a valid budget.")
-    return granted, limits[0].delta
-
-
-def _limit(granted: Grant, observer: Observer) -> float:
-    """Return the most epsilon against the observer; what holds against anyone holds against each."""
+def _epsilon_limit(granted: Grant, observer: Observer) -> float:
+    """Return the certified budget's limit on epsilon against the observer; one against anyone holds for each."""
     return granted.get(observer, granted.get("anyone", 0.0))
 
 
-def _same(derived: Any, stated: Any) -> bool:
-    """Compare what we derived with what is stated, but for the last digits of numbers."""
+def _equal_up_to_rounding(derived: Any, stated: Any) -> bool:
+    """Return whether a value in a certificate equals the derived one, up to rounding of numbers."""
     if isinstance(derived, dict):
         return (
             isinstance(stated, dict)
             and derived.keys() == stated.keys()
-            and all(_same(value, stated[name]) for name, value in derived.items())
+            and all(_equal_up_to_rounding(value, stated[name]) for name, value in derived.items())
         )
     if isinstance(derived, list):
         return (
             isinstance(stated, list)
             and len(derived) == len(stated)
-            and all(_same(one, other) for one, other in zip(derived, stated, strict=True))
+            and all(_equal_up_to_rounding(one, other) for one, other in zip(derived, stated, strict=True))
         )
     if isinstance(derived, float):
         return isinstance(stated, float | int) and math.isclose(derived, stated, rel_tol=ROUNDING)

@@ -1,4 +1,4 @@
-"""Showing that a ledger was rolled back or forked, by what its silo signed.
+"""Proof that a ledger was rolled back or forked, from what its silo signed.
 
 A ledger only grows: of two of its certificates the shorter one's entries are the longer one's first, and every head
 that its silo ever signed is one of its entries. Signatures that contradict this prove that it was not so, whoever
@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringfence.errors import CertificateError, MessageError
-from ringfence.protocol.certificate import Certificate, read_certificate
-from ringfence.protocol.head import SignedHead
-from ringfence.protocol.messages import parse_answer
-from ringfence.sealed_sums import sealing
-from ringfence.server.transcript import Answered, read
+from ringfence.protocol import Certificate, SignedHead, parse_answer, read_certificate
+from ringfence.server.transcript import Answered, read_transcript
+from ringfence.shuffler import sealing
 
 
 def require_one_history(files: Sequence[Path]) -> None:
     """Raise CertificateError unless the (verified) certificates are all of one ledger that only grew."""
-    certificates = [_load(file) for file in files]
+    certificates = [_load_certificate(file) for file in files]
     longest = max(certificates, key=lambda certificate: len(certificate.entries))
     for certificate in certificates:
-        if _identity(certificate) != _identity(longest):
+        if (certificate.public_key, certificate.entries[0].hash) != (longest.public_key, longest.entries[0].hash):
             raise CertificateError(
                 "The certificates are not of the same ledger: they are signed with different keys, or start with "
                 "different entries. Compare certificates of the same silo; a silo that started a new ledger must say "
@@ -39,7 +37,7 @@ def require_one_history(files: Sequence[Path]) -> None:
 
 
 @dataclass(frozen=True)
-class Witnessed:
+class TranscriptHeads:
     """What a run's transcript shows about a silo's ledger: heads that match its certificate, and others."""
 
     heads: int
@@ -49,7 +47,7 @@ class Witnessed:
     """What is not signed with the certificate's key, and proves nothing."""
 
     def text(self) -> str:
-        """Say what the transcript adds to a certificate."""
+        """Return in words what the transcript's heads add to a certificate, as proof against forks."""
         others = f"; {self.elsewhere} more belong to another ledger of this silo" if self.elsewhere else ""
         others += f"; {self.unsigned} more were not signed with this key, and prove nothing" if self.unsigned else ""
         if not self.heads:
@@ -57,12 +55,12 @@ class Witnessed:
         return f"The transcript holds {self.heads} heads of this ledger, and each matches an entry{others}."
 
 
-def require_heads(file: Path, folder: Path) -> Witnessed:
+def require_transcript_heads(file: Path, folder: Path) -> TranscriptHeads:
     """Raise CertificateError if a run's transcript holds a head that is not an entry of the (verified) certificate."""
-    certificate = _load(file)
+    certificate = _load_certificate(file)
     on_it, elsewhere, unsigned = 0, 0, 0
     ledger, entries = certificate.entries[0].hash, certificate.entries
-    for head in _heads(certificate.silo, folder):
+    for head in _signed_heads(certificate.silo, folder):
         if not sealing.verify(certificate.public_key, head.signed_bytes(), head.signature):
             unsigned += 1
         elif head.ledger != ledger:
@@ -80,20 +78,18 @@ def require_heads(file: Path, folder: Path) -> Witnessed:
             )
         else:
             on_it += 1
-    return Witnessed(on_it, elsewhere, unsigned)
+    return TranscriptHeads(on_it, elsewhere, unsigned)
 
 
-def _load(file: Path) -> Certificate:
+def _load_certificate(file: Path) -> Certificate:
+    """Read a certificate whose ledger may have been forked."""
     return read_certificate(file.read_bytes()).certificate
 
 
-def _identity(certificate: Certificate) -> tuple[str, str]:
-    return certificate.public_key, certificate.entries[0].hash
-
-
-def _heads(silo: str, folder: Path) -> list[SignedHead]:
+def _signed_heads(silo: str, folder: Path) -> list[SignedHead]:
+    """Return the ledger heads that a silo signed in a run's transcript, to find forks."""
     heads = []
-    for entry in read(folder)[1]:
+    for entry in read_transcript(folder)[1]:
         if isinstance(entry, Answered) and entry.silo == silo:
             try:
                 head = parse_answer(entry.answer()).head

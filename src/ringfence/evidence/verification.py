@@ -1,4 +1,4 @@
-"""Checking a silo's certificate, by whoever got it, without the silo.
+"""Verification of a silo's certificate by anyone, without the silo.
 
 The check trusts no number in it. It recomputes the hash chain, replays the entries under the gate's rules, derives
 the cost of every charged round from the approved plan, computes what that guarantees, and checks the signature. It is
@@ -6,25 +6,30 @@ written apart from the gate and the ledger's own reader, so that a mistake there
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringfence.accounting import accountant
-from ringfence.accounting.events import seen_by
-from ringfence.certified_history import ROUNDING, History
-from ringfence.errors import CertificateError, RingfenceError
-from ringfence.foreign_text import visible
-from ringfence.protocol.certificate import Certificate, CertifiedEntry, SignedCertificate, read_certificate
-from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, claimed_against
-from ringfence.protocol.plan import fewest_colluders, protected_by
-from ringfence.protocol.questions import Unit
-from ringfence.sealed_sums import sealing
-from ringfence.silo.account import GENESIS
-from ringfence.statement import Statement
+from ringfence.errors import CertificateError, RingfenceError, visible
+from ringfence.evidence.certificate_history import ROUNDING, History
+from ringfence.model.statement import Statement, observer_words
+from ringfence.protocol import (
+    Certificate,
+    CertifiedEntry,
+    Guarantee,
+    Observer,
+    SignedCertificate,
+    Unit,
+    against_words,
+    claimed_against,
+    read_certificate,
+)
+from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol.plan.plan import fewest_colluders, protected_by
+from ringfence.shuffler import sealing
+from ringfence.silo.ledger.history import GENESIS
 from ringfence.storage.chain import entry_hash
 from ringfence.storage.files import read_file
 
@@ -55,18 +60,16 @@ class Verified:
     remarks: tuple[str, ...] = ()
 
     def against(self, observer: Observer) -> str:
-        """Say whom a guarantee of all releases holds against."""
-        observers = [told.against for told in self.guarantee]
-        words = against_words(observer, self.colluders) if observers[1:] else claimed_against(observers, self.colluders)
-        return words.removeprefix("against ")
+        """Return in words whom the verified guarantee of all releases holds against."""
+        return observer_words(observer, [each.against for each in self.guarantee], self.colluders)
 
     def data(self) -> dict[str, Any]:
-        """Return the finding for machines."""
+        """Return what the verified certificate proves as plain data."""
         told = {name: [each.model_dump() for each in getattr(self, name)] for name in ("guarantee", "used", "budget")}
         return {"valid": True, **vars(self), **told, "remarks": list(self.remarks)}
 
     def text(self) -> str:
-        """Return the finding as its reader needs it: what is proved, and what is not."""
+        """Return in words what the verified certificate proves, and what it does not."""
         signer = (
             "with the key that you gave"
             if self.key_was_given
@@ -94,7 +97,12 @@ class Verified:
                 f"whenever you stop. So far, epsilon {used.epsilon:.6g} at delta {used.delta:.3g} is used, which is "
                 "bookkeeping and not a guarantee. This was recomputed from the plans alone.",
                 f"  - This holds {claimed_against([told.against for told in self.guarantee], self.colluders)}.",
-                *(_alone(other) for other in others if other.epsilon > first.epsilon * (1 + ROUNDING)),
+                *(
+                    f"  - {against_words(other.against).capitalize()}, the silo's own noise gives epsilon = "
+                    f"{other.epsilon:.6g} at the same delta."
+                    for other in others
+                    if other.epsilon > first.epsilon * (1 + ROUNDING)
+                ),
                 "  - No plan was approved beyond the budget of its time; the budget is now epsilon "
                 f"{limit.epsilon:.6g} at delta {limit.delta:.3g}.",
                 *(["", "What the silo says about its data", ""] if self.remarks else []),
@@ -112,20 +120,13 @@ class Verified:
         )
 
 
-def _alone(other: Guarantee) -> str:
-    return (
-        f"  - {against_words(other.against).capitalize()}, the silo's own noise gives epsilon = {other.epsilon:.6g} at "
-        "the same delta."
-    )
-
-
 def verify_file(path: Path, *, key: str | None = None) -> Verified:
     """Check a certificate's file; raise CertificateError with the first thing that does not fit."""
     return verify(read_file(path, "certificate", CertificateError), key=key)
 
 
 def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list[str]:
-    """Check what a model's statement says of its run against silos' certificates; say of each silo what was found.
+    """Check a model's statement against silos' certificates; return a sentence for each silo.
 
     Raises CertificateError if a certificate is not valid, is of no silo in the statement, or shows more rounds or
     another cost than the statement.
@@ -136,10 +137,8 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
         stated, followed = statement.silos.get(finding.silo), history.plans.get(statement.plan.digest())
         if stated is None or followed is None:
             raise CertificateError(f"{path} is of silo '{finding.silo}' and shows no release for this model.")
-        events = list(Counter(followed.charged.values()).items())
-        told = [  # what the plan guarantees; earlier versions stated what was used of it
+        told = [
             math.isclose(each.epsilon, against(followed.terms.guarantees, each.against).epsilon, rel_tol=1e-6)
-            or math.isclose(each.epsilon, accountant.epsilon(seen_by(each.against, events), each.delta), rel_tol=1e-6)
             for each in stated.this_run
         ]
         if (stated.records, stated.rounds) != (followed.terms.records, len(followed.charged)) or not all(told):
@@ -159,18 +158,18 @@ def verify_statement(statement: Statement, certificates: Sequence[Path]) -> list
 
 
 def verify(content: bytes, *, key: str | None = None) -> Verified:
-    """Check a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
+    """Verify a certificate's bytes; `key` is the silo's public key in hexadecimal, from another source."""
     return checked(content, key)[0]
 
 
 def checked(content: bytes, key: str | None) -> tuple[Verified, History]:
-    """Check a certificate's bytes; return what it proves, and all that its entries say."""
+    """Verify a certificate's bytes; return what it proves, and all that its entries say."""
     signed = read_certificate(content)
     certificate = signed.certificate
     _check_chain(certificate)
     history = History(certificate.silo)
     for entry in certificate.entries:
-        with _naming(entry):
+        with _naming_entry(entry):
             history.follow(entry)
     if not history.budget:  # its first entry opens the ledger, or was refused above
         raise CertificateError("The certificate's entries neither open a ledger nor give it a budget.")
@@ -200,6 +199,7 @@ def checked(content: bytes, key: str | None) -> tuple[Verified, History]:
 
 
 def _check_chain(certificate: Certificate) -> None:
+    """Raise CertificateError if the certificate's hash chain is broken."""
     previous = GENESIS
     for expected, entry in enumerate(certificate.entries, start=1):
         if entry.number != expected:
@@ -218,6 +218,7 @@ def _check_chain(certificate: Certificate) -> None:
 
 
 def _check_totals(certificate: Certificate, history: "History") -> None:
+    """Raise CertificateError if the certificate's totals are not those of its entries."""
     if (certificate.charged, certificate.released) != (history.charges, history.releases):
         raise CertificateError(
             f"The certificate counts {certificate.charged} charges and {certificate.released} releases, but its "
@@ -236,20 +237,21 @@ def _check_totals(certificate: Certificate, history: "History") -> None:
 
 
 def _check_signature(signed: SignedCertificate, key: str | None) -> None:
+    """Raise CertificateError if the certificate's signature does not fit, or is by another key than the given one."""
     certificate = signed.certificate
     if key is not None and key.strip().lower() != certificate.public_key:
         raise CertificateError(
             f"The certificate was signed with the key {certificate.public_key}, not with the one that you gave."
         )
-    if not sealing.verify(certificate.public_key, signed.signed, signed.signature):
+    if not sealing.verify(certificate.public_key, certificate.signed_bytes(), signed.signature):
         raise CertificateError(
             "The certificate's signature does not match its content and public key: one of them was changed."
         )
 
 
 @contextmanager
-def _naming(entry: CertifiedEntry) -> Iterator[None]:
-    """Let what is wrong with an entry be told with its number."""
+def _naming_entry(entry: CertifiedEntry) -> Iterator[None]:
+    """Name the certificate's entry in any error about it that verification raises in the block."""
     try:
         yield
     except CertificateError as problem:

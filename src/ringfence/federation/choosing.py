@@ -1,6 +1,6 @@
-"""Choosing among candidates in one process: all are trained and compared through the gates, for one price.
+"""Training several candidates in one process, comparing them privately, and returning the best.
 
-`ringfence train --try` and `ringfence.model_selection.FederatedSearch` are this function with files and with tables.
+`ringfence train --try` and `ringfence.estimators.FederatedSearch` call it. All candidates share one budget.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from functools import partial
 
 from ringfence.errors import TrainingError
-from ringfence.metrics.choice import Candidate, Choice
-from ringfence.planning.choices import ChoiceProposal
+from ringfence.estimates.comparison import Candidate, Choice
+from ringfence.federation.training import Federation, Silo, TrainingResult, require_collector
 from ringfence.planning.propose import Proposal
-from ringfence.protocol.plan import Plan
+from ringfence.planning.search import SearchProposal
+from ringfence.protocol import Plan
 from ringfence.server.channels import Collect
-from ringfence.server.questions.comparison import compared
-from ringfence.server.questions.evaluation import reported
+from ringfence.server.queries.comparison import comparison_of_run
+from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import RoundOutcome
-from ringfence.training import Federation, Silo, TrainingResult, require_collector
 
 
 @dataclass(frozen=True)
 class ChoiceResult:
-    """The best candidate: the proposal that it came from, its model and statement, and how all of them compare."""
+    """The best candidate: its proposal, its model and statement, and the comparison of all."""
 
     proposal: Proposal
     result: TrainingResult
     choice: Choice
 
 
-def choose(
-    proposed: ChoiceProposal,
+def train_and_choose(
+    proposed: SearchProposal,
     silos: Mapping[str, Silo],
     *,
     watch: Callable[[Plan, RoundOutcome], None] = lambda plan, outcome: None,
@@ -37,8 +37,8 @@ def choose(
 ) -> ChoiceResult:
     """Approve all plans at every silo, train every candidate, compare them, and return the best.
 
-    Raises ApprovalError, before anything is released anywhere, if a silo's cap does not cover all of it. `collect` says
-    how the rounds of a plan that trusts a shuffler are collected.
+    Raises ApprovalError, before anything is released anywhere, if a silo's cap does not cover all of it. `collect`
+    returns the way to collect the rounds of a plan that trusts a shuffler.
     """
     plans = proposed.plans
     collectors = [None if collect is None else collect(each.plan) for each in proposed.candidates]
@@ -51,7 +51,7 @@ def choose(
         ]
         comparison = proposed.comparison
         judged = federation.run(comparison, watch=partial(watch, comparison), candidates=[run.weights for run in runs])
-        found = compared(judged.findings)
+        found = comparison_of_run(judged.findings)
         if found is None:
             raise TrainingError(
                 "No silo compared the candidates, so none can be chosen. What the silos answered so far stays charged."
@@ -65,7 +65,7 @@ def choose(
         records=found.records,
         best=found.best,
         candidates=tuple(
-            Candidate(settings=dict(own), plan=each.plan.digest(), above=found.above(number))
+            Candidate(settings=dict(own), plan=each.plan.digest(), above=found.above_best(number))
             for number, (own, each) in enumerate(zip(proposed.settings, proposed.candidates, strict=True))
         ),
         plans=others,
@@ -76,7 +76,7 @@ def choose(
         statement,
         run.history,
         {**run.findings, **judged.findings},
-        reported(comparison, judged.findings),
+        evaluation_of_run(comparison, judged.findings),
         choice,
     )
     return ChoiceResult(best, result, choice)

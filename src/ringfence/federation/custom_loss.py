@@ -1,4 +1,14 @@
-"""Convex losses that plans may name, what every loss is (`BaseLoss`), and losses of your own (`custom`)."""
+"""Your own convex loss, differentiated by JAX.
+
+    from ringfence import custom_loss
+
+    def log_cosh(score, target):
+        return jnp.log(jnp.cosh(score - target))
+
+    loss = custom_loss(log_cosh, largest_score=6.0)
+
+The source is part of the plan. A silo computes it only after its operator has read and installed it.
+"""
 
 import __future__
 
@@ -13,60 +23,12 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from ringfence.errors import PlanError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import (
-    Absolute,
-    BaseLoss,
-    Constants,
-    Custom,
-    EpsilonInsensitive,
-    Gamma,
-    Hinge,
-    Huber,
-    Logistic,
-    Loss,
-    NegativeBinomial,
-    NonSmooth,
-    Ordinal,
-    Pinball,
-    PoissonLoss,
-    Softmax,
-    Squared,
-    Survival,
-)
+from ringfence.errors import PlanError, require_extra
+from ringfence.protocol import Custom, FloatArray, explain
 from ringfence.protocol.losses.custom import INSTALLED, digest_of, examined
-from ringfence.protocol.public import explain
-
-__all__ = [
-    "Absolute",
-    "BaseLoss",
-    "Constants",
-    "Custom",
-    "EpsilonInsensitive",
-    "Gamma",
-    "Hinge",
-    "Huber",
-    "Logistic",
-    "Loss",
-    "NegativeBinomial",
-    "NonSmooth",
-    "Ordinal",
-    "Pinball",
-    "PoissonLoss",
-    "Softmax",
-    "Squared",
-    "Survival",
-    "custom",
-    "install",
-]
 
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
-
-def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest_target: float = 1.0) -> Custom:
+def custom_loss(function: Callable[[Any, Any], Any], *, largest_score: float, largest_target: float = 1.0) -> Custom:
     """Return your own convex loss of a record's score and scaled target, written with `jax.numpy` as `jnp`.
 
     The function is a `def` of two numbers, at the top of a file, which uses nothing but them, `jnp` and `jax`: its
@@ -81,7 +43,7 @@ def custom(function: Callable[[Any, Any], Any], *, largest_score: float, largest
     return _checked(source, largest_score, largest_target)
 
 
-def install(path: Path) -> str:
+def install_loss(path: Path) -> str:
     """Allow this process to compute the loss in a file that its operator has read, and return the source's digest.
 
     The file must hold exactly the source in the plan, byte for byte. It will be run: install nothing that you have not
@@ -102,12 +64,12 @@ class _Derived:
     function: Callable[[Any, Any], Any]
 
     def values(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return it of every record."""
+        """Return the custom loss of every record."""
         result: FloatArray = self._over(self.function, scores[..., 0], targets)
         return result
 
     def residuals(self, scores: FloatArray, targets: FloatArray) -> FloatArray:
-        """Return its derivative in the score."""
+        """Return the custom loss's derivative in each record's score, by JAX."""
         import jax
 
         result: FloatArray = self._over(jax.grad(self.function), scores[..., 0], targets)[..., None]
@@ -115,10 +77,12 @@ class _Derived:
 
     @staticmethod
     def _over(function: Callable[[Any, Any], Any], scores: Any, targets: Any) -> Any:
+        """Apply a custom loss, or its derivative, to every score: JAX's arrays as they are, NumPy's in 64 bits."""
         import jax
         import jax.numpy as jnp
 
         def each(scores: Any, targets: Any) -> Any:
+            """Apply the custom loss to all scores at once, each with its record's target."""
             beside = jnp.broadcast_to(targets.reshape(-1, *[1] * (scores.ndim - 1)), scores.shape)
             return jax.vmap(function)(scores.reshape(-1), beside.reshape(-1)).reshape(scores.shape)
 
@@ -129,12 +93,11 @@ class _Derived:
 
 
 def _derived(source: str) -> str:
-    """Run a source that holds one function, install it, and return its name."""
-    try:
-        import jax
-        import jax.numpy as jnp
-    except ImportError:
-        raise PlanError('A custom loss needs JAX: pip install "ringfence[simulation]".') from None
+    """Run a custom loss's source, which holds one function; install it, and return its name."""
+    require_extra("simulation", "A custom loss", "jax", error=PlanError)
+    import jax
+    import jax.numpy as jnp
+
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -155,10 +118,11 @@ def _derived(source: str) -> str:
 
 
 def _checked(source: str, largest_score: float, largest_target: float) -> Custom:
+    """Return a source's custom loss with its constants; PlanError unless it is convex and smooth."""
     title = _derived(source)
     digest = digest_of(source)
     try:
-        steepest, bend = examined(digest, float(largest_score), float(largest_target))
+        lipschitz, smoothness = examined(digest, float(largest_score), float(largest_target))
     except PlanError as refused:
         INSTALLED.pop(digest)
         raise PlanError(
@@ -171,8 +135,8 @@ def _checked(source: str, largest_score: float, largest_target: float) -> Custom
             digest=digest,
             largest_score=float(largest_score),
             largest_target=float(largest_target),
-            steepest=steepest,
-            bend=bend,
+            lipschitz=lipschitz,
+            smoothness=smoothness,
         )
     except ValidationError as refused:
         INSTALLED.pop(digest)

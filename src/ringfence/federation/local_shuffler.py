@@ -1,4 +1,4 @@
-"""A shuffler and everybody's keys in one process, for whoever runs all parties of a federation at once."""
+"""A shuffler and all parties' keys in one process."""
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,12 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringfence.protocol.keys import PublicKeys
-from ringfence.protocol.messages import SealedUpdate
-from ringfence.protocol.plan import Plan
-from ringfence.sealed_sums import sealing
+from ringfence.protocol import Plan, PublicKeys, SealedUpdate
 from ringfence.server.channels import Collect, Totals
 from ringfence.server.channels.shuffler import read_batch
+from ringfence.shuffler import sealing
 from ringfence.shuffler.shuffler import Shuffler
 from ringfence.shuffler.store import Store
 
@@ -26,7 +24,7 @@ class LocalShuffler:
 
     @property
     def keys(self) -> PublicKeys:
-        """The public keys that a plan pins."""
+        """The public keys of this process's shuffler that a plan pins."""
         return PublicKeys(
             server=sealing.public_key(self.server),
             shuffler=self.shuffler.public_key,
@@ -38,6 +36,7 @@ class LocalShuffler:
         self.shuffler.add(plan)
 
         def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals | None:
+            """Deposit the silos' sealed updates at this process's shuffler, and open the batch that it releases."""
             for update in updates:
                 self.shuffler.deposit(update.to_bytes())
             batch = self.shuffler.release(plan.digest(), round)
@@ -51,7 +50,7 @@ def local_shuffler(silos: Iterable[str]) -> Iterator[LocalShuffler]:
     """Make new keys and a shuffler in a temporary folder, which is removed at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="ringfence-") as folder,
-        # No deadline: in one process all that will come has come when the server collects.
+        # No deadline: in one process all messages have arrived when the server collects.
         Shuffler(Store.create(Path(folder) / "shuffler"), seconds=0.0) as shuffler,
     ):
         yield LocalShuffler(shuffler, sealing.new_key(), {name: sealing.new_key() for name in silos})

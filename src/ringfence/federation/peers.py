@@ -1,7 +1,7 @@
 """Training without a server: every silo broadcasts its noisy answer, and every silo takes the same steps.
 
-The guarantee is the same as with a server, because it covers everything a silo sends, whoever hears it. All peers end
-with the same model, bit for bit, if they hear the same messages: which silos speak in a round is drawn from the plan's
+The guarantee is the same as with a server, because it covers everything a silo sends, whoever receives it. All peers
+end with the same model, bit for bit, if they receive the same messages: the silos of a round are drawn from the plan's
 digest, and averages are taken in the plan's order.
 """
 
@@ -10,26 +10,26 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ringfence.errors import TrainingError
-from ringfence.protocol.messages import Answer
-from ringfence.protocol.plan import Plan
+from ringfence.protocol import Answer, Plan
 from ringfence.server.rounds import RoundOutcome, RunResult, Session
-from ringfence.silo.gate import Gate
+from ringfence.silo.gate.gate import Gate
 
 
 class Peer(Session):
-    """A silo that takes the server's steps itself: in each round it speaks, then receives what all peers said."""
+    """A silo that takes the server's steps itself: it broadcasts its answer, then receives all peers' answers."""
 
     def __init__(self, plan: Plan, gate: Gate) -> None:
-        # The choices are public and the same for all; they protect nothing.
+        """Join a plan as a peer: a silo with its gate and a copy of the server's session."""
+        # Public and the same for all peers; no guarantee depends on it.
         super().__init__(plan, np.random.default_rng(int(plan.digest(), 16)))
         self._gate = gate
 
-    def speak(self) -> Answer | None:
-        """Return what this silo broadcasts in this round, through its own gate; None if it is not its turn."""
+    def broadcast(self) -> Answer | None:
+        """Return this peer's answer in this round, through its own gate; None if it is not its turn."""
         return self._gate.answer(self.request()) if self._gate.silo in self.asked() else None
 
 
-def run(
+def train_as_peers(
     plan: Plan, gates: Mapping[str, Gate], *, watch: Callable[[RoundOutcome], None] = lambda outcome: None
 ) -> RunResult:
     """Let the silos of one process train as peers, and return the model that all of them ended with."""
@@ -37,7 +37,7 @@ def run(
         raise TrainingError("There are no peers to train: give at least one silo.")
     peers = {name: Peer(plan, gate) for name, gate in gates.items()}
     while not all(peer.finished for peer in peers.values()):
-        said = {name: answer for name, peer in peers.items() if (answer := peer.speak()) is not None}
+        said = {name: answer for name, peer in peers.items() if (answer := peer.broadcast()) is not None}
         outcomes = [peer.receive(said) for peer in peers.values()]
         watch(outcomes[0])
     results = [peer.result() for peer in peers.values()]

@@ -1,8 +1,7 @@
-"""Following a run while it goes on: what everybody may know of each round, for experiment trackers and reports.
+"""Tracking a run: each round's public values, for experiment trackers and reports.
 
-Only public values pass through here: who answered, the length of the noisy average, and costs computed from the plan.
-No record, loss or accuracy can: a `Recorder` sees outcomes of rounds, which are made of messages that have left the
-silos already.
+These are the silos that answered, the norm of the noisy average, and costs computed from the plan. No record, loss or
+accuracy can be among them: a `Recorder` sees outcomes of rounds, which are made of messages that already left silos.
 
     recorder = Recorder(plan, TensorBoard(Path("runs/first")))
     result = train(plan, silos, watch=recorder)
@@ -18,26 +17,26 @@ from typing import Any, Protocol
 
 from ringfence.accounting.charges import cost, task_event
 from ringfence.accounting.events import Event
-from ringfence.errors import OutputError
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task, task
+from ringfence.errors import OutputError, require_extra
+from ringfence.protocol import Plan, SiloTerms, Task
+from ringfence.protocol.plan.plan import task
 from ringfence.server.rounds import RoundOutcome
 
 MARKS = 40
-"""In so many rounds of a run, evenly spread, the costs so far are computed: sampled batches take a while to compose."""
+"""Rounds of a run, evenly spread, in which costs are computed: composing sampled batches takes a while."""
 
 FOLLOWED = 8
-"""Costs are computed for so many silos: those that the plan allows the most, which bound all others'."""
+"""Silos whose costs are computed: those with the largest epsilon, which bounds all others."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What everybody may know of a round that is over.
+    """The public values of a finished round.
 
-    `update_norm` is the length of the averaged answers and `noise_norm` what their noise alone makes of it, the root
-    of its mean square; None where nobody answered, or where correlated or shuffled noise has no such level. `epsilon`
-    says what the answers so far have used of each followed silo's guarantee, at its delta in the plan; it is empty
-    between marks. That is bookkeeping: the guarantee is the plan's, whenever you stop.
+    `update_norm` is the norm of the averaged answers and `noise_norm` the root mean square norm of their noise; None if
+    nobody answered, or for correlated or shuffled noise. `epsilon` is the cost of the answers so far to each followed
+    silo, at its delta in the plan; it is empty between marks. It is a running tally: the guarantee is the plan's,
+    whenever you stop.
     """
 
     round: int
@@ -49,31 +48,29 @@ class Progress:
 
 
 class Tracker(Protocol):
-    """Whoever wants to follow a run."""
+    """An experiment tracker that follows a run."""
 
     def begin(self, plan: Plan) -> None:
-        """Take note of a run that begins or resumes."""
+        """Track a run that begins or resumes."""
 
     def round(self, progress: Progress) -> None:
-        """Take note of a round that is over. A run that resumes reports its earlier rounds again."""
+        """Track a finished round. A run that resumes reports its earlier rounds again."""
 
     def end(self, statement: str) -> None:
-        """Take note of the end, and of what the run's guarantees are."""
+        """Track the end of the run, with the statement of its guarantees."""
 
 
 def marks(plan: Plan) -> frozenset[int]:
-    """Return the rounds after which costs are computed: the first, the last, and some between."""
+    """Return the rounds after which a tracked run's costs are computed: the first, the last, and some between."""
     last = plan.rounds - 1
     return frozenset(round(last * k / (MARKS - 1)) for k in range(MARKS))
 
 
 class Recorder:
-    """Watches a run's rounds, keeps what a report shows of them, and tells trackers.
-
-    It is what `train` and `conduct` take as `watch`.
-    """
+    """Records a run's rounds for reports and trackers; `train` and `conduct` take it as `watch`."""
 
     def __init__(self, plan: Plan, *trackers: Tracker) -> None:
+        """Begin to record a run for reports and trackers; follow the silos with the largest epsilon."""
         self.plan = plan
         self.rounds: list[Progress] = []
         self._trackers = trackers
@@ -87,7 +84,7 @@ class Recorder:
             tracker.begin(plan)
 
     def __call__(self, outcome: RoundOutcome) -> None:
-        """Take note of a round that is over."""
+        """Record a finished round for reports, and pass it to the trackers."""
         number = self.plan.place(outcome.round).number
         work = {
             name: task(self.plan, self._terms[name], outcome.round, self._answers[name, number])
@@ -110,12 +107,12 @@ class Recorder:
             tracker.round(progress)
 
     def end(self, statement: str) -> None:
-        """Tell trackers that the run is over."""
+        """Pass the statement to the run's trackers."""
         for tracker in self._trackers:
             tracker.end(statement)
 
     def _epsilon(self, terms: SiloTerms) -> float:
-        """Return what the answers of a followed silo that were used so far have cost it, at its delta in the plan."""
+        """Return the cost of a followed silo's answers so far, at its delta in the plan."""
         events = self._events[terms.name]
         key = (frozenset(events.items()), terms.guarantee.delta)
         if key not in self._costs:  # silos on equal terms cost the same
@@ -137,24 +134,22 @@ class TensorBoard:
     """Writes a run into a folder that TensorBoard shows. Needs the extra `tracking`."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from tensorboardX import SummaryWriter
-        except ModuleNotFoundError as missing:
-            raise OutputError(
-                f"Tracking needs '{missing.name}', which is not installed: pip install \"ringfence[tracking]\"."
-            ) from None
+        """Open the folder for TensorBoard's event file."""
+        require_extra("tracking", "Tracking", "tensorboardX", error=OutputError)
+        from tensorboardX import SummaryWriter
+
         try:
             self._writer: Any = SummaryWriter(str(folder))
         except OSError as problem:
             raise OutputError(f"{folder} cannot be written: {problem.strerror}. Name another folder.") from None
 
     def begin(self, plan: Plan) -> None:
-        """Write down which plan it is."""
-        named = [plan.algorithm.name] if plan.steps else sorted({stage.question.name for stage in plan.stages})
+        """Write the plan's digest and queries for TensorBoard."""
+        named = [plan.algorithm.name] if plan.steps else sorted({stage.query.name for stage in plan.stages})
         self._writer.add_text("plan", f"{plan.digest()}: {', '.join(named)}, {plan.steps or plan.rounds} rounds", 0)
 
     def round(self, progress: Progress) -> None:
-        """Write a round's numbers."""
+        """Write a round's numbers for TensorBoard."""
         self._writer.add_scalar("silos/answered", len(progress.answered), progress.round)
         self._writer.add_scalar("silos/refused", len(progress.refused), progress.round)
         if progress.update_norm is not None:
@@ -166,6 +161,6 @@ class TensorBoard:
         self._writer.flush()  # a run that is stopped shows how far it came
 
     def end(self, statement: str) -> None:
-        """Write the statement, and close the file."""
+        """Write the statement for TensorBoard, and close the file."""
         self._writer.add_text("statement", "\n".join(f"    {line}" for line in statement.split("\n")), 0)
         self._writer.close()

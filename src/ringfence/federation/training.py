@@ -1,7 +1,9 @@
-"""Training across silos in one process: real gates, real noise, real ledgers, and a server that sees messages.
+"""Training across silos in one process: real gates, real noise, real ledgers, and a server that sees only messages.
 
-This is the whole federation on one machine. The person who runs it is every silo's operator at once, so
-approving the plan and granting its budget happen here, in the open, and stand in each silo's ledger.
+    result = train(plan, {"north": Silo(records, Path("north.ledger"))})
+    result.model.save(Path("model.json"))
+
+Whoever runs it is every silo's operator: the plan is approved and its budget granted here, and each ledger records it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,38 +15,36 @@ from typing import Any, Self
 
 import numpy as np
 
-from ringfence import peers
 from ringfence.accounting.charges import costs, plan_events
 from ringfence.accounting.filters import enough
 from ringfence.errors import ApprovalError, TrainingError
-from ringfence.metrics.choice import Choice
-from ringfence.metrics.report import EvaluationReport
-from ringfence.model import Model
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Guarantee, observers_of
-from ringfence.protocol.plan import Plan
+from ringfence.estimates.comparison import Choice
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.federation import peers
+from ringfence.model.model import Model
+from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.protocol import FloatArray, Guarantee, Plan, observers_of
 from ringfence.server import rounds
 from ringfence.server.channels import Collect
 from ringfence.server.conduct import rounds_answered
-from ringfence.server.learned import Findings
-from ringfence.server.questions.evaluation import reported
-from ringfence.silo import custody
-from ringfence.silo.budget import Budget
-from ringfence.silo.gate import Gate
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records
-from ringfence.statement import SiloGuarantee, Statement
+from ringfence.server.queries.evaluation import evaluation_of_run
+from ringfence.server.state import Findings
+from ringfence.silo.gate.gate import Gate
+from ringfence.silo.ledger import custody
+from ringfence.silo.ledger.budget import Budget
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records
 
 
 @dataclass(frozen=True)
 class Silo:
-    """A silo of an in-process federation: its records, where its ledger is, and what it must never exceed.
+    """A silo of an in-process federation: its records, its ledger's path, and its cap.
 
-    `cap` is the most that all runs on this data set together may cost; without one, the operator who starts a run
-    grants what it needs on top of what was used before, and what is guaranteed of all runs grows. `key` signs what goes
-    through a shuffler. Plans divide records by their places, so that those of one ledger must come in one order; of
-    records that were read from a file this is checked. They have one ledger (`silo.custody`): `new_beginning` says why
-    they get another, and `is_their_ledger` that this one is theirs where the registry does not know it.
+    `cap` is the most that all runs on this data set together may cost. Without one, each run is granted what it
+    needs on top of earlier runs, and the guarantee over all runs grows. `key` signs what goes
+    through a shuffler. Plans divide records by position, so the records of one ledger must keep their order; this is
+    checked for records read from a file. Records have one ledger (`silo.ledger.custody`): `new_beginning` gives the
+    reason for another one, and `is_their_ledger` confirms this one where the registry does not know it.
     """
 
     records: Records
@@ -57,10 +57,10 @@ class Silo:
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The learned weights, what each silo's ledger says, the rounds, and the statistics that were asked for.
+    """The learned weights, the statement from each silo's ledger, the rounds, and the statistics.
 
-    `evaluation` is what the silos told of the model, if a stage of a plan asked: private like all the rest. `choice`
-    says which candidates it was chosen from, if it was.
+    `evaluation` is the private evaluation of the model, if a stage of the plan asks for one. `choice` compares the
+    candidates, if there were several.
     """
 
     weights: FloatArray
@@ -72,27 +72,29 @@ class TrainingResult:
 
     @cached_property
     def model(self) -> Model:
-        """The model; TrainingError if the plan trains none."""
+        """The trained model; TrainingError if the plan trains none."""
         plan, guarantees = self.statement.plan, self.statement.silos
         if not plan.steps:
             raise TrainingError("This plan trains nothing, so there is no model.")
         answered = rounds_answered(plan, self.history)
-        return Model.of(plan, self.weights, answered, guarantees, self.evaluation, self.choice)
+        return Model.of(
+            plan, self.weights, answered, guarantees=guarantees, evaluation=self.evaluation, choice=self.choice
+        )
 
 
 CHOOSING = (
     "If you choose the next run by these numbers, the choice reveals something about these records that no epsilon "
     "covers. Use the private evaluation for that."
 )
-"""What stands beside every number that was measured on held-out records."""
+"""A warning beside every number that was measured without noise."""
 
 
 @dataclass(frozen=True)
 class ExactScores:
-    """How good a model is, without noise, all records together and per silo. For whoever may see these records.
+    """A model's score without noise, over all records and per silo, for whoever may see these records.
 
-    Targets are as their file has them. `clamped` is the error of all records with targets clamped to the schema's
-    bounds, as training saw them, where any lies beyond.
+    Targets are as in the file. `clamped` is the score with targets clamped to the schema's bounds, as in training, if
+    any lies beyond them.
     """
 
     metric: str
@@ -101,13 +103,13 @@ class ExactScores:
     clamped: float | None = None
 
     def as_data(self) -> dict[str, Any]:
-        """Return the numbers for machines, with the word that they are not private."""
+        """Return scores without noise as plain data that says that it is not private."""
         beside = {} if self.clamped is None else {f"{self.metric}_clamped": self.clamped}
         return {"test": {self.metric: self.value, **beside, "per_silo": dict(self.per_silo)}, "test_is_private": False}
 
     @property
     def remark(self) -> str:
-        """What to say where clamping makes a difference; else nothing."""
+        """A sentence about targets that training clamped, or an empty text if none was."""
         if self.clamped is None:
             return ""
         return (
@@ -126,7 +128,7 @@ def train(
 ) -> TrainingResult:
     """Approve the plan at every silo, run its rounds through the gates, and end it.
 
-    With `peer_to_peer` there is no server: every silo takes the steps itself (`ringfence.peers`). A plan that trusts
+    With `peer_to_peer` there is no server: every silo takes the steps itself (`federation.peers`). A plan that trusts
     a shuffler needs one to `collect` from (`local_shuffler`), and silos with keys. Raises ApprovalError, before
     anything is released anywhere, if a silo's cap does not cover the plan.
     """
@@ -134,23 +136,23 @@ def train(
     with Federation([plan], silos) as federation:
         trained = federation.run(plan, watch=watch, peer_to_peer=peer_to_peer, collect=collect)
         federation.end()
-        statement, evaluation = federation.statement(plan), reported(plan, trained.findings)
+        statement, evaluation = federation.statement(plan), evaluation_of_run(plan, trained.findings)
     return TrainingResult(trained.weights, statement, trained.history, trained.findings, evaluation)
 
 
 def require_collector(plan: Plan, collect: Collect | None, *, peer_to_peer: bool = False) -> None:
-    """Refuse a plan that cannot be collected as it says, before any silo approves it."""
+    """Refuse a plan with a shuffler but without a way to collect from one, and the reverse."""
     collected = any(stage.channel.is_collected for stage in plan.stages)
     if (collect is not None) != collected or (peer_to_peer and collected):
         raise TrainingError("A plan with a shuffler needs a shuffler and a server; other plans take no shuffler.")
 
 
 class Federation:
-    """Silos of one process behind their gates, with approved plans: a context that ends the plans, and the ledgers.
+    """The gates of silos in one process, with approved plans: a context that ends the plans and closes the ledgers.
 
-    Every silo's ledger gets a budget that covers all plans, if its cap allows it, and approves all of them, before
-    anything is asked: ApprovalError if a cap does not cover them. `promised` is what each silo is promised for all
-    plans together; by default, for a single plan, what that promises.
+    Every silo's ledger is granted a budget that covers all plans, if its cap allows it, and approves all of them before
+    anything is asked: ApprovalError if a cap does not cover them. `promised` are each silo's guarantees for all plans
+    together; by default those of the single plan.
     """
 
     def __init__(
@@ -159,12 +161,14 @@ class Federation:
         silos: Mapping[str, Silo],
         promised: Mapping[str, Sequence[Guarantee]] | None = None,
     ) -> None:
+        """Prepare to run plans at silos of this process, each with its own ledger."""
         self._plans, self._silos, self._promised = plans, silos, promised or {}
         self._open_files = ExitStack()
         self._gates: dict[str, Gate] = {}
         self._ledgers: dict[str, Ledger] = {}
 
     def __enter__(self) -> Self:
+        """Open the silos' ledgers, and approve all plans at every gate."""
         with ExitStack() as unfinished:
             unfinished.push(self.__exit__)
             for name, silo in self._silos.items():
@@ -180,13 +184,14 @@ class Federation:
         return self
 
     def __exit__(self, *problem: object) -> None:
+        """End the federation's plans, and close the silos' ledgers."""
         try:
-            self.end()  # also after an error or Ctrl-C: what was not asked for must not stay reserved
+            self.end()  # also after an error or Ctrl-C: unused rounds must not stay reserved
         finally:
             self._open_files.close()
 
     def end(self) -> None:
-        """Answer nothing more."""
+        """End all plans of the federation: nothing more is answered, and unused reservations are returned."""
         for name, gate in self._gates.items():
             approved = self._ledgers[name].account().plans
             for plan in self._plans:
@@ -202,9 +207,9 @@ class Federation:
         collect: Collect | None = None,
         candidates: Sequence[FloatArray] = (),
     ) -> rounds.RunResult:
-        """Run one of the plans through the gates."""
+        """Run one of the federation's plans through the gates."""
         if peer_to_peer:
-            return peers.run(plan, self._gates, watch=watch)
+            return peers.train_as_peers(plan, self._gates, watch=watch)
         return rounds.run(
             plan,
             lambda request, names: {name: self._gates[name].answer(request) for name in names},
@@ -214,7 +219,7 @@ class Federation:
         )
 
     def statement(self, plan: Plan, *others: Plan) -> Statement:
-        """Return what each silo's ledger says of these plans together, and of everything in it."""
+        """Return each silo's guarantee for these plans together and for everything in its ledger."""
         guarantees = {
             name: _guarantee((plan, *others), name, ledger, self._promised.get(name))
             for name, ledger in self._ledgers.items()
@@ -223,7 +228,7 @@ class Federation:
 
 
 def exact_scores(model: Model, tests: Mapping[str, Records]) -> ExactScores:
-    """Measure the model, without noise, on at least one silo's records, with targets as their file has them."""
+    """Measure the model without noise on at least one silo's records, with targets as in the file."""
     features = np.concatenate([test.features for test in tests.values()])
     clamped = np.concatenate([test.targets for test in tests.values()])
     targets = np.concatenate([test.unclamped_targets for test in tests.values()])
@@ -261,6 +266,7 @@ def _ledger(plans: Sequence[Plan], name: str, silo: Silo, promised: Sequence[Gua
 
 
 def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
+    """Open the ledger of a silo's data for training in this process, or start one."""
     marks = silo.records.marks
     if marks is not None:
         return custody.open_ledger(
@@ -272,6 +278,7 @@ def _open(name: str, silo: Silo, budget: Budget) -> Ledger:
 
 
 def _guarantee(plans: Sequence[Plan], name: str, ledger: Ledger, promised: Sequence[Guarantee] | None) -> SiloGuarantee:
+    """Return a silo's guarantee for these plans, and for all runs in its ledger, after training."""
     account = ledger.account()
     approved = [account.plans[plan.digest()] for plan in plans]
     terms = plans[0].terms(name)

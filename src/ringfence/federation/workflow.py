@@ -1,84 +1,70 @@
-"""From one CSV file per silo to a trained model: what `ringfence train` does."""
+"""Training on one table per silo, and asking these tables one query: files, ledgers and plans around `training`.
+
+`ringfence train` calls `train_files`: it reads the files, lets `planning` propose a plan, and hands plan and silos to
+`training.train`, or with several candidates to `choosing.train_and_choose`. Both run the rounds
+through the silos' gates.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ringfence import sources
 from ringfence.accounting.events import require_positive, require_probability
-from ringfence.choosing import choose
-from ringfence.errors import AccountingError, PlanError, RecordsError, TrainingError
-from ringfence.model import Model
-from ringfence.planning.candidates import candidate_request, grid
-from ringfence.planning.choices import CandidatePlan, ChoiceProposal, propose_choice
-from ringfence.planning.evaluations import make_evaluation
+from ringfence.errors import PlanError, RecordsError, TrainingError
+from ringfence.federation.choosing import train_and_choose
+from ringfence.federation.requests import AskRequest, LedgerOptions, TrainRequest
+from ringfence.federation.tracking import marks
+from ringfence.federation.training import ExactScores, Silo, TrainingResult, exact_scores, train
+from ringfence.model.model import Model
+from ringfence.model.summary import Summary, require_level, summarise_coefficients
 from ringfence.planning.explain import as_data
+from ringfence.planning.noise_warnings import plan_warnings
 from ringfence.planning.propose import Proposal, propose_for
+from ringfence.planning.query_plans import make_evaluation_plan, make_summary_plan
 from ringfence.planning.request import Member, PlanRequest
-from ringfence.planning.summaries import make_summary
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.told import told, values_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.schema import Schema, load_schema
-from ringfence.server import learned
+from ringfence.planning.search import CandidateRequest, SearchProposal, candidate_request, grid, propose_search
+from ringfence.protocol import Plan, Schema, load_schema
+from ringfence.protocol.losses.targets import split_targets, values_of
+from ringfence.protocol.plan import sections
+from ringfence.server import state as learned
 from ringfence.server.rounds import RoundOutcome
-from ringfence.silo.budget import Budget
-from ringfence.silo.consent import require_usual, require_usual_plan
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.records import Records, load_records
-from ringfence.summary import Summary, require_level, summarise
-from ringfence.tracking import marks
-from ringfence.training import ExactScores, Silo, TrainingResult, exact_scores, train
+from ringfence.silo.ledger.budget import Budget, require_usual, require_usual_plan
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.records import Records, load_records
 
 if TYPE_CHECKING:
-    from ringfence.local_shuffler import LocalShuffler
+    from ringfence.federation.local_shuffler import LocalShuffler
 
 
-@dataclass(frozen=True)
-class TrainRequest:
-    """Which files to train on, what to predict, what is asked of the plan, and how to test.
+Planned: TypeAlias = Callable[[Sequence[Plan], Sequence[str]], None]
+"""Called with the plans, and remarks to read before anything is charged."""
 
-    `exact` measures the model without noise on the held-out records, and `tests` on files of their own: for whoever
-    may see those.
-    """
-
-    files: Sequence[Path]
-    schema: Path
-    target: str | Sequence[str]
-    plan: PlanRequest
-    exact: bool = False
-    tests: Mapping[str, Path] = field(default_factory=dict)
-    ledgers: Path | None = None
-    same_data_as: Sequence[Path] = ()
-    new_beginning: str = ""
-    cap: tuple[float, ...] | None = None
-    unusual_budget: bool = False
-    peer_to_peer: bool = False
+WatchPlan: TypeAlias = Callable[[Plan, RoundOutcome], None]
+"""Called with every finished round of a plan."""
 
 
 @dataclass(frozen=True)
 class WorkflowResult:
-    """The plan and why it is as it is, the result of the run, and its evaluation, if there was one.
+    """The proposal of the plan, the result of the run, and its evaluation without noise, if one was asked for.
 
-    `losses` has the mean loss on the held-out records, by round, at the public weights of some rounds: not
-    private, like `test`. Where the model was chosen from candidates, `proposal` is the best one's, and `division` has
-    them all.
+    `losses` has the mean loss on test records at the weights of some rounds; like `test`, it is not private. With
+    several candidates, `proposal` is the best one's, and `division` has them all.
     """
 
     proposal: Proposal
     result: TrainingResult
     test: ExactScores | None
     losses: Mapping[int, float] = field(default_factory=dict)
-    division: ChoiceProposal | None = None
+    division: SearchProposal | None = None
 
     def report(self) -> dict[str, Any]:
-        """Return the run as plain data for machines."""
+        """Return the workflow's run as plain data for machines."""
         model, statement = self.result.model, self.result.statement
         report: dict[str, Any] = {
             "plan": model.plan.digest(),
@@ -102,59 +88,37 @@ class WorkflowResult:
         return report
 
 
-@dataclass(frozen=True)
-class AskRequest:
-    """Which files to ask one question about, what it may cost every silo, and where its ledger is.
-
-    `cap` is the most that all runs on a silo's data may cost together.
-    """
-
-    files: Sequence[Path]
-    epsilon: float
-    delta: float | None = None
-    ledgers: Path | None = None
-    same_data_as: Sequence[Path] = ()
-    new_beginning: str = ""
-    unusual_budget: bool = False
-    cap: tuple[float, ...] | None = None
-
-
 def ask_files(request: AskRequest, schema: Schema, make: Callable[[Sequence[Member]], Plan]) -> TrainingResult:
     """Make a plan for the files' silos, and run it through their gates; each silo's ledger is charged."""
-    cap = None if request.cap is None else _cap(*request.cap)
+    cap = _budget(request.cap)
     paths = silo_paths(request.files)
     records = {name: load_records(path, schema) for name, path in paths.items()}
     plan = make([Member(name, len(own), request.epsilon, request.delta) for name, own in records.items()])
     if not request.unusual_budget:
         require_usual_plan(plan, cap)
-    places = _places(paths, request.ledgers, request.same_data_as)
-    silos = {
-        name: Silo(
-            own, places[name].path, cap, new_beginning=request.new_beginning, is_their_ledger=places[name].is_named
-        )
-        for name, own in records.items()
-    }
-    return train(plan, silos)
+    return train(plan, _silos(request, paths, records, cap))
 
 
 def evaluate_files(
     request: AskRequest, model: Model, *, against: Model | None = None, all_records: bool = False
 ) -> TrainingResult:
-    """Ask every silo's file how well the model predicts, and how much better than another, if one is given.
+    """Ask every silo's file how well the model predicts, and how much better than `against`.
 
-    Where the model's training held records out, these are asked, unless `all_records` are wanted.
+    The records that training held out are asked, or all with `all_records`.
     """
     require_comparable(model, against)
     other = None if against is None else against.weights
     return ask_files(
         request,
         model.plan.data,
-        lambda members: make_evaluation(model.plan, model.weights, members, against=other, all_records=all_records),
+        lambda members: make_evaluation_plan(
+            model.plan, model.weights, members, against=other, all_records=all_records
+        ),
     )
 
 
 def exact_on_files(files: Sequence[Path], model: Model, *, all_records: bool = False) -> ExactScores:
-    """Measure the model without noise on the records that `evaluate_files` asks: for whoever may see those."""
+    """Measure the model without noise on the records that `evaluate_files` asks, for whoever may see them."""
     share = 0.0 if all_records else model.plan.held_out or 0.0
     records = {name: load_records(path, model.plan.data) for name, path in silo_paths(files).items()}
     return exact_scores(model, {name: _held_out(own, share) if share else own for name, own in records.items()})
@@ -172,75 +136,75 @@ def require_comparable(model: Model, against: Model | None) -> None:
 def summarise_files(request: AskRequest, model: Model, *, level: float = 0.95, by_silo: bool = False) -> Summary:
     """Ask every silo's file for second moments around the model's weights, and return coefficients with intervals."""
     require_level(level, len(request.files) if by_silo else None)
-    result = ask_files(request, model.plan.data, lambda members: make_summary(model.plan, model.weights, members))
-    return summarise(result.statement, result.findings, level=level, by_silo=by_silo)
+    result = ask_files(request, model.plan.data, lambda members: make_summary_plan(model.plan, model.weights, members))
+    return summarise_coefficients(result.statement, result.findings, level=level, by_silo=by_silo)
 
 
 def train_files(
     request: TrainRequest,
     *,
-    planned: Callable[[Proposal], None] = lambda proposal: None,
-    watch: Callable[[RoundOutcome], None] = lambda outcome: None,
+    planned: Planned = lambda plans, remarks: None,
+    watch: WatchPlan = lambda plan, outcome: None,
 ) -> WorkflowResult:
-    """Load every silo's file, make a plan, train through the gates, and evaluate on held-out records."""
+    """Read every silo's file, make a plan, train through the gates, and evaluate on held-out records.
+
+    With `tries` there is a candidate for every combination of values, and the best on held-out records is returned; all
+    of it costs what the request grants. `planned` gets the plans, and remarks to read before anything is charged. What
+    cannot be done is refused before that, too.
+    """
+    with _loaded(request) as loaded:
+        return _search(request, loaded, planned, watch) if request.tries else _train(request, loaded, planned, watch)
+
+
+def _train(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan) -> WorkflowResult:
+    """Propose a plan for the files' silos, train it, and measure the model on test records."""
+    # Whoever names test files need not hold records out as well.
+    held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
+    proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
+    plan, tests = proposal.plan, loaded.tests
+    loaded.require_suited(plan)
+    if not request.unusual_budget:
+        require_usual_plan(plan, loaded.cap)
+    planned([plan], plan_warnings(proposal))
+    marked = marks(plan)
     losses: dict[int, float] = {}
 
     def observe(outcome: RoundOutcome) -> None:
+        """Note the loss on test records in marked rounds of training on files, and pass the outcome on."""
         if tests and outcome.weights is not None and outcome.round in marked:
-            losses[outcome.round] = _held_out_loss(proposal.plan, outcome.weights, tests)
-        watch(outcome)
+            matrix = plan.loss.matrix(outcome.weights, plan.data.width)
+            values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in tests.values()]
+            losses[outcome.round] = float(np.mean(np.concatenate(values)))
+        watch(plan, outcome)
 
-    with _loaded(request) as loaded:
-        # Whoever names test files need not hold records out as well.
-        held_out = 0.0 if request.tests and request.plan.held_out is None else request.plan.held_out
-        proposal = propose_for(replace(loaded.plan, held_out=held_out), loaded.schema, loaded.sizes)
-        tests = loaded.tests
-        loaded.require_suited(proposal.plan)
-        if not request.unusual_budget:
-            require_usual_plan(proposal.plan, loaded.cap)
-        planned(proposal)
-        marked = marks(proposal.plan)
-        collect = None if loaded.shuffler is None else loaded.shuffler.collect(proposal.plan)
-        result = train(proposal.plan, loaded.silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
+    collect = None if loaded.shuffler is None else loaded.shuffler.collect(plan)
+    result = train(plan, loaded.silos, watch=observe, peer_to_peer=request.peer_to_peer, collect=collect)
     return WorkflowResult(proposal, result, loaded.measured(result.model), losses)
 
 
-def choose_files(
-    request: TrainRequest,
-    tries: Mapping[str, Sequence[Any]],
-    *,
-    planned: Callable[[ChoiceProposal], None] = lambda proposal: None,
-    watch: Callable[[Plan, RoundOutcome], None] = lambda plan, outcome: None,
-) -> WorkflowResult:
-    """Train a candidate for every combination of what is tried, compare them on held-out records, return the best.
-
-    All of it together costs what the request grants. Everything that cannot be is refused before anything is spent.
-    """
+def _search(request: TrainRequest, loaded: "_Loaded", planned: Planned, watch: WatchPlan) -> WorkflowResult:
+    """Train all candidates of a search on the files' silos, compare them, and keep the best."""
     if request.peer_to_peer:
         raise PlanError("Candidates are compared by a server: remove --peer-to-peer, or train a single candidate.")
-    settings = grid(tries)
-    with _loaded(request) as loaded:
-        asked = [candidate_request(loaded.plan, own) for own in settings]
-        proposed = propose_choice(
-            loaded.schema,
-            [CandidatePlan(*each, each[1].members(loaded.sizes)) for each in zip(settings, asked, strict=True)],
-        )
-        for candidate in proposed.candidates:
-            loaded.require_suited(candidate.plan)
-        if not request.unusual_budget:
-            for silo, promised in proposed.promised.items():
-                require_usual(
-                    [promised[0], *(() if loaded.cap is None else loaded.cap.limits)], len(loaded.silos[silo].records)
-                )
-        planned(proposed)
-        collect = None if loaded.shuffler is None else loaded.shuffler.collect
-        chosen = choose(proposed, loaded.silos, watch=watch, collect=collect)
+    candidates = [(own, candidate_request(loaded.plan, own)) for own in grid(request.tries)]
+    proposed = propose_search(
+        loaded.schema, [CandidateRequest(own, asked, asked.members(loaded.sizes)) for own, asked in candidates]
+    )
+    for candidate in proposed.candidates:
+        loaded.require_suited(candidate.plan)
+    if not request.unusual_budget:
+        limits = () if loaded.cap is None else loaded.cap.limits
+        for silo, promised in proposed.promised.items():
+            require_usual([promised[0], *limits], len(loaded.silos[silo].records))
+    planned(proposed.plans, [*proposed.explain(), *proposed.warnings()])
+    collect = None if loaded.shuffler is None else loaded.shuffler.collect
+    chosen = train_and_choose(proposed, loaded.silos, watch=watch, collect=collect)
     return WorkflowResult(chosen.proposal, chosen.result, loaded.measured(chosen.result.model), division=proposed)
 
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A request's files, read: the silos behind their gates, what is asked of a plan, and records to measure on."""
+    """The files of a request: silos, the request for a plan, and test records."""
 
     schema: Schema
     plan: PlanRequest
@@ -252,12 +216,12 @@ class _Loaded:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many records every silo has."""
+        """Records of every silo whose file was loaded."""
         return {name: len(silo.records) for name, silo in self.silos.items()}
 
     @cached_property
     def tests(self) -> Mapping[str, Records]:
-        """What to measure on without noise: files of their own, or the held-out records; TrainingError if none is."""
+        """Records to measure on without noise: test files, or held-out records; TrainingError if there are none."""
         if self.named_tests or not self.exact:
             return self.named_tests
         share = self.plan.held_out_share
@@ -269,9 +233,9 @@ class _Loaded:
         return {name: _held_out(silo.records, share) for name, silo in self.silos.items()}
 
     def require_suited(self, plan: Plan) -> None:
-        """Raise RecordsError if targets are none that the plan's loss is of: who trains on all files may see them all.
+        """Raise RecordsError if a target is outside the loss's range. Whoever trains on all files may see them.
 
-        A gate does not look: what it answered would depend on a record.
+        A gate does not check this: its answer would depend on a record.
         """
         loss = plan.loss
         for name, silo in self.silos.items():
@@ -284,7 +248,7 @@ class _Loaded:
                     "loss requires. Correct it, remove the row, or choose another --loss."
                 )
         if loss.target_kind == "time" and not any(
-            told(own.records.targets).events.any() for own in self.silos.values()
+            split_targets(own.records.targets).events.any() for own in self.silos.values()
         ):
             raise RecordsError(
                 f"All times in '{plan.data.target}' are censored: without a single event there is no hazard to learn. "
@@ -292,17 +256,19 @@ class _Loaded:
             )
 
     def measured(self, model: Model) -> ExactScores | None:
-        """Return how good the model is without noise, if that is to be measured."""
+        """Return the model's scores on the loaded test records without noise, if there are any."""
         return exact_scores(model, self.tests) if self.tests else None
 
 
 def _held_out(records: Records, share: float) -> Records:
+    """Return the held-out section of a file's records."""
     return records.take(sections.members("held-out", len(records), share))
 
 
 @contextmanager
 def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
-    cap = None if request.cap is None else _cap(*request.cap)
+    """Read the schema and every file of a training request, and open the silos, with a shuffler if it asks for one."""
+    cap = _budget(request.cap)
     paths = silo_paths(request.files)
     schema = load_schema(request.schema, request.target, lambda: sources.header(next(iter(paths.values()))))
     for name in request.tests:
@@ -310,53 +276,51 @@ def _loaded(request: TrainRequest) -> Iterator[_Loaded]:
             raise PlanError(f"There is no silo '{name}'; the silos are {', '.join(paths)}.")
     records = {name: load_records(path, schema) for name, path in paths.items()}
     tests = {name: load_records(path, schema) for name, path in request.tests.items()}
-    places = _places(paths, request.ledgers, request.same_data_as)
     with _shuffler(request.plan, paths) as shuffler:
-        silos = {
-            name: Silo(
-                own,
-                places[name].path,
-                cap,
-                None if shuffler is None else shuffler.silos[name],
-                request.new_beginning,
-                places[name].is_named,
-            )
-            for name, own in records.items()
-        }
+        silos = _silos(request, paths, records, cap, {} if shuffler is None else shuffler.silos)
         plan = request.plan if shuffler is None else replace(request.plan, keys=shuffler.keys)
         yield _Loaded(schema, plan, silos, tests, request.exact, cap, shuffler)
 
 
-def what_if(request: PlanRequest, plan: Plan) -> dict[float, Proposal]:
-    """Return what the planner would propose for the plan's silos with other budgets, by the factor on every epsilon.
-
-    Numbers only: no record is looked at. A factor for which there is no plan is left out.
-    """
-    sizes = {terms.name: terms.records for terms in plan.silos}
-    request = replace(request, keys=plan.keys)
-    proposals: dict[float, Proposal] = {}
-    for factor in (0.25, 0.5, 1.0, 2.0, 4.0):
-        budgets = {name: (factor * epsilon, delta) for name, (epsilon, delta) in request.budgets.items()}
-        epsilon = None if request.epsilon is None else factor * request.epsilon
-        with suppress(PlanError, AccountingError):
-            proposals[factor] = propose_for(replace(request, epsilon=epsilon, budgets=budgets), plan.data, sizes)
-    return proposals
-
-
-def _held_out_loss(plan: Plan, weights: FloatArray, tests: Mapping[str, Records]) -> float:
-    matrix = plan.loss.matrix(weights, plan.data.width)
-    values = [values_of(plan.loss, test.features @ matrix, test.targets) for test in tests.values()]
-    return float(np.mean(np.concatenate(values)))
+def _silos(
+    request: LedgerOptions,
+    paths: Mapping[str, Path],
+    records: Mapping[str, Records],
+    cap: Budget | None,
+    keys: Mapping[str, bytes] | None = None,
+) -> dict[str, Silo]:
+    """Return the silos, each with its ledger: one of `same_data_as`, or in the ledgers' folder, or beside the table."""
+    named: dict[str, Path] = {}
+    for path in request.same_data_as:
+        with Ledger.open(path) as ledger:
+            owner = ledger.account().silo
+        if owner not in paths:
+            raise RecordsError(
+                f"The ledger {path} belongs to silo '{owner}', but none of these files is named after it. Rename the "
+                f"silo's file to {owner}.csv, or link to it under that name."
+            )
+        named[owner] = path
+    return {
+        name: Silo(
+            own,
+            named.get(name, (request.ledgers or paths[name].parent) / f"{name}.ledger"),
+            cap,
+            (keys or {}).get(name),
+            request.new_beginning,
+            is_their_ledger=name in named,
+        )
+        for name, own in records.items()
+    }
 
 
 def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextManager[LocalShuffler | None]":
-    """Return a shuffler of this process if the plan is to trust one: whoever trains on all files runs all parties."""
+    """Return a shuffler in this process if the plan trusts one: whoever trains on all files runs all parties."""
     if request.trust == "nobody":
         return nullcontext()
     if request.keys is not None:
         raise PlanError("A run in one process makes its own keys: remove --keys.")
     try:
-        from ringfence.local_shuffler import local_shuffler
+        from ringfence.federation.local_shuffler import local_shuffler
     except ModuleNotFoundError as missing:
         raise TrainingError(
             f"Sealing needs '{missing.name}', which is not installed: pip install \"ringfence[deployment]\"."
@@ -364,31 +328,13 @@ def _shuffler(request: PlanRequest, silos: Iterable[str]) -> "AbstractContextMan
     return local_shuffler(silos)
 
 
-def _cap(epsilon: float, delta: float, anyone: float | None = None) -> Budget:
+def _budget(cap: Sequence[float] | None) -> Budget | None:
+    """Return the workflow's cap on all runs as a budget: epsilon, delta, and optionally epsilon against everybody."""
+    if cap is None:
+        return None
+    epsilon, delta, *alone = cap
     require_positive("the cap's epsilon", epsilon)
-    return Budget(epsilon, require_probability("the cap's delta", delta), anyone=anyone)
-
-
-class _Place(NamedTuple):
-    """Where a silo's ledger is, and whether somebody named it as that of the silo's records."""
-
-    path: Path
-    is_named: bool = False
-
-
-def _places(paths: Mapping[str, Path], ledgers: Path | None, named: Sequence[Path]) -> dict[str, _Place]:
-    """Return where every silo's ledger is: where it was named, else in the ledgers' folder, else beside the data."""
-    places = {name: _Place((ledgers or path.parent) / f"{name}.ledger") for name, path in paths.items()}
-    for path in named:
-        with Ledger.open(path) as ledger:
-            owner = ledger.account().silo
-        if owner not in places:
-            raise RecordsError(
-                f"The ledger {path} belongs to silo '{owner}', but none of these files is named after it. Rename the "
-                f"silo's file to {owner}.csv, or link to it under that name."
-            )
-        places[owner] = _Place(path, is_named=True)
-    return places
+    return Budget(epsilon, require_probability("the cap's delta", delta), anyone=alone[0] if alone else None)
 
 
 def silo_paths(files: Sequence[Path]) -> dict[str, Path]:

@@ -6,11 +6,10 @@ Everything in it is public: the plan, what the statement tells, and what the pri
 import re
 from collections.abc import Iterable, Sequence
 
-from ringfence.foreign_text import visible
-from ringfence.model import Model
-from ringfence.protocol.columns import ReadColumn
-from ringfence.protocol.guarantee import Observer, against_words, claimed_against
-from ringfence.statement import SiloGuarantee
+from ringfence.errors import visible
+from ringfence.model.model import Model
+from ringfence.model.statement import SiloGuarantee, observer_words
+from ringfence.protocol.schema.columns.base import ReadColumn
 
 MOST_WEIGHTS = 20
 """How many of the weights a card shows, the largest first."""
@@ -18,85 +17,89 @@ MOST_WEIGHTS = 20
 
 def model_card(model: Model) -> str:
     """Return the card of a model."""
-    target = _text(model.plan.data.target_words)
+    target = _markdown_text(model.plan.data.target_words)
     parts = [
         f"# Model card: {target}",
         f"A linear model that predicts *{target}*, trained by {len(model.plan.silos)} silos with Ringfence, none of "
         "which sent a record.",
-        *_data(model),
-        *_plan(model),
-        *_guarantee(model),
-        *_evaluation(model),
-        *_weights(model),
-        *_limits(model),
+        *_data_section(model),
+        *_plan_section(model),
+        *_guarantee_section(model),
+        *_evaluation_section(model),
+        *_weights_section(model),
+        *_misuse_section(model),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _data(model: Model) -> list[str]:
+def _data_section(model: Model) -> list[str]:
+    """Return the model card's section about the columns of the data."""
     data = model.plan.data
     predicted, parts = ({name: data.used[name] for name in names} for names in (data.targets, data.roles.values()))
     columns = {**predicted, **parts, **data.features}
-    rows = [[_text(name), *_column(column)] for name, column in columns.items()]
-    mapped = [_text(each.words) for each in data.maps or ()]
-    roles = [f"The {role} of a record is in the column {_text(name)}." for role, name in data.roles.items()]
-    person = [f"The column {_text(data.person)} identifies persons."] if data.person else []
+    rows = [[_markdown_text(name), *_column_cells(column)] for name, column in columns.items()]
+    mapped = [_markdown_text(each.words) for each in data.maps or ()]
+    roles = [f"The {role} of a record is in the column {_markdown_text(name)}." for role, name in data.roles.items()]
+    person = [f"The column {_markdown_text(data.person)} identifies persons."] if data.person else []
     return [
         "## Data",
         "The public schema defines the possible values; values beyond a bound count as the bound. The first "
         f"{'column is' if len(data.targets) == 1 else f'{len(data.targets)} columns are'} predicted.",
         *([" ".join(roles)] if roles else []),
         *person,
-        _table(["column", "kind", "values", "missing"], rows),
+        _markdown_table(["column", "kind", "values", "missing"], rows),
         *([f"Features computed from them by public maps: {'; '.join(mapped)}."] if mapped else []),
     ]
 
 
-def _column(column: ReadColumn) -> list[str]:
+def _column_cells(column: ReadColumn) -> list[str]:
+    """Return a column's kind, values and replacement of missing cells, for the model card's table."""
     kind, values = column.described
     missing = getattr(column, "missing", None)
-    return [kind, _text(values), "" if missing is None else _text(str(missing))]
+    return [kind, _markdown_text(values), "" if missing is None else _markdown_text(str(missing))]
 
 
-def _plan(model: Model) -> list[str]:
+def _plan_section(model: Model) -> list[str]:
+    """Return the model card's section about the plan."""
     plan = model.plan
     held_out = "none" if plan.held_out is None else f"{plan.held_out:.0%} of each silo's {plan.unit}s"
     facts = [
         ["digest", f"`{plan.digest()}`"],
-        *([name.lower(), _text(text)] for name, text in plan.responsible.items()),
-        ["loss", _text(plan.loss.called)],
+        *([name.lower(), _markdown_text(text)] for name, text in plan.responsible.items()),
+        ["loss", _markdown_text(plan.loss.called)],
         ["algorithm", plan.algorithm.name],
         ["rounds", str(plan.rounds)],
         ["held out from training", held_out],
         *([["candidates that it was chosen from", str(len(model.choice.candidates))]] if model.choice else []),
     ]
-    return ["## Plan", _table(["", ""], facts)]
+    return ["## Plan", _markdown_table(["", ""], facts)]
 
 
-def _guarantee(model: Model) -> list[str]:
+def _guarantee_section(model: Model) -> list[str]:
+    """Return the model card's section about the silos' guarantees."""
     plan, statement = model.plan, model.statement
     if statement is None:
         return [
             "## Guarantee",
             "Whoever made this model saw no silo's ledger, so it has no statement of what was released. This is what "
             "the plan guarantees each silo for this run, enforced by the silo's gate:",
-            _table(
+            _markdown_table(
                 ["silo", f"{plan.unit}s", "unit", "epsilon", "delta", "against"],
                 [
-                    [_text(terms.name), str(terms.records), f"one {plan.unit}", f"{own.epsilon:.4g}",
-                     f"{own.delta:.2g}", _observer(model, own.against)]
+                    [_markdown_text(terms.name), str(terms.records), f"one {plan.unit}", f"{own.epsilon:.4g}",
+                     f"{own.delta:.2g}", observer_words(own.against, plan.observers, plan.most_colluders)]
                     for terms in plan.silos for own in terms.guarantees
                 ],
             ),
             "Ask each silo for its certificate (`ringfence silo certificate`).",
         ]  # fmt: skip
-    rows = [line for name, silo in statement.silos.items() for line in _promised(model, name, silo)]
+    rows = [line for name, silo in statement.silos.items() for line in _guarantee_rows(model, name, silo)]
     return [
         "## Guarantee",
         f"Differential privacy under replacement of one {plan.unit} of one silo, by the noise that the silo adds. "
         "*This run* was fixed in advance; *all runs* holds over everything in the silo's ledger, however plans were "
-        "chosen and whenever you stop, unless the line says that it is only what was used.",
-        _table(
+        "chosen and whenever you stop.",
+        _markdown_table(
             ["silo", f"{plan.unit}s", "unit", "against", "this run: epsilon", "delta", "all runs: epsilon", "delta"],
             rows,
         ),
@@ -105,25 +108,20 @@ def _guarantee(model: Model) -> list[str]:
     ]
 
 
-def _promised(model: Model, name: str, silo: SiloGuarantee) -> Iterable[list[str]]:
+def _guarantee_rows(model: Model, name: str, silo: SiloGuarantee) -> Iterable[list[str]]:
+    """Yield the rows of a silo in the model card's table of guarantees, one per observer."""
     plan = model.plan
     for run in silo.this_run:
         total = next(total for total in silo.all_runs if total.against in (run.against, "anyone"))
-        used = "" if silo.used else " (used so far: not a guarantee)"
+        words = observer_words(run.against, plan.observers, plan.most_colluders)
         yield [
-            _text(name), str(silo.records), f"one {plan.unit}", _observer(model, run.against),
-            f"{run.epsilon:.4g}", f"{run.delta:.2g}", f"{total.epsilon:.4g}{used}", f"{total.delta:.2g}",
+            _markdown_text(name), str(silo.records), f"one {plan.unit}", words,
+            f"{run.epsilon:.4g}", f"{run.delta:.2g}", f"{total.epsilon:.4g}", f"{total.delta:.2g}",
         ]  # fmt: skip
 
 
-def _observer(model: Model, observer: Observer) -> str:
-    """Say whom a guarantee is against."""
-    observers, colluders = model.plan.observers, model.plan.most_colluders
-    words = claimed_against(observers, colluders) if len(observers) == 1 else against_words(observer, colluders)
-    return words.removeprefix("against ")
-
-
-def _evaluation(model: Model) -> list[str]:
+def _evaluation_section(model: Model) -> list[str]:
+    """Return the model card's section about the private evaluation."""
     if model.evaluation is None:
         return ["## Evaluation", "None: the plan asked no held-out records. `ringfence evaluate` can, for an epsilon."]
     found = model.evaluation
@@ -131,21 +129,26 @@ def _evaluation(model: Model) -> list[str]:
         f"Measured privately on {found.together.records} held-out {found.unit}s of all silos. Each interval holds with "
         f"probability {found.coverage:.0%}."
     )
-    return ["## Evaluation", head, "\n".join(f"- {_text(line)}." for line in found.together.sentences())]
+    return ["## Evaluation", head, "\n".join(f"- {_markdown_text(line)}." for line in found.together.sentences())]
 
 
-def _weights(model: Model) -> list[str]:
+def _weights_section(model: Model) -> list[str]:
+    """Return the model card's section with the largest weights."""
     weights = model.by_size()
-    rows = [[_text(name), _text(output), f"{weight:.4g}"] for name, output, weight in weights[:MOST_WEIGHTS]]
+    rows = [
+        [_markdown_text(name), _markdown_text(output), f"{weight:.4g}"]
+        for name, output, weight in weights[:MOST_WEIGHTS]
+    ]
     left_out = f" The {MOST_WEIGHTS} largest of {len(weights)}." if len(weights) > MOST_WEIGHTS else ""
     return [
         "## Weights",
         f"Of the schema's scaled features, largest first.{left_out} Each contains the silos' noise.",
-        _table(["feature", "of", "weight"], rows),
+        _markdown_table(["feature", "of", "weight"], rows),
     ]
 
 
-def _limits(model: Model) -> list[str]:
+def _misuse_section(model: Model) -> list[str]:
+    """Return the model card's section about what the model must not be used for."""
     plan = model.plan
     return [
         "## What it must not be used for",
@@ -167,10 +170,11 @@ def _limits(model: Model) -> list[str]:
     ]
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of the model card in Markdown."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def _text(text: str) -> str:
-    """Return somebody else's words so that Markdown takes them for words."""
+def _markdown_text(text: str) -> str:
+    """Escape a name or value for the model card, so that Markdown shows it as text."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~&])", r"\\\1", visible(text))

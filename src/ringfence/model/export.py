@@ -1,4 +1,4 @@
-"""A trained model as anybody else's software can use it: plain coefficients, a table, scikit-learn, ONNX.
+"""Export of a trained model for other software: plain coefficients, a table, scikit-learn, ONNX.
 
 All but ONNX are the model's linear function in the units of the table, without the schema's clamping and `radius`: the
 same scores as the model's own for rows within the public bounds, and a straight line beyond, where the model's own
@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import OutputError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import read_cells
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.schema import Schema
+from ringfence.protocol import FloatArray, Loss, Schema
+from ringfence.protocol.schema.encoding import read_cells
 from ringfence.sources.cells import Table
 
 
@@ -41,7 +39,7 @@ class LinearFunction:
 
     @classmethod
     def of(cls, schema: Schema, loss: Loss, weights: FloatArray) -> "LinearFunction":
-        """Return the function of a model's weights, which have a row per scaled feature.
+        """Return a model's weights as a linear function to export; they have a row per scaled feature.
 
         A scaled feature is (number − offset)/unit, so its weight w becomes the coefficient w/unit, and −w·offset/unit
         goes to the intercept. A scaled target t is t·unit + offset.
@@ -58,17 +56,16 @@ class LinearFunction:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The target's categories, or none where it is a number."""
-        column = self.schema.target_column
-        return column.classes
+        """The target's categories of an exported model, or none where it is a number."""
+        return self.schema.target_column.classes
 
     @property
     def outputs(self) -> list[str]:
-        """A name for every score."""
+        """A name for every score of an exported model."""
         return self.loss.output_names(self.schema.targets, self.classes, self.schema.target_scaling[0])
 
     def matrix(self, table: Table, *, source: str = "the table") -> FloatArray:
-        """Return the matrix of a table of text cells; bad cells are refused as everywhere, by row and column."""
+        """Return the matrix of a table for an exported model; bad cells are refused by row and column."""
         readings = read_cells(self.schema.features, table, source=source)
         return np.hstack([block.plain(table, readings) for block in self.schema.blocks])
 
@@ -135,12 +132,12 @@ class LinearFunction:
         target's units or names of classes; `scores`; and `probabilities` where the loss has them. The model's metadata
         names the matrix's columns.
         """
-        from ringfence.onnx_graph import graph_of
+        from ringfence.model.onnx import onnx_graph
 
-        return graph_of(self, *_scaling(self.schema))
+        return onnx_graph(self, *_scaling(self.schema))
 
 
 def _scaling(schema: Schema) -> tuple[FloatArray, FloatArray]:
-    """Return what each scaled feature, the constant left out, calls 0 and 1 in the table's own numbers."""
+    """Return the offset and unit of each scaled feature but the constant, to export in the table's own numbers."""
     offsets, units = np.array([pair for block in schema.blocks for pair in block.scaling]).T
     return offsets, units

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from ringfence.errors import MessageError, OutputError
-from ringfence.metrics.choice import Choice
-from ringfence.metrics.report import EvaluationReport
-from ringfence.predicting import Predictor
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import pack
-from ringfence.protocol.plan import Plan
-from ringfence.statement import SiloGuarantee, Statement
+from ringfence.estimates.comparison import Choice
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.model.prediction import Predictor
+from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.protocol import FloatArray, Plan, pack
 from ringfence.storage.files import read_file
 
 OWN_KIND = b'"ringfence-own-model"'
@@ -23,15 +21,11 @@ OWN_KIND = b'"ringfence-own-model"'
 class Model(Predictor):
     """A linear model in the plan's scaled features. It is as public as the messages it was computed from.
 
-    It is saved as JSON: loading one runs no code. One of format 1, which has an object as its plan and no `format`, is
-    read as if it were of today's format, and so saved.
+    It is saved as JSON: loading one runs no code.
     """
 
-    newest_format: ClassVar[int] = 2
-    later_fields: ClassVar[frozenset[str]] = frozenset({"evaluation", "choice"})
-
     kind: Literal["ringfence-model"] = "ringfence-model"
-    format: Literal[2] = 2
+    format: Literal[1] = 1
     rounds: Mapping[str, int] = Field(default_factory=dict)
     """How many rounds each silo answered."""
     guarantees: Mapping[str, SiloGuarantee] = Field(default_factory=dict)
@@ -41,43 +35,23 @@ class Model(Predictor):
     choice: Choice | None = None
     """Which candidates it was chosen from, if it was: the guarantees are then of all of them together."""
 
-    @field_validator("format", mode="before")
     @classmethod
-    def _read_format_1(cls, stated: Any) -> Any:
-        return 2 if type(stated) is int and stated == 1 else stated
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        weights: FloatArray,
-        rounds: Mapping[str, int],
-        guarantees: Mapping[str, SiloGuarantee] | None = None,
-        evaluation: EvaluationReport | None = None,
-        choice: Choice | None = None,
-    ) -> "Model":
-        """Make a model of learned weights."""
-        return cls(
-            plan=plan,
-            weights=pack(weights),
-            rounds=dict(rounds),
-            guarantees=dict(guarantees or {}),
-            evaluation=evaluation,
-            choice=choice,
-        )
+    def of(cls, plan: Plan, weights: FloatArray, rounds: Mapping[str, int], **others: Any) -> "Model":
+        """Make a model of learned weights; `others` are its other fields."""
+        return cls(plan=plan, weights=pack(weights), rounds=dict(rounds), **others)
 
     @property
     def statement(self) -> Statement | None:
-        """What the silos' records were promised; None where whoever made the model saw no ledger."""
+        """The silos' guarantees; None if the model's maker saw no ledger."""
         names = [terms.name for terms in self.plan.silos if terms.name in self.guarantees]
         others = () if self.choice is None else self.choice.plans
         return Statement(self.plan, {name: self.guarantees[name] for name in names}, others) if names else None
 
     @property
     def error_spread(self) -> float | None:
-        """The RMSE that the private evaluation told."""
-        figures = () if self.evaluation is None else self.evaluation.together.figures
-        return next((figure.value for figure in figures if figure.name == "RMSE"), None)
+        """The RMSE of the private evaluation."""
+        metrics = () if self.evaluation is None else self.evaluation.together.metrics
+        return next((metric.value for metric in metrics if metric.name == "RMSE"), None)
 
     def save(self, path: Path) -> None:
         """Write the model to a file."""

@@ -1,56 +1,31 @@
-"""A linear model as an ONNX graph: clamping, `radius`, scores, and what the loss makes of scores.
+"""A linear model as an ONNX graph: clamping, `radius`, scores, predictions and probabilities.
 
-The graph is of doubles throughout, and gives what `ringfence predict` gives but for the last digits.
+The graph uses doubles throughout, and agrees with `ringfence predict` up to rounding.
 """
 
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringfence.errors import OutputError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses import Loss
-from ringfence.protocol.losses.counts import STEEPEST
-from ringfence.protocol.schema import Schema
+from ringfence.errors import OutputError, require_extra
+from ringfence.protocol import FloatArray
+from ringfence.protocol.losses.log_link import STEEPEST
+
+if TYPE_CHECKING:
+    from ringfence.model.export import LinearFunction
 
 OPSET, FORMAT = 18, 10
 """The newest that runtimes of two years read."""
 
 
-class Linear(Protocol):
-    """What is needed of a linear function (`export.LinearFunction`)."""
-
-    @property
-    def schema(self) -> Schema:
-        """Bounds, `radius`, offset and scales."""
-
-    @property
-    def loss(self) -> Loss:
-        """What scores stand for."""
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the matrix's columns."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """The target's categories, or none where it is a number."""
-
-    @property
-    def coefficients(self) -> FloatArray:
-        """A row per score."""
-
-    @property
-    def intercepts(self) -> FloatArray:
-        """One per score."""
-
-
-def graph_of(linear: Linear, offsets: FloatArray, units: FloatArray) -> bytes:
+def onnx_graph(linear: "LinearFunction", offsets: FloatArray, units: FloatArray) -> bytes:
     """Return the graph of a linear function whose scaled features are (number − offset)/unit."""
     graph = _Graph()
-    scores = _scores(graph, linear, offsets, units)
-    (_classes if linear.classes else _times if linear.loss.parts_end else _numbers)(graph, linear, scores)
+    scores = _add_scores(graph, linear, offsets, units)
+    (_add_class_output if linear.classes else _add_time_output if linear.loss.parts_end else _add_number_output)(
+        graph, linear, scores
+    )
     metadata = {
         "target": ", ".join(linear.schema.targets), "features": json.dumps(linear.features), "loss": linear.loss.name,
     }  # fmt: skip
@@ -58,15 +33,13 @@ def graph_of(linear: Linear, offsets: FloatArray, units: FloatArray) -> bytes:
 
 
 class _Graph:
-    """Nodes, constants, inputs and outputs while they are collected; a tensor is known by its name."""
+    """Collects nodes, constants, inputs and outputs; a tensor is known by its name."""
 
     def __init__(self) -> None:
-        try:
-            import onnx
-        except ImportError:
-            raise OutputError(
-                'An ONNX graph needs onnx, which is not installed: pip install "ringfence[onnx]".'
-            ) from None
+        """Begin an empty ONNX graph."""
+        require_extra("onnx", "An ONNX graph", "onnx", error=OutputError)
+        import onnx
+
         self._onnx = onnx
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
@@ -74,31 +47,36 @@ class _Graph:
         self._outputs: list[Any] = []
 
     def constant(self, value: Any) -> str:
+        """Add a constant tensor to the ONNX graph."""
         name = f"constant_{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(np.asarray(value), name))
         return name
 
     def apply(self, operation: str, *inputs: str, unused: int = 0, **attributes: Any) -> str:
-        """Return an operation's first result; some have more, which nobody asks for."""
+        """Add an operation to the ONNX graph, and return its first result; others are unused."""
         name = f"{operation.lower()}_{len(self._nodes)}"
         results = [name, *(f"{name}_unused_{number}" for number in range(unused))]
         self._nodes.append(self._onnx.helper.make_node(operation, inputs, results, **attributes))
         return name
 
     def whole(self, value: str) -> str:
+        """Add a cast to whole numbers to the ONNX graph."""
         return self.apply("Cast", value, to=self._onnx.TensorProto.INT64)
 
     def takes(self, name: str, *shape: int) -> str:
+        """Add an input to the ONNX graph: a number, or several, per row."""
         kind = self._onnx.TensorProto.DOUBLE
         self._inputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
         return name
 
     def gives(self, name: str, value: str, *shape: int, text: bool = False) -> None:
+        """Add an output to the ONNX graph: a number or a text, or several, per row."""
         self._nodes.append(self._onnx.helper.make_node("Identity", [value], [name]))
         kind = self._onnx.TensorProto.STRING if text else self._onnx.TensorProto.DOUBLE
         self._outputs.append(self._onnx.helper.make_tensor_value_info(name, kind, ["rows", *shape]))
 
     def serialised(self, metadata: dict[str, str]) -> bytes:
+        """Return the checked ONNX model as bytes."""
         helper = self._onnx.helper
         graph = helper.make_graph(self._nodes, "ringfence", self._inputs, self._outputs, self._constants)
         model = helper.make_model(graph, producer_name="ringfence", opset_imports=[helper.make_opsetid("", OPSET)])
@@ -109,8 +87,8 @@ class _Graph:
         return content
 
 
-def _scores(graph: _Graph, linear: Linear, offsets: FloatArray, units: FloatArray) -> str:
-    """Clamp, centre, cut to the radius, and multiply; the scores are in the target's units."""
+def _add_scores(graph: _Graph, linear: "LinearFunction", offsets: FloatArray, units: FloatArray) -> str:
+    """Add the scores to the ONNX graph: clamp, centre, clip to the radius and multiply, in the target's units."""
     schema, coefficients = linear.schema, linear.coefficients.T
     lower, upper, missing = np.array([bounds for block in schema.blocks for bounds in block.limits]).T
     features = graph.takes("features", len(linear.features))
@@ -125,12 +103,12 @@ def _scores(graph: _Graph, linear: Linear, offsets: FloatArray, units: FloatArra
     products = graph.apply("MatMul", inner, graph.constant(coefficients))
     scores = graph.apply("Add", products, graph.constant(linear.intercepts + offsets @ coefficients))
     if schema.offset is not None or schema.exposure is not None:
-        scores = graph.apply("Add", scores, _offset(graph, linear))
+        scores = graph.apply("Add", scores, _add_offset(graph, linear))
     graph.gives("scores", scores, len(linear.intercepts))
     return scores
 
 
-def _offset(graph: _Graph, linear: Linear) -> str:
+def _add_offset(graph: _Graph, linear: "LinearFunction") -> str:
     """Clamp a row's offset, or the logarithm of its exposure, to its public range, in the scores' units."""
     middle, reach = linear.schema.offset_range
     unit, _ = linear.loss.score_units(*linear.schema.target_scaling)
@@ -141,16 +119,16 @@ def _offset(graph: _Graph, linear: Linear) -> str:
     return graph.apply("Mul", graph.apply("Min", raised, graph.constant(middle + reach)), graph.constant(unit))
 
 
-def _numbers(graph: _Graph, linear: Linear, scores: str) -> None:
+def _add_number_output(graph: _Graph, linear: "LinearFunction", scores: str) -> None:
     """Predict numbers: the scores themselves, or the means whose logarithms they are."""
     outputs = len(linear.intercepts)
     several = [outputs] if outputs > 1 else []
-    found = _exponential(graph, linear, scores) if linear.loss.link == "log" else scores
+    found = _exponential_of_scores(graph, linear, scores) if linear.loss.link == "log" else scores
     graph.gives("prediction", graph.apply("Reshape", found, graph.constant([-1, *several])), *several)
 
 
-def _times(graph: _Graph, linear: Linear, scores: str) -> None:
-    """Predict the expected time without an event, from a hazard in every part of the time (`losses.shared`).
+def _add_time_output(graph: _Graph, linear: "LinearFunction", scores: str) -> None:
+    """Predict the expected time without an event, from a hazard in every part of the time (`losses.shared_slopes`).
 
     In a part of length l with the hazard h it is (1 − e^−hl)/h, and l·(1 − hl/2) where hl is too small for the former.
     """
@@ -158,7 +136,7 @@ def _times(graph: _Graph, linear: Linear, scores: str) -> None:
     starts = (0.0, *linear.loss.parts_end)
     ends = (*linear.loss.parts_end, max(2.0 * starts[-1], 2.0))
     lengths = graph.constant(unit * (np.array(ends) - np.array(starts)))
-    hazards = _exponential(graph, linear, scores)
+    hazards = _exponential_of_scores(graph, linear, scores)
     one, half, small = (graph.constant(value) for value in (1.0, 0.5, 1e-8))
     risks = graph.apply("Mul", hazards, lengths)
     left = graph.apply("Exp", graph.apply("Neg", graph.apply("CumSum", risks, graph.constant(1), exclusive=1)))
@@ -169,14 +147,14 @@ def _times(graph: _Graph, linear: Linear, scores: str) -> None:
     graph.gives("prediction", total)
 
 
-def _exponential(graph: _Graph, linear: Linear, scores: str) -> str:
+def _exponential_of_scores(graph: _Graph, linear: "LinearFunction", scores: str) -> str:
     """Return means or hazards in the target's own units; scores are held where the loss holds them."""
     _, shift = linear.loss.score_units(*linear.schema.target_scaling)
     raised = graph.apply("Max", scores, graph.constant(shift - STEEPEST))
     return graph.apply("Exp", graph.apply("Min", raised, graph.constant(shift + STEEPEST)))
 
 
-def _classes(graph: _Graph, linear: Linear, scores: str) -> None:
+def _add_class_output(graph: _Graph, linear: "LinearFunction", scores: str) -> None:
     """Predict a class's name, and every class's probability if the loss has them."""
     zero = graph.constant(0.0)
     above = graph.apply("Greater", scores, zero)
@@ -189,14 +167,14 @@ def _classes(graph: _Graph, linear: Linear, scores: str) -> None:
     if not linear.loss.has_probabilities:
         return
     if linear.loss.shares_slopes:
-        found = _neighbours(graph, linear, scores)
+        found = _ordinal_probabilities(graph, linear, scores)
     else:  # of two classes, the softmax of 0 and u
         both = [scores] if len(linear.intercepts) > 1 else [graph.apply("Mul", scores, zero), scores]
         found = graph.apply("Softmax", graph.apply("Concat", *both, axis=1), axis=1)
     graph.gives("probabilities", found, len(linear.classes))
 
 
-def _neighbours(graph: _Graph, linear: Linear, scores: str) -> str:
+def _ordinal_probabilities(graph: _Graph, linear: "LinearFunction", scores: str) -> str:
     """Return differences of neighbouring thresholds' shares, once the thresholds are in order."""
     count = len(linear.intercepts)
     ordered = graph.apply("TopK", scores, graph.constant([count]), axis=1, largest=1, sorted=1, unused=1)

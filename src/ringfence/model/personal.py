@@ -1,8 +1,8 @@
-"""Each silo's own model, in its own folder: what never leaves needs no noise, and may not leave.
+"""A silo's own model: the federation's, adapted to the silo's records and kept in its folder.
 
-`personalise` fits a federation's model on to one silo's records, `compare` measures what taking part is worth to it.
-Both write an entry without cost into the ledger, which tells of no record, and put all they find into the folder `own`
-inside of the silo's, readable by its owner alone. None of it is private: weights, strengths and scores tell of records.
+`personalise` fits it (`model.personal_fit`), `compare` measures what taking part is worth to the silo. Both write an
+entry without cost into the ledger, and all results into the folder `own` inside the silo's, readable by its owner
+alone. None of it is private: weights, strengths and scores depend on records without noise.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,60 +19,54 @@ from pydantic import Field
 from ringfence.errors import MessageError, OutputError, RecordsError
 from ringfence.html.charts import Line, figure, line_chart
 from ringfence.html.markup import Value, bullets, document, section, table, tag
-from ringfence.model import OWN_KIND, Model
-from ringfence.predicting import Predictor, measured
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.losses.told import shifted
-from ringfence.protocol.messages import pack, unpack
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.public import Digest, SiloName
-from ringfence.silo import personal
-from ringfence.silo.account import Account, Use
-from ringfence.silo.dataset import DataSet
-from ringfence.silo.divided import DividedDataSet
+from ringfence.model import personal_fit
+from ringfence.model.model import OWN_KIND, Model
+from ringfence.model.personal_fit import ALONE, FEDERATION, OWN, WeightedRows
+from ringfence.model.prediction import Predictor, measured
+from ringfence.protocol import Digest, FloatArray, Plan, SiloName, pack, unpack
+from ringfence.protocol.losses.targets import shifted
+from ringfence.protocol.plan import sections
 from ringfence.silo.folder import SiloFolder
-from ringfence.silo.ledger import Ledger
-from ringfence.silo.personal import ALONE, FEDERATION, OWN, Rows
-from ringfence.storage.files import read_file
-from ringfence.storage.private_files import replace_private
+from ringfence.silo.ledger.history import Account
+from ringfence.silo.ledger.ledger import Ledger
+from ringfence.silo.records.dataset import DataSet
+from ringfence.silo.records.divided import DividedDataSet
+from ringfence.storage.files import read_file, replace_private
 
 NOT_PRIVATE = (
     "NOT PRIVATE: this was computed from the silo's records without noise, and stays with the silo. Passing it on, or "
     "acting on it outside the silo, reveals something about these records that no epsilon covers."
 )
-"""What stands on everything that is written here."""
+"""The notice on every result."""
 
-FEWEST_MOVED = 10
-"""How many of the weights that moved most a page shows."""
+CHANGES_SHOWN = 10
+"""How many of the largest changes of weights a page shows."""
 
 
 class PersonalModel(Predictor):
-    """A silo's own model. It is NOT private, and never leaves the silo: it was fitted without noise.
+    """A silo's own model. It is NOT private and never leaves the silo: it was fitted without noise.
 
-    `model` is the digest of the federation's model that it begins from, `strength` how hard it is pulled towards that
-    one: None where cross-validation found the federation's model best as it is.
+    `model` is the digest of the federation's model, `strength` that of the pull towards it: None if cross-validation
+    chose the federation's model as it is.
     """
-
-    newest_format: ClassVar[int] = 1
 
     kind: Literal["ringfence-own-model"] = "ringfence-own-model"
     format: Literal[1] = 1
     silo: SiloName
     model: Digest
-    strength: float | None = Field(gt=0)
+    strength: float | None = Field(default=None, gt=0)
     rmse: float | None = Field(default=None, ge=0)
     notice: str = NOT_PRIVATE
 
     @property
     def error_spread(self) -> float | None:
-        """The root mean squared error in cross-validation: not private either."""
+        """The RMSE of a silo's own model in cross-validation: not private either."""
         return self.rmse
 
 
 @dataclass(frozen=True)
 class Personalised:
-    """A silo's own model, the mean loss at each strength of the pull, the strongest first, and where both stand."""
+    """A silo's own model, the cross-validated loss at each strength (strongest first), and the files of both."""
 
     model: PersonalModel
     start: Model
@@ -82,18 +76,18 @@ class Personalised:
 
     @property
     def strength(self) -> str:
-        """How hard the model is pulled, in words."""
+        """The strength of the own model's pull towards the federation's, in words."""
         found = self.model.strength
         return "the federation's model as it is" if found is None else f"{found:.2g}"
 
     def moved(self) -> list[tuple[str, str, float, float]]:
-        """Return feature, output, the federation's weight and the own one, those that moved most first."""
+        """Return feature, output, federation's weight and own weight, largest change first."""
         before = {(name, output): weight for name, output, weight in self.start.by_size()}
         rows = [(name, output, before[name, output], weight) for name, output, weight in self.model.by_size()]
         return sorted(rows, key=lambda row: -abs(row[3] - row[2]))
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return the silo's own model and its losses as plain data."""
         return {
             "silo": self.model.silo,
             "model": str(self.path),
@@ -107,10 +101,10 @@ class Personalised:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Three models on records that none of their fits saw: scores, mean losses, and how sure the differences are.
+    """Scores and mean losses of three models on records that none of them was fitted to.
 
-    `gains` has, of the federation's model and of the silo's own, how much less the mean loss is than that of its own
-    records alone, and that difference's standard error, from one record to the next.
+    `gains` has, for the federation's model and the silo's own, the mean loss saved relative to a model of the silo's
+    records alone, and its standard error over records.
     """
 
     silo: str
@@ -124,19 +118,21 @@ class Comparison:
     page: Path
 
     def sentences(self) -> list[str]:
-        """Return what taking part is worth, in words."""
+        """Return, in words, what taking part in the federation is worth to the silo."""
         return [*(self._gain(name) for name in self.gains), *filter(None, [self.remark])]
 
     def _gain(self, name: str) -> str:
+        """Return in words how much loss a model saves the silo."""
         gain, error = self.gains[name]
         sure = "" if abs(gain) > 2 * error else f"; with {self.records} {self.unit}s this is not significant"
         word = "less" if gain >= 0 else "more"
         return f"With {name} the loss is {abs(gain):.3g} {word} than with the {ALONE}, give or take {error:.2g}{sure}."
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for machines."""
+        """Return as plain data what taking part is worth to a silo."""
         models = {
-            name: {self.metric: self.scores[name], "loss": self.losses[name], **_gained(self.gains.get(name))}
+            name: {self.metric: self.scores[name], "loss": self.losses[name]}
+            | dict(zip(("gain", "standard_error"), self.gains.get(name, ()), strict=False))
             for name in self.scores
         }
         held_out = {"records": self.records, "unit": self.unit, "remark": self.remark}
@@ -144,10 +140,6 @@ class Comparison:
             "silo": self.silo, "models": models, "measured_on": held_out, "page": str(self.page), "private": False,
             "notice": NOT_PRIVATE,
         }  # fmt: skip
-
-
-def _gained(gain: tuple[float, float] | None) -> dict[str, float]:
-    return {} if gain is None else {"gain": gain[0], "standard_error": gain[1]}
 
 
 def load_any(path: Path) -> Model | PersonalModel:
@@ -158,17 +150,17 @@ def load_any(path: Path) -> Model | PersonalModel:
 
 
 def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personalised:
-    """Fit the federation's model on to all of the silo's records, and keep the result in its folder.
+    """Adapt the federation's model to all of the silo's records, and keep the result in its folder.
 
     Raises RecordsError if the model is not about this silo's data, or if its records are too few to choose by.
     """
     plan, digest = model.plan, digest_of(model)
     with folder.ledger() as ledger:
         _, rows = _rows(folder, ledger, plan)
-        personal.require_enough(rows)
+        personal_fit.require_enough(rows)
         own = _own_folder(folder)
-        _note(ledger, "personalised", digest, plan, note)
-    tuned = personal.tune(plan.loss, rows, unpack(model.weights))
+        ledger.use_inside("personalised", model=digest, plan=plan.digest(), note=note)
+    tuned = personal_fit.tune(plan.loss, rows, unpack(model.weights))
     spread = measured(plan, shifted(tuned.scores, rows.targets), rows.targets, rows.counts).get("rmse")
     made = PersonalModel(
         plan=plan,
@@ -178,7 +170,7 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
         strength=None if math.isinf(tuned.strength) else tuned.strength,
         rmse=spread,
     )
-    losses = dict(zip(personal.STRENGTHS, tuned.losses.tolist(), strict=True))
+    losses = dict(zip(personal_fit.STRENGTHS, tuned.losses.tolist(), strict=True))
     found = Personalised(made, model, losses, own / f"model-{digest[:12]}.json", own / f"model-{digest[:12]}.html")
     _keep(found.path, made.canonical())
     _keep(found.page, _page_of_model(found).encode())
@@ -186,18 +178,18 @@ def personalise(folder: SiloFolder, model: Model, *, note: str = "") -> Personal
 
 
 def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
-    """Measure the silo's records alone, the federation's model and the silo's own on records that no fit saw.
+    """Compare a model of the silo's records alone, the federation's and the silo's own on records that no fit saw.
 
-    These are the records that the federation's training held out, where it held out some; else all of them.
+    These are the records that the federation's training held out, if any; otherwise all of them.
     """
     plan, digest = model.plan, digest_of(model)
     with folder.ledger() as ledger:
         data, rows = _rows(folder, ledger, plan)
         unseen, remark = _unseen(plan, rows, ledger.account(), were_moved=data.were_moved)
-        personal.require_comparable(rows, unseen)
+        personal_fit.require_comparable(rows, unseen)
         own = _own_folder(folder)
-        _note(ledger, "compared", digest, plan, note)
-    found = personal.predict_unseen(plan.loss, rows, unpack(model.weights), unseen)
+        ledger.use_inside("compared", model=digest, plan=plan.digest(), note=note)
+    found = personal_fit.predict_unseen(plan.loss, rows, unpack(model.weights), unseen)
     targets, counts = rows.targets[unseen], rows.counts[unseen]
     scores = {name: measured(plan, shifted(scored, targets), targets, counts) for name, scored in found.scores.items()}
     (metric,) = scores[OWN]
@@ -217,15 +209,17 @@ def compare(folder: SiloFolder, model: Model, *, note: str = "") -> Comparison:
 
 
 def digest_of(model: Model) -> str:
-    """Return what a model is named by in a ledger."""
+    """Return the digest that names a model in a ledger."""
     return hashlib.sha256(model.canonical()).hexdigest()
 
 
 def _gain(differences: FloatArray) -> tuple[float, float]:
+    """Return the mean loss that a model saves the silo, and its standard error."""
     return float(np.mean(differences)), float(np.std(differences, ddof=1) / math.sqrt(len(differences)))
 
 
-def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, Rows]:
+def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, WeightedRows]:
+    """Return the silo's data, and its rows as the model's plan encodes them; RecordsError if it is not the model's."""
     data = folder.current_records(ledger)
     if isinstance(data, DividedDataSet):
         raise RecordsError(
@@ -237,11 +231,11 @@ def _rows(folder: SiloFolder, ledger: Ledger, plan: Plan) -> tuple[DataSet, Rows
             f"This model does not fit the data of silo '{folder.name}': {problem}. Name a model that was trained with "
             "this silo's schema."
         )
-    return data, Rows.of(data.encoded(plan.data), plan)
+    return data, WeightedRows.of(data.encoded(plan.data), plan)
 
 
-def _unseen(plan: Plan, rows: Rows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:
-    """Tell which rows the federation's training did not see, and what is to be said of that."""
+def _unseen(plan: Plan, rows: WeightedRows, account: Account, *, were_moved: bool) -> tuple[NDArray[np.bool_], str]:
+    """Return which rows the federation's training did not see, and a remark about that."""
     everything = np.ones(len(rows.targets), dtype=bool)
     if plan.terms(account.silo) is None:
         return everything, "This silo did not take part in the training, so the model has seen none of its records."
@@ -256,11 +250,8 @@ def _unseen(plan: Plan, rows: Rows, account: Account, *, were_moved: bool) -> tu
     return np.isin(rows.of_row, sections.members("held-out", len(rows), plan.held_out)), ""
 
 
-def _note(ledger: Ledger, use: Use, model: str, plan: Plan, note: str) -> None:
-    ledger.use_inside(use, model=model, plan=plan.digest(), note=note)
-
-
 def _own_folder(folder: SiloFolder) -> Path:
+    """Return the folder for a silo's own models, readable by its owner alone."""
     own = folder.path / "own"
     try:
         own.mkdir(mode=0o700, exist_ok=True)
@@ -271,6 +262,7 @@ def _own_folder(folder: SiloFolder) -> Path:
 
 
 def _keep(path: Path, content: bytes) -> None:
+    """Write a file of the silo's own model, readable by its owner alone."""
     try:
         replace_private(path, content)
     except OSError as problem:
@@ -278,6 +270,7 @@ def _keep(path: Path, content: bytes) -> None:
 
 
 def _unwritable(path: Path, problem: OSError) -> OutputError:
+    """Return the error for a file of the silo's own model that cannot be written."""
     return OutputError(
         f"{path} cannot be written ({problem.strerror}): what is not private is kept in the silo's own folder and "
         "nowhere else. Free some space there, or give this user write permission."
@@ -285,6 +278,7 @@ def _unwritable(path: Path, problem: OSError) -> OutputError:
 
 
 def _page_of_model(found: Personalised) -> str:
+    """Return the page about a silo's own model: the losses by strength, and the weights that moved."""
     made, target = found.model, found.model.plan.data.target_words
     finite = {strength: loss for strength, loss in found.losses.items() if math.isfinite(strength)}
     chart = line_chart(
@@ -298,7 +292,7 @@ def _page_of_model(found: Personalised) -> str:
         y_label="mean loss",
         log_x=True,
     )
-    moved = found.moved()[:FEWEST_MOVED]
+    moved = found.moved()[:CHANGES_SHOWN]
     return _page(
         f"The own model of silo '{made.silo}' for {target}",
         section(
@@ -322,6 +316,7 @@ def _page_of_model(found: Personalised) -> str:
 
 
 def _page_of_comparison(found: Comparison) -> str:
+    """Return the page that compares a silo's own model with the federation's and one of its records alone."""
     rows = [
         (name, found.scores[name], found.losses[name], *(found.gains.get(name) or (None, None)))
         for name in found.scores
@@ -341,5 +336,6 @@ def _page_of_comparison(found: Comparison) -> str:
 
 
 def _page(title: str, *parts: Value) -> str:
+    """Return a page of the silo's own model, under the notice that it is not private."""
     head = tag("header", tag("p", "For this silo only", class_="kicker"), tag("h1", title))
     return document(title, head, tag("p", tag("strong", NOT_PRIVATE), class_="note warning"), *parts)

@@ -1,43 +1,44 @@
-"""What a linear model predicts: targets in their own units, probabilities, and intervals. No record is asked."""
+"""Prediction with a linear model: targets in their own units, probabilities, intervals, and files of predictions."""
 
+import csv
+import io
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from pydantic import model_validator
-from scipy.stats import norm
 
-from ringfence.errors import OutputError, PlanError
-from ringfence.export import LinearFunction
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.encoding import encode_features, encode_offsets
-from ringfence.protocol.losses.told import shifted, told
-from ringfence.protocol.messages import Vector, unpack
-from ringfence.protocol.plan import EmbeddedPlan, Plan
-from ringfence.protocol.public import Public
+from ringfence.errors import OutputError, PlanError, require_extra
+from ringfence.estimates.intervals import critical_value
+from ringfence.model.export import LinearFunction
+from ringfence.protocol import EmbeddedPlan, FloatArray, Plan, Public, unpack
+from ringfence.protocol.documents.messages import Vector
+from ringfence.protocol.losses.targets import shifted, split_targets
+from ringfence.protocol.schema.encoding import encode_features, encode_offsets
 from ringfence.sources import read_table
 from ringfence.sources.cells import Table, as_cells
 
 Columns = Mapping[str, list[str] | list[float]]
-"""What is predicted of a table's rows, by the name of the column that it is."""
+"""Predicted columns of a table's rows, by name."""
 
 Predictions: TypeAlias = list[str] | list[float] | list[list[float]]
-"""What is predicted of every row: a class, a number, or a number for each of several targets."""
+"""The prediction for every row: a class, a number, or a number for each of several targets."""
 
 LOWER, UPPER = "lower", "upper"
-"""The columns of an interval's ends."""
+"""The columns of the ends of a prediction interval."""
 
 
 class Predictor(Public):
-    """Weights in the plan's scaled features, and what can be predicted with them."""
+    """Weights of the plan's scaled features, and predictions with them."""
 
     plan: EmbeddedPlan
     weights: Vector
 
     @model_validator(mode="after")
     def _fits_its_plan(self) -> "Predictor":
+        """Refuse a model's weights that are not finite, or do not have its plan's dimension."""
         weights = unpack(self.weights)
         if weights.shape != (self.plan.dimension,) or not np.all(np.isfinite(weights)):
             raise ValueError("the weights do not have the plan's dimension, or are not finite")
@@ -46,11 +47,11 @@ class Predictor(Public):
     @property
     @abstractmethod
     def error_spread(self) -> float | None:
-        """The root mean squared error of predictions, in the target's units, as far as the document tells one."""
+        """The root mean squared error of predictions, in the target's units, if the document has one."""
 
     @property
     def coefficients(self) -> FloatArray:
-        """The weights as a matrix: one row per feature of the schema, one column per output."""
+        """The predictor's weights as a matrix: one row per feature of the schema, one column per output."""
         return self.plan.loss.matrix(unpack(self.weights), self.plan.data.width)
 
     def by_size(self) -> list[tuple[str, str, float]]:
@@ -69,7 +70,7 @@ class Predictor(Public):
         return LinearFunction.of(self.plan.data, self.plan.loss, self.coefficients)
 
     def scores(self, features: FloatArray, offsets: FloatArray | None = None) -> FloatArray:
-        """Return the linear scores of encoded features, with the rows' offsets if the schema names any."""
+        """Return the model's linear scores of encoded features, with the rows' offsets if the schema names any."""
         scores: FloatArray = features @ self.coefficients
         return scores if offsets is None else scores + offsets[:, None]
 
@@ -79,7 +80,7 @@ class Predictor(Public):
 
     def predict(self, table: Table, *, source: str = "the table") -> Predictions:
         """Predict the target of every row of a table of text cells, in the target's own units; of several, a list."""
-        return self._in_words(self._scored(table, source))
+        return self._in_target_units(self._scored(table, source))
 
     def predict_csv(self, path: Path) -> Predictions:
         """Predict the target of every row of a table's file; the target's column need not be there."""
@@ -96,20 +97,19 @@ class Predictor(Public):
     ) -> Columns:
         """Predict every row's target, with each class's probability, or an interval, if they are asked for.
 
-        An interval of a model of squared errors takes its errors for Gaussian, with the spread that the private
-        evaluation told. Two quantile models, this one and `upper`, tell one by themselves: from the one's prediction to
-        the other's, which holds a share of the targets that is the difference of their quantiles.
+        For the squared loss, an interval assumes Gaussian errors with the RMSE of the private evaluation. Two quantile
+        models, this one and `upper`, give an interval whose coverage is the difference of their quantiles.
         """
         scores, columns = self._scored(table, source), dict[str, list[str] | list[float]]()
-        columns |= self._predicted(scores)
+        columns |= self._prediction_columns(scores)
         if probabilities:
             columns |= self._probabilities(scores)
         if upper is not None:
             if coverage is not None:
                 raise PlanError("The coverage of two quantile models follows from their quantiles: remove --interval.")
-            columns |= self._between(upper, table, source)
+            columns |= self._quantile_interval(upper, table, source)
         elif coverage is not None:
-            reach = self._reach(coverage)
+            reach = self._half_width(coverage)
             middle = self.in_units(self.plan.loss.predictions(scores))
             columns |= {LOWER: (middle - reach).tolist(), UPPER: (middle + reach).tolist()}
         return columns
@@ -129,20 +129,23 @@ class Predictor(Public):
 
     @property
     def _target(self) -> str:
+        """The name of the column that a model predicts."""
         return self.plan.data.target or ""
 
     def _scored(self, table: Table, source: str) -> FloatArray:
+        """Return the scores of a table of text cells, as the schema encodes it."""
         features = encode_features(self.plan.data, table, source=source)
         return self.scores(features, encode_offsets(self.plan.data, table, source=source))
 
-    def _predicted(self, scores: FloatArray) -> dict[str, list[str] | list[float]]:
-        """Return a column for every target."""
+    def _prediction_columns(self, scores: FloatArray) -> dict[str, list[str] | list[float]]:
+        """Return a column of predictions for every target."""
         if self.plan.loss.target_kind != "numbers":
-            return {self._target: self._in_words(scores)}  # type: ignore[dict-item]
+            return {self._target: self._in_target_units(scores)}  # type: ignore[dict-item]
         found = self.in_units(self.plan.loss.predictions(scores))
         return dict(zip(self.plan.data.targets, found.T.tolist(), strict=True))
 
-    def _in_words(self, scores: FloatArray) -> Predictions:
+    def _in_target_units(self, scores: FloatArray) -> Predictions:
+        """Return a model's predictions from scores: numbers in the target's units, or names of classes."""
         found = self.plan.loss.predictions(scores)
         column = self.plan.data.target_column
         if column.is_number:
@@ -151,6 +154,7 @@ class Predictor(Public):
         return [column.classes[int(index)] for index in indices]
 
     def _probabilities(self, scores: FloatArray) -> dict[str, list[float]]:
+        """Return the columns of predicted probabilities, one per class."""
         column, loss = self.plan.data.target_column, self.plan.loss
         if not loss.has_probabilities:
             raise PlanError(
@@ -160,8 +164,8 @@ class Predictor(Public):
         names = [f"{self._target}={category}" for category in column.classes]
         return dict(zip(names, loss.probabilities(scores).T.tolist(), strict=True))
 
-    def _reach(self, coverage: float) -> float:
-        """Return half the length of an interval of Gaussian errors."""
+    def _half_width(self, coverage: float) -> float:
+        """Return half the length of a prediction interval with Gaussian errors."""
         if not 0.0 < coverage < 1.0:
             raise PlanError(f"The coverage of an interval must be between 0 and 1, such as 0.9, not {coverage:g}.")
         if self.plan.loss.target_kind == "numbers":
@@ -178,10 +182,12 @@ class Predictor(Public):
                 "This model has no private RMSE to compute an interval from: train it with held-out records, and with "
                 "enough of them, or a large enough epsilon, for a usable evaluation."
             )
-        return float(norm.ppf(0.5 + coverage / 2)) * self.error_spread
+        return critical_value(coverage) * self.error_spread
 
-    def _between(self, upper: "Predictor", table: Table, source: str) -> dict[str, list[float]]:
-        require_same_columns(self.plan, upper.plan)
+    def _quantile_interval(self, upper: "Predictor", table: Table, source: str) -> dict[str, list[float]]:
+        """Return the interval columns between predictions of a lower and an upper quantile's model."""
+        if self.plan.data != upper.plan.data:
+            raise PlanError("The two models were trained with different schemas or targets: name two that share both.")
         low, high = self.plan.loss.aimed_share, upper.plan.loss.aimed_share
         if low is None or high is None or not low < high:
             raise PlanError(
@@ -194,11 +200,8 @@ class Predictor(Public):
 
 
 def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatArray | None = None) -> dict[str, float]:
-    """Return the accuracy of what scores, with their offsets, predict, or the RMSE in the target's units.
-
-    Of several targets it is over all of them, in their scales.
-    """
-    found, own = plan.loss.predictions(scores), told(targets)
+    """Return the accuracy of predictions from scores, or the RMSE in the target's units; scaled for several targets."""
+    found, own = plan.loss.predictions(scores), split_targets(targets)
     if plan.loss.target_kind == "numbers":
         with np.errstate(over="ignore"):
             squares = np.mean((found - own.targets) ** 2, axis=1)
@@ -211,14 +214,8 @@ def measured(plan: Plan, scores: FloatArray, targets: FloatArray, counts: FloatA
     return {"accuracy": float(np.average(found == targets, weights=counts))}
 
 
-def require_same_columns(one: Plan, other: Plan) -> None:
-    """Refuse two models that do not predict the same column from the same features."""
-    if one.data != other.data:
-        raise PlanError("The two models were trained with different schemas or targets: name two that share both.")
-
-
 def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Columns:
-    """Return what was predicted behind a column of the table that tells whose each row is, cell by cell."""
+    """Return the columns of predictions after a column of the table that identifies its rows."""
     if name not in table:
         raise OutputError(
             f"{source} has no column '{name}' to copy: correct --id, or remove it. The columns are {', '.join(table)}."
@@ -226,3 +223,27 @@ def with_ids(columns: Columns, table: Table, name: str, *, source: str) -> Colum
     if name in columns:
         raise OutputError(f"'{name}' is also the name of a predicted column: copy another one, or rename it.")
     return {name: as_cells(table[name]).texts(), **columns}
+
+
+def write_predictions(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns of predictions as a CSV or a Parquet file, by the file name's extension."""
+    try:
+        if path.suffix == ".parquet":
+            require_extra("data", "A Parquet file", "pyarrow", error=OutputError)
+            import pyarrow.parquet
+
+            rows = pyarrow.table({name: list(values) for name, values in columns.items()})
+            pyarrow.parquet.write_table(rows, path)
+        else:
+            path.write_text(predictions_csv(columns), encoding="utf-8")
+    except OSError as problem:
+        raise OutputError(f"{path} could not be written: {problem.strerror}. Name another file.") from None
+
+
+def predictions_csv(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Return predictions as CSV: a line of names, and a line per row; numbers to their last digit."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(columns)
+    rows.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()

@@ -11,50 +11,41 @@ from pydantic import Field, model_validator
 from ringfence.accounting import accountant
 from ringfence.accounting.charges import all_events, person_events
 from ringfence.accounting.events import Event, Events, seen_by
-from ringfence.foreign_text import visible
-from ringfence.protocol.custody import Remark
-from ringfence.protocol.guarantee import Guarantee, Observer, against, against_words, observers_of
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.prospects import weighting
-from ringfence.protocol.public import Public
-
-_FORMAT_1 = {
-    "records", "rounds", "epsilon", "delta", "alone_epsilon", "total_epsilon", "total_delta", "total_alone_epsilon",
-}  # fmt: skip
+from ringfence.errors import visible
+from ringfence.protocol import (
+    Guarantee,
+    Observer,
+    Plan,
+    Public,
+    Remark,
+    against_words,
+    claimed_against,
+    observers_of,
+)
+from ringfence.protocol.plan.guarantee import against
+from ringfence.protocol.plan.prospects import weighting
 
 
 class SiloGuarantee(Public):
     """What one silo's records are guaranteed: by this run's plan, and by its ledger for everything ever released.
 
-    Both hold however plans were chosen and whenever you stop. Each is told against every kind of observer, the one
-    that counts first. `used` is what this run's rounds came to: bookkeeping. Where it is missing, an earlier version
-    wrote what was used as if it were guaranteed.
+    Both hold however plans were chosen and whenever you stop. Each is stated against every kind of observer, the one
+    that counts first. `used` is what this run's rounds came to: a running tally, not a guarantee. It is empty where no
+    ledger of all runs was read; `all_runs` is then the plan's guarantee, or, of an estimator, what its fits have used
+    so far, which is not a guarantee.
     """
 
     records: int
     rounds: int
-    # Not strict: a list of JSON, once it went through the function below, is a list. Guarantees are strict themselves.
-    this_run: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
-    all_runs: tuple[Guarantee, ...] = Field(min_length=1, strict=False)
-    used: tuple[Guarantee, ...] = Field(default=(), strict=False)
-    remarks: tuple[Remark, ...] = Field(default=(), strict=False)
+    this_run: tuple[Guarantee, ...] = Field(min_length=1)
+    all_runs: tuple[Guarantee, ...] = Field(min_length=1)
+    used: tuple[Guarantee, ...] = ()
+    remarks: tuple[Remark, ...] = ()
     """What the ledger says of its beginning and of changes of its data."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_format_1(cls, value: Any) -> Any:
-        """Read what version 0.1.0 wrote: an epsilon against a server without the shuffler, and one against anyone."""
-        if not isinstance(value, dict) or value.keys() != _FORMAT_1:
-            return value
-        return {
-            "records": value["records"],
-            "rounds": value["rounds"],
-            "this_run": _pair(value["epsilon"], value["alone_epsilon"], value["delta"]),
-            "all_runs": _pair(value["total_epsilon"], value["total_alone_epsilon"], value["total_delta"]),
-        }
-
     @model_validator(mode="after")
-    def _is_told_against_everyone(self) -> Self:
+    def _covers_every_observer(self) -> Self:
+        """Require a silo's costs in the statement once against each kind of observer, 'anyone' last."""
         for told in (self.this_run, self.all_runs):
             named = tuple(guarantee.against for guarantee in told)
             if "anyone" not in named or named != observers_of(named):
@@ -63,23 +54,18 @@ class SiloGuarantee(Public):
 
     @property
     def run(self) -> Guarantee:
-        """What this run's plan guarantees, against the observer that counts."""
+        """What this run's plan guarantees a silo, against the observer that counts, for the statement."""
         return self.this_run[0]
 
     @property
     def total(self) -> Guarantee:
-        """What is guaranteed of all runs together, against the same observer."""
+        """What is guaranteed a silo of all runs together, against the same observer, for the statement."""
         return against(self.all_runs, self.run.against)
 
     @property
     def has_more_runs(self) -> bool:
-        """Whether all runs together are told at more than this one."""
+        """Whether all runs on a silo's data together cost more than the statement's one."""
         return self.total.epsilon > self.run.epsilon * (1 + 1e-9)
-
-
-def _pair(server: float, anyone: float, delta: float) -> tuple[dict[str, Any], ...]:
-    both = ({"epsilon": server, "delta": delta, "against": "server"}, {"epsilon": anyone, "delta": delta})
-    return both if anyone != server else both[1:]
 
 
 _EARLIER = ("  Earlier runs on the same data count as their plans state. Some may rely on more than this one does.",)
@@ -92,8 +78,7 @@ WEAK = 0.9
 class Statement:
     """The guarantee of a finished run, in numbers and in words.
 
-    `others` are plans that the run asked for beside the one that its model comes from, as a choice among candidates
-    does: what is told of this run is of all of them together.
+    `others` are further plans of the run, such as those of other candidates: the guarantee covers all of them together.
     """
 
     plan: Plan
@@ -102,48 +87,49 @@ class Statement:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """All plans of the run."""
+        """All plans that the privacy statement is about."""
         return (self.plan, *self.others)
 
     def __str__(self) -> str:
+        """Return the privacy statement as a person reads it."""
         return self.text()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show it in IPython and notebooks as `print` does."""
+        """Show the privacy statement in IPython and notebooks as `print` does."""
         del cycle
         printer.text(str(self))
 
     def text(self) -> str:
-        """Return the statement as a person reads it."""
+        """Return the privacy statement as a person reads it."""
         return "\n".join(
             [
                 "What is protected",
                 "",
-                *(f"  {self._silo(name, silo)}" for name, silo in self.silos.items()),
+                *(f"  {self._silo_line(name, silo)}" for name, silo in self.silos.items()),
                 "",
-                *self._choice(),
-                *self._weighting(),
-                *self._remarks(),
+                *self._candidates_note(),
+                *self._weighting_note(),
+                *self._ledger_remarks(),
                 self.words(),
             ]
         )
 
     def words(self) -> str:
-        """Return what the numbers mean for a record, and for a person with several, and what they do not cover."""
+        """Return what the statement's numbers mean for a record or person, and what they do not cover."""
         return "\n".join(
             [
-                *self._bet(),
+                *self._best_guess(),
                 "",
                 "What is not protected",
                 "",
                 *self._unprotected(),
-                *self._person(),
+                *self._person_cost(),
                 "  - Anything done with the data outside this ledger: numbers measured without noise, for example.",
             ]
         )
 
     def _unprotected(self) -> list[str]:
-        """Say what is public, what is learned on purpose, and of whom a silo's guarantee does not speak."""
+        """Return what is public, what may be learned, and who is not covered."""
         facts = (
             f"  - Facts about the population that hold with or without any one {self.plan.unit}: learning them is the "
             "purpose."
@@ -161,40 +147,42 @@ class Statement:
             f"as identified by the column '{visible(self.plan.data.person or '')}'.",
         ]
 
-    def _choice(self) -> list[str]:
-        """Say that what stands above is for all candidates together."""
+    def _candidates_note(self) -> list[str]:
+        """State that the statement's guarantee covers all candidates together."""
         if not self.others:
             return []
         told = (
             f"This run trained {len(self.others)} candidates and compared them. Its epsilon and delta cover all their "
             "messages together, including those of the losing candidates."
         )
-        return [*_filled(told), ""]
+        return [*_wrapped(told), ""]
 
-    def _weighting(self) -> list[str]:
-        """Say whom the model is for, where silos do not count by how many they have."""
+    def _weighting_note(self) -> list[str]:
+        """State how silos are weighted in the run, if not by their sizes."""
         told = visible(weighting(self.plan))
-        return [*_filled(f"{told[0].upper()}{told[1:]}."), ""] if told else []
+        return [*_wrapped(f"{told[0].upper()}{told[1:]}."), ""] if told else []
 
-    def _remarks(self) -> list[str]:
+    def _ledger_remarks(self) -> list[str]:
+        """Return the remarks of the silos' ledgers as lines of the statement."""
         told = [
             line
             for name, silo in self.silos.items()
             for remark in silo.remarks
-            for line in _filled(f"{name}: {remark}")
+            for line in _wrapped(f"{name}: {remark}")
         ]
         return [*told, ""] if told else []
 
-    def _bet(self) -> list[str]:
-        """Say it as a bet: how often an observer's best guess is right, and what the stronger guarantees rely on."""
+    def _best_guess(self) -> list[str]:
+        """Return how often an observer's best guess is right, and what the stronger guarantees rely on."""
         first, *others = self.plan.observers
-        channel, guess = self.plan.leading_channel, best_guess(self._worst(first))
+        channel, guess = self.plan.leading_channel, best_guess(self._weakest_guarantee(first))
+        exact = max(exact_guess(events) for events in set(self._events(first).values()))
         return [
-            *_filled(
+            *_wrapped(
                 f"In words: {channel.observer_words()} and tries to tell whether one of a silo's {self.plan.unit}s or "
                 f"another in its place was used, is right with probability at most {guess:.1%}; a coin toss is right "
                 f"with 50%. Epsilon and delta guarantee this {self._scope()}. Computed exactly from the noise of this "
-                f"run alone, the probability is at most {self._exact_guess(first):.1%}."
+                f"run alone, the probability is at most {exact:.1%}."
             ),
             *(f"  {line}".rstrip() for line in channel.reliance_words()),
             *(
@@ -202,40 +190,37 @@ class Statement:
                 if others and any(silo.total.epsilon > silo.run.epsilon for silo in self.silos.values())
                 else ()
             ),
-            *(line for observer in others for line in ["", *self._without(observer)]),
+            *(line for observer in others for line in ["", *self._own_noise_words(observer)]),
         ]
 
     def _scope(self) -> str:
-        """Say of which runs the bet is, and who may have chosen them."""
+        """Return which runs the statement's best guess is about, and how they may have been chosen."""
         if any(silo.used for silo in self.silos.values()):
             return "over all runs in the ledger, however they were chosen and whenever you stop"
         if any(silo.has_more_runs for silo in self.silos.values()):
             return "over all runs on this data so far, if none was chosen by the results of another"
         return "for this run alone"
 
-    def _without(self, observer: Observer) -> list[str]:
-        worst = self._worst(observer)
+    def _own_noise_words(self, observer: Observer) -> list[str]:
+        """Return a paragraph of the statement about an observer against whom only a silo's own noise protects."""
+        worst = self._weakest_guarantee(observer)
         guess = best_guess(worst)
-        return _filled(
+        return _wrapped(
             f"{against_words(observer).capitalize()}, only the silo's own noise protects its {self.plan.unit}s: "
             f"epsilon = {worst.epsilon:.4g}, delta = {worst.delta:.2g}. Their guess is then right with probability "
             f"at most {guess:.1%}{', which is weak protection' if guess > WEAK else ''}."
         )
 
     def _events(self, observer: Observer) -> dict[str, tuple[tuple[Event, int], ...]]:
-        """Return what this run lets the observer see of each silo."""
+        """Return the releases of each silo in this run, as the observer sees them."""
         return {
             terms.name: tuple(seen_by(observer, all_events(self.plans, terms.name)))
             for terms in self.plan.silos
             if terms.name in self.silos
         }
 
-    def _exact_guess(self, observer: Observer) -> float:
-        """Return how often the observer's best guess is right after this run."""
-        return max(exact_guess(events) for events in set(self._events(observer).values()))
-
-    def _person(self) -> list[str]:
-        """Say what this run costs a person with a record in each of two or three silos, those that protect least."""
+    def _person_cost(self) -> list[str]:
+        """Return the statement's cost to a person with a record in each of the two or three least protective silos."""
         delta = max(terms.guarantee.delta for terms in self.plan.silos)
         events = self._events("anyone")
         alone = {each: accountant.epsilon(each, delta) for each in set(events.values())}
@@ -253,13 +238,15 @@ class Statement:
         return textwrap.wrap(text, 104, initial_indent="    ", subsequent_indent="    ") if costs else []
 
     def _person_events(self, silos: Sequence[str]) -> list[tuple[Event, int]]:
+        """Return the releases of the statement's plans about a person with a record in each of these silos."""
         return [event for plan in self.plans for event in person_events(plan, silos)]
 
-    def _worst(self, observer: Observer) -> Guarantee:
+    def _weakest_guarantee(self, observer: Observer) -> Guarantee:
         """Return the weakest of all silos' guarantees against the observer, over all runs."""
         return max((against(silo.all_runs, observer) for silo in self.silos.values()), key=lambda g: g.epsilon)
 
-    def _silo(self, name: str, silo: SiloGuarantee) -> str:
+    def _silo_line(self, name: str, silo: SiloGuarantee) -> str:
+        """Return a silo's line in the statement: records, rounds, and epsilon and delta."""
         line = (
             f"{visible(name)}: each of {silo.records} {self.plan.unit}s, over {silo.rounds} "
             f"round{'' if silo.rounds == 1 else 's'}, by epsilon = {silo.run.epsilon:.4g}, delta = {silo.run.delta:.2g}"
@@ -276,8 +263,15 @@ class Statement:
         return line
 
 
-def _filled(text: str) -> list[str]:
+def _wrapped(text: str) -> list[str]:
+    """Return a paragraph of the statement as indented lines."""
     return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="  ")
+
+
+def observer_words(observer: Observer, observers: Sequence[Observer], colluders: int | None) -> str:
+    """Return the observer of one of a statement's guarantees, as a phrase; a single one is against anyone."""
+    words = against_words(observer, colluders) if len(observers) > 1 else claimed_against(observers, colluders)
+    return words.removeprefix("against ")
 
 
 def best_guess(guarantee: Guarantee) -> float:

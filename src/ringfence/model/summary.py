@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 
 from ringfence.errors import PlanError
-from ringfence.export import LinearFunction
-from ringfence.inference.coefficients import CoefficientInterval, intervals
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.plan import Plan
-from ringfence.protocol.questions.second_moments import independent
-from ringfence.protocol.schema import Schema
-from ringfence.server.learned import Findings
-from ringfence.server.questions.second_moments import measured
-from ringfence.statement import Statement
+from ringfence.estimates.coefficients import CoefficientInterval, coefficient_intervals
+from ringfence.model.export import LinearFunction
+from ringfence.model.statement import Statement
+from ringfence.protocol import FloatArray, Plan, Schema
+from ringfence.protocol.queries.second_moments import independent_features
+from ringfence.server.queries.second_moments import measured_moments
+from ringfence.server.state import Findings
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Every coefficient with its interval, the largest first, those that cannot be told and the intercept last.
+    """Every coefficient with its interval, the largest first, unknown ones and the intercept last.
 
     They are of the loss without any ridge or clip, and need not be the model's own weights, which stop short of them. A
     category's coefficient is the difference from its column's first one, which has none.
@@ -34,13 +32,13 @@ class Summary:
     HEADER = ("feature", "estimate", "standard error", "from", "to", "p-value")
 
     def rows(self) -> list[list[object]]:
-        """Return the lines of a table for people, below `HEADER`."""
-        return [_cells(name, found) for name, found in self.coefficients.items()]
+        """Return the coefficients as rows of a printed table, below `HEADER`."""
+        return [_summary_row(name, found) for name, found in self.coefficients.items()]
 
     @property
     def remark(self) -> str:
-        """What to do about coefficients that cannot be told, in one sentence; nothing if there are none."""
-        if all(found.is_told for found in self.coefficients.values()):
+        """What to do about unknown coefficients of a summary, in one sentence; empty if there are none."""
+        if all(found.is_known for found in self.coefficients.values()):
             return ""
         return (
             "Unknown: the noise hides how features vary together, so these coefficients could be anything. Use a "
@@ -48,7 +46,7 @@ class Summary:
         )
 
     def report(self) -> dict[str, Any]:
-        """Return plain data for machines; what cannot be told is infinite."""
+        """Return the coefficients' summary as plain data; unknown coefficients have infinite intervals."""
         return {
             "plan": self.statement.plan.digest(),
             "level": self.level,
@@ -66,26 +64,27 @@ class Summary:
         }
 
     def __str__(self) -> str:
+        """Return the coefficients' summary as a printed table."""
         rows = ["\t".join(f"{x:.4g}" if isinstance(x, float) else str(x) for x in row) for row in self.rows()]
         return "\n".join([*rows, *filter(None, [self.remark])])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Show it in IPython and notebooks as `print` does."""
+        """Show the coefficients' summary in IPython and notebooks as `print` does."""
         del cycle
         printer.text(str(self))
 
 
-def summarise(
+def summarise_coefficients(
     statement: Statement, findings: Mapping[str, Findings], *, level: float = 0.95, by_silo: bool = False
 ) -> Summary:
-    """Make a summary of what a plan of `planning.summaries` found."""
-    plan, found = statement.plan, measured(findings)
+    """Make a summary of what a plan of `planning.query_plans` found."""
+    plan, found = statement.plan, measured_moments(findings)
     require_level(level, len(found.silos) if by_silo else None)
-    names, functions, offsets = in_table_units(plan)
+    names, functions, offsets = coefficients_in_table_units(plan)
     records = sum(terms.records for terms in plan.silos if terms.name in found.silos)
-    told = intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
+    told = coefficient_intervals(found.at, found.silos, records, functions, offsets, level=level, by_silo=by_silo)
     named = dict(zip(names, told, strict=True))
-    order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_told, -abs(named[name].estimate)))
+    order = sorted(names, key=lambda name: (name == INTERCEPT, not named[name].is_known, -abs(named[name].estimate)))
     return Summary({name: named[name] for name in order}, level, by_silo, statement)
 
 
@@ -93,7 +92,7 @@ INTERCEPT = "(intercept)"
 
 
 def require_level(level: float, silos: int | None) -> None:
-    """Refuse intervals of no level, or by too few silos."""
+    """Refuse a level of a coefficients' summary outside (0, 1), and too few silos."""
     if not 0 < level < 1:
         raise PlanError(f"The level of an interval must be between 0 and 1, such as 0.95, not {level!r}.")
     if silos is not None and silos < 2:
@@ -102,22 +101,22 @@ def require_level(level: float, silos: int | None) -> None:
         )
 
 
-def in_table_units(plan: Plan) -> tuple[list[str], FloatArray, FloatArray]:
-    """Return names of coefficients, and each as a linear function of the weights, with what is added to it."""
-    data, kept = plan.data, independent(plan.data)
+def coefficients_in_table_units(plan: Plan) -> tuple[list[str], FloatArray, FloatArray]:
+    """Return names of coefficients, and each as a linear function of the weights plus an offset."""
+    data, kept = plan.data, independent_features(plan.data)
     basis = LinearFunction.of(data, plan.loss, np.eye(data.width))
     start = float(LinearFunction.of(data, plan.loss, np.zeros((data.width, 1))).intercepts[0])
     places = [place for place in kept if place < len(basis.features)]
-    functions = np.vstack([basis.coefficients.T[places], basis.intercepts - start]) @ _without_first(data)
+    functions = np.vstack([basis.coefficients.T[places], basis.intercepts - start]) @ _reference_coding(data)
     return [*(basis.features[place] for place in places), INTERCEPT], functions, np.array([0.0] * len(places) + [start])
 
 
-def _without_first(data: Schema) -> FloatArray:
+def _reference_coding(data: Schema) -> FloatArray:
     """Return a matrix that takes the weights of categories that are left out (`independent`) to 0, at equal scores.
 
     All of a column's categories add up to its scale, and so does a constant to the size that it has.
     """
-    matrix, kept, place = np.eye(data.width), independent(data), 0
+    matrix, kept, place = np.eye(data.width), independent_features(data), 0
     constant, size = range(data.width - 1, data.width), data.intercept
     for block in data.blocks:
         others = range(place, place + block.width)
@@ -130,8 +129,8 @@ def _without_first(data: Schema) -> FloatArray:
     return matrix
 
 
-def _cells(name: str, found: CoefficientInterval) -> list[object]:
-    """Return a line of a table."""
-    if not found.is_told:
+def _summary_row(name: str, found: CoefficientInterval) -> list[object]:
+    """Return the row of a coefficient in a printed table."""
+    if not found.is_known:
         return [name, "unknown", "", "", "", ""]
     return [name, found.estimate, found.error, found.low, found.high, found.p_value]

@@ -1,11 +1,26 @@
-"""The hostile server: it knows everything but the canaries' coins, asks what it likes, and reads what it gets.
+"""The hostile server: it knows everything but the canaries' coins, and chooses its requests by earlier answers.
 
-It uses public knowledge only: the plan, its partition and the answers. `interrogate` is what it asks in a game, the
-`read_` functions are what it makes of the answers.
+It uses public knowledge only: the plan, its partition and the answers. `ask_all_rounds` asks, the `read_` functions
+turn answers into numbers about canaries.
+
+*Three observers of a shuffled plan.* Behind an honest shuffler a server can read the total over the silos of a batch,
+and nothing else: the others' coins hide the canaries too. If another silo colludes with it, it takes that one's shares,
+and so its coins, off the pile. A server that colludes with the shuffler reads each silo's own counts. The audit opens
+every seal with the keys of all parties, and then uses what the observer could. Should the first messages of a pile add
+up to what the audited silo may have sent, they were not mixed, and it takes these; that mixed ones hide whose counts
+are whose is proved (docs/proofs.md), and not the audit's to show.
+
+*Exactly coins.* A canary's clipped gradient is ±L in a coordinate of its own and all else is 0, so a silo of K records
+rounds the height g(K ± 1)/2 where a canary plays and gK/2 elsewhere (`shuffler.vector_sum`). Such a height is whole,
+or half-way between two whole numbers: then rounding is one more fair coin. What the server sees in a coordinate is thus
+∓g/2 plus the heads among a known number of fair coins, less their mean: exactly, up to the 2⁻⁵³ of a rounding's draw.
 """
 
+import base64
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,15 +29,27 @@ from scipy.linalg import toeplitz
 from scipy.stats import binom
 
 from ringfence.accounting.correlation import coefficients
-from ringfence.audit.fidelity import Squares, squares_of
-from ringfence.errors import TrainingError
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.messages import Answer, Refusal, RefusalReason, RoundRequest, SealedUpdate
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.schedule import Task, task
-from ringfence.server.channels import Collect, receiving
-from ringfence.silo.gate import Gate
+from ringfence.errors import MessageError, PlanError, TrainingError
+from ringfence.evidence.audit.noise_tests import SumOfSquares, sum_of_squares
+from ringfence.evidence.audit.plans import CLIP, private_keys
+from ringfence.protocol import (
+    Answer,
+    FloatArray,
+    Observer,
+    Plan,
+    Refusal,
+    RefusalReason,
+    RoundRequest,
+    SealedUpdate,
+    ShufflerChannel,
+    SiloTerms,
+    Task,
+)
+from ringfence.protocol.channels.shuffler import SEALED_EXTRA
+from ringfence.protocol.plan.plan import task
+from ringfence.server.channels import RECEIVERS, Collect, Totals
+from ringfence.shuffler import sealing, shares
+from ringfence.silo.gate.gate import Gate
 
 Look = Callable[[RoundRequest], FloatArray]
 """Ask for a round, and return what the server learns from the answers: one vector; an empty one if turns are over."""
@@ -61,6 +88,7 @@ class Observation:
             return ratio
 
         def log_likelihood(sign: float) -> FloatArray:
+            """Return the log-likelihood, but for a constant, of the adversary's numbers if coins are `sign`."""
             times = np.arange(self.trials + 1)[:, None, None]
             moved = binom.logpmf(times, self.trials, self.rate) + sign * s * times * x - (s * times) ** 2 / 2
             likelihood: FloatArray = np.logaddexp.reduce(moved, axis=0)
@@ -70,16 +98,16 @@ class Observation:
         return sampled
 
     def power(self) -> FloatArray:
-        """Return how much the releases together tell about each canary, in the square of standard deviations."""
+        """Return the squared signal-to-noise ratio of each canary over all releases that the adversary observed."""
         result: FloatArray = np.sum((self.strength * self.trials * self.rate) ** 2, axis=0)
         return result
 
-    def squares(self) -> Squares:
-        """Return the sum of squares of all numbers: their noise has the planned size."""
-        return squares_of(self.numbers, self.strength, self.trials, self.rate, self.coins)
+    def squares(self) -> SumOfSquares:
+        """Return the sum of squares of the adversary's observed numbers, to test the size of the audited noise."""
+        return sum_of_squares(self.numbers, self.strength, self.trials, self.rate, self.coins)
 
-    def squares_of_sums(self) -> Squares:
-        """Return the sum of squares of sums over the releases: their noises are independent of each other.
+    def squares_of_sums(self) -> SumOfSquares:
+        """Return the sum of squares of sums over the releases, to test that their noises are independent.
 
         Where canaries are sampled, each takes part with the same strength in every release.
         """
@@ -87,11 +115,11 @@ class Observation:
         sums = self.numbers.sum(axis=0) / np.sqrt(releases)
         if self.rate >= 1:
             coins = None if self.coins is None else releases * self.coins
-            return squares_of(sums, self.strength.sum(axis=0) / np.sqrt(releases), self.trials, 1.0, coins)
-        return squares_of(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
+            return sum_of_squares(sums, self.strength.sum(axis=0) / np.sqrt(releases), self.trials, 1.0, coins)
+        return sum_of_squares(sums, self.strength[0] / np.sqrt(releases), releases * self.trials, self.rate)
 
 
-def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> list[FloatArray]:
+def ask_all_rounds(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> list[FloatArray]:
     """Ask every round of the plan, `REPEATS` times each: as the stage starts, and, in training, at weights that depend
     on earlier answers.
 
@@ -102,22 +130,22 @@ def interrogate(look: Look, plan: Plan, start: Callable[[int], FloatArray]) -> l
     weights = start(0)
     for round in range(plan.rounds):
         stage, number, _ = plan.place(round)
-        if not stage.question.trains:
+        if not stage.query.trains:
             weights = start(number)
         request = RoundRequest.at(plan.digest(), round, weights)
         answers = [answer for _ in range(REPEATS) if (answer := look(request)).size]
         if not answers:
             continue
         rows.append(np.mean(answers, axis=0))
-        if stage.question.trains:
+        if stage.query.trains:
             # Any rule would do: it shows that answers may decide what is asked next.
             moved = plan.domain.project(np.clip(rows[-1], -STEADY, STEADY))
             weights = np.concatenate([moved, start(number)[plan.dimension :]])  # what comes behind weights stays
     return rows
 
 
-def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
-    """Return the silos, the audited one first, of whose answers the observer sees no more than the mean.
+def silos_in_mean(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
+    """Return the silos, the audited one first, of whose answers the observer sees only the mean.
 
     An observer that colludes with all others can subtract their part, and is left with the silo's own answer. The
     server can subtract what its accomplices tell it: they are the last silos of the plan, as many as it names.
@@ -125,28 +153,30 @@ def seen_together(plan: Plan, against: Observer) -> tuple[SiloTerms, ...]:
     return plan.silos[:1] if against == "anyone" else plan.silos[: len(plan.silos) - (plan.most_colluders or 0)]
 
 
-def look_at(plan: Plan, gates: Sequence[Gate], collect: Collect = lambda round, updates: None) -> Look:
-    """Return how the server learns the mean answer of the silos behind `gates`, and nothing else of them.
+def mean_answer_reader(plan: Plan, gates: Sequence[Gate], collect: Collect = lambda round, updates: None) -> Look:
+    """Return a function from a request to the mean answer of the silos behind `gates`, all that the server learns.
 
     `collect` stands in for the third party where the plan's channel has one.
     """
     known: dict[tuple[bytes, ...], FloatArray] = {}
 
     def look(request: RoundRequest) -> FloatArray:
+        """Ask the audited gates, and return the mean answer that the adversary sees."""
         answers = {gate.silo: gate.answer(request) for gate in gates}
         content = tuple(answer.to_bytes() for answer in answers.values())
         if content not in known:  # a repeated answer tells nothing new, and opening sealed ones takes as long again
-            known[content] = _mean(plan, request, answers, collect)
+            known[content] = _mean_answer(plan, request, answers, collect)
         return known[content]
 
     return look
 
 
-def _mean(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], collect: Collect) -> FloatArray:
+def _mean_answer(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], collect: Collect) -> FloatArray:
+    """Return the mean of the audited gates' answers, as the adversary receives it; empty if turns are taken."""
     if any(isinstance(answer, Refusal) and answer.reason is RefusalReason.TURNS_TAKEN for answer in answers.values()):
         return np.zeros(0)
     stage, number, _ = plan.place(request.round)
-    channel, way = stage.channel, receiving(stage.channel)
+    channel, way = stage.channel, RECEIVERS[type(stage.channel)]
     for answer in answers.values():
         if not way.is_usable(channel, plan, number, request, answer):
             # That an audited gate does not answer what the plan asks is a mistake of the audit's.
@@ -162,30 +192,38 @@ def _mean(plan: Plan, request: RoundRequest, answers: Mapping[str, Answer], coll
 
 
 def partition(plan: Plan, silo: str, records: int) -> list[int]:
-    """Return the public order in which one-pass and phased plans use a silo's rows, as any server can compute it."""
+    """Return the public order in which one-pass and phased plans use a silo's rows; the adversary can compute it."""
     return sorted(range(records), key=lambda row: hashlib.sha256(f"{plan.digest()}/{silo}/{row}".encode()).digest())
 
 
-def read_gradients(
-    plan: Plan, terms: SiloTerms, answers: FloatArray, rows: list[int], *, clip: float, correlation: float = 0.0
-) -> Observation:
-    """Turn a plan's answers into numbers about canaries, of which the j-th stands in row rows[j] and moves weight j.
+def canary_rows(plan: Plan) -> list[int]:
+    """Return the rows in which a gradient plan's canaries stand: those that take part first, where that is known."""
+    terms = plan.silos[0]
+    divided = task(plan, terms, 0, 0).part is not None
+    rows = partition(plan, terms.name, terms.records) if divided else range(terms.records)
+    return list(rows)[: plan.data.width]
 
-    A canary's gradient is −coin·clip in its own direction (`mechanisms`), in every round that it takes part in.
+
+def read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: float = 0.0) -> Observation:
+    """Turn a plan's answers into numbers about canaries, of which the j-th stands in the j-th of `canary_rows`.
+
+    A canary's gradient is −coin·clip in direction j (`mechanisms`), in every round that it takes part in.
     """
+    terms, rows = plan.silos[0], canary_rows(plan)
     tasks = [task(plan, terms, round, plan.place(round).round) for round in range(len(answers))]
     place = np.argsort(partition(plan, terms.name, terms.records))[rows]
 
     def may_take_part(work: Task) -> NDArray[np.bool_]:
+        """Tell which canaries may take part in a round, as the adversary knows it."""
         first, last = (0, terms.records) if work.part is None else (work.part.first, work.part.first + work.batch)
         return (first <= place) & (place < last)
 
-    means = np.array([clip / work.batch * may_take_part(work) for work in tasks])
+    means = np.array([CLIP / work.batch * may_take_part(work) for work in tasks])
     rate = 1.0 if tasks[0].part else tasks[0].batch / terms.records
     # Undo the cancellation, if any: the rows beneath have independent noise (`accounting.correlation`).
     mix = np.tril(toeplitz(coefficients(correlation, len(answers))))
     sigma = np.array([[work.sigma] for work in tasks])
-    return Observation(mix @ -answers[:, : len(rows)] / sigma, mix @ means / sigma, rate=rate)
+    return Observation(mix @ -np.array(answers)[:, : len(rows)] / sigma, mix @ means / sigma, rate=rate)
 
 
 def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: FloatArray) -> Observation:
@@ -194,3 +232,55 @@ def read_difference(answer: FloatArray, sigma: float, plus: FloatArray, minus: F
     length = float(np.linalg.norm(way))
     number = float((answer - (plus + minus) / 2) @ way) / length / sigma
     return Observation(np.array([[number]]), np.array([[length / sigma]]))
+
+
+def open_all_seals(plan: Plan) -> Collect:
+    """Return how a server with accomplices reads a shuffled batch, once all seals are opened."""
+    accomplices = {terms.name for terms in plan.silos} - {terms.name for terms in silos_in_mean(plan, "server")}
+
+    def collect(round: int, updates: Sequence[SealedUpdate]) -> Totals:
+        """Open all seals of a shuffled round as the adversary with accomplices can, and read its totals."""
+        stage, channel = plan.place(round).stage, _shuffler_channel(plan, round)
+        keys, digest = private_keys(plan.silos[0].name), plan.digest()
+        numbers = channel.numbers(plan, stage)
+        pile: list[bytes] = []
+        known: Counter[bytes] = Counter()
+        for update in updates:
+            envelope = base64.b64decode(update.envelope)
+            joined = sealing.open_envelope(keys.shuffler, digest, round, update.silo, envelope)
+            sealed = sealing.split_messages(joined, channel.message_bytes + SEALED_EXTRA)
+            messages = sealing.open_messages(keys.server, digest, round, sealed)
+            pile += messages
+            known.update(messages if update.silo in accomplices else ())
+        shares.shuffle_messages(pile)
+        unknown = list((Counter(pile) - known).elements())  # in the pile's order: equal shares of two silos never occur
+        silos = len(unknown) // channel.messages(numbers)
+        with suppress(MessageError):
+            first = shares.add_shares(channel, unknown[: channel.messages(numbers)], silos=1, numbers=numbers)
+            batch = plan.silos[0].stages[plan.place(round).number].batch
+            if first[-1] == batch and np.all(first <= batch * (channel.levels + channel.coins)):
+                return Totals(1, first)
+        return Totals(silos, shares.add_shares(channel, unknown, silos=silos, numbers=numbers))
+
+    return collect
+
+
+def read_counts(plan: Plan, answers: Sequence[FloatArray], *, against: Observer) -> Observation:
+    """Turn mean gradients over the silos that the observer sees together into numbers about the canaries."""
+    channel, canaries = _shuffler_channel(plan, 0), len(canary_rows(plan))
+    batches = [terms.stages[0].batch for terms in silos_in_mean(plan, against)]
+    vectors = sum(batches)
+    # The fair coins in a canary's coordinate, roundings included: heights are doubled, in units of the levels.
+    heights = [batch + (number == 0) for number, batch in enumerate(batches)]
+    coins = vectors * channel.coins + sum(channel.levels * height % 2 for height in heights)
+    sigma = 2 * CLIP / channel.levels * np.sqrt(coins) / 2 / vectors
+    strength = np.full((len(answers), canaries), CLIP / vectors / sigma)
+    return Observation(-np.array(answers)[:, :canaries] / sigma, strength, coins=coins)
+
+
+def _shuffler_channel(plan: Plan, round: int) -> ShufflerChannel:
+    """Return the shuffler channel of an audited plan's round; PlanError if it has none."""
+    channel = plan.place(round).stage.channel
+    if not isinstance(channel, ShufflerChannel):
+        raise PlanError(f"Round {round} of the audited plan does not go through a shuffler.")
+    return channel

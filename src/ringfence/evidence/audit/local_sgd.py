@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from ringfence.accounting.sampling import run_events
-from ringfence.audit.adversary import STEADY, Observation
-from ringfence.audit.bound import Claim
-from ringfence.audit.game import GameRun
-from ringfence.audit.plans import CLIP, AuditQuestion
-from ringfence.audit.sabotage import NONE
-from ringfence.errors import PlanError
-from ringfence.protocol.losses import Squared
+from ringfence.errors import PlanError, require_extra
+from ringfence.evidence.audit.adversary import STEADY, Observation
+from ringfence.evidence.audit.game import GameRun
+from ringfence.evidence.audit.lower_bound import Claim
+from ringfence.evidence.audit.plans import CLIP, AuditQuery
+from ringfence.evidence.audit.sabotage import NONE
+from ringfence.protocol import Squared
 
 LOCAL_STEPS = 8
 _BLOCK = 250
@@ -28,62 +28,55 @@ NOISE = {NONE: 1.0, "half-noise": 0.5, "wrong-sensitivity": 0.5, "root-half-nois
 """How much of the noise is left under each sabotage that a simulated silo can suffer."""
 
 
-def local_claim(question: AuditQuestion) -> tuple[Claim, float]:
+def local_sgd_claim(query: AuditQuery) -> tuple[Claim, float]:
     """Return what the accountant claims for a run and the noise of a local step."""
-    try:
-        from ringfence.simulation.local import local_sgd_sigma
-    except ImportError as missing:
-        raise PlanError(
-            f"Auditing local-sgd needs '{missing.name}', which is not installed: pip install \"ringfence[simulation]\"."
-        ) from None
-    size: Any = {"records": question.records, "dimension": question.canaries}
+    require_extra("simulation", "Auditing local-sgd", "jax", error=PlanError)
+    from ringfence.simulation.local import local_sgd_sigma
+
+    size: Any = {"records": query.records, "dimension": query.canaries}
     sigma = local_sgd_sigma(
-        rounds=question.rounds,
-        local_steps=LOCAL_STEPS,
-        clip=CLIP,
-        epsilon=question.epsilon,
-        delta=question.delta,
-        **size,
+        rounds=query.rounds, local_steps=LOCAL_STEPS, clip=CLIP, epsilon=query.epsilon, delta=query.delta, **size
     )
-    events = run_events("fixed", question.rounds * LOCAL_STEPS, batch=1, clip=CLIP, sigma=sigma, **size)
-    return Claim(tuple(events), question.delta), sigma
+    events = run_events("fixed", query.rounds * LOCAL_STEPS, batch=1, clip=CLIP, sigma=sigma, **size)
+    return Claim(tuple(events), query.delta), sigma
 
 
-def play_local(question: AuditQuestion, runs: int, sabotage: str) -> Iterator[GameRun]:
+def play_local_sgd(query: AuditQuery, runs: int, sabotage: str) -> Iterator[GameRun]:
     """Simulate runs of one silo of canaries, each with coins, draws and noise of its own."""
     if sabotage not in NOISE:
         raise PlanError(f"Sabotage '{sabotage}' breaks a gate, and local-sgd has none; choose {', '.join(NOISE)}.")
-    claim, sigma = local_claim(question)
+    claim, sigma = local_sgd_claim(query)
     import jax
 
     from ringfence.simulation.engine import federation
     from ringfence.simulation.local import LocalRuns, local_sgd
 
-    steps, canaries = question.rounds * LOCAL_STEPS, question.canaries
-    features = np.zeros((question.records, canaries))
+    steps, canaries = query.rounds * LOCAL_STEPS, query.canaries
+    features = np.zeros((query.records, canaries))
     features[np.arange(canaries), np.arange(canaries)] = 1.0
-    silo = federation([(features, np.zeros(question.records))])
+    silo = federation([(features, np.zeros(query.records))])
     # So small that all steps together stay where every canary's gradient is at the clip.
     step = STEADY / (steps * CLIP + 10 * sigma * math.sqrt(steps))
     clip = math.inf if sabotage == "skip-clip" else CLIP
     noise = np.array([[sigma * NOISE[sabotage]]], dtype=np.float32)
 
     def simulate(targets: object, seed: object) -> object:
+        """Simulate one run of audited local SGD with these targets and seed."""
         setting = LocalRuns(np.full(1, step, np.float32), np.full(1, clip, np.float32), noise, np.zeros(1, np.int32))
         data = silo._replace(targets=targets)
-        return local_sgd(Squared(), data, seed, setting, rounds=question.rounds, local_steps=LOCAL_STEPS, asked=1)[0]
+        return local_sgd(Squared(), data, seed, setting, rounds=query.rounds, local_steps=LOCAL_STEPS, asked=1)[0]
 
     block = jax.jit(jax.vmap(simulate))
     for first in range(0, runs, _BLOCK):
         count = min(_BLOCK, runs - first)
         coins = np.where(np.frombuffer(secrets.token_bytes(count * canaries), np.uint8) < 128, -1.0, 1.0)
         coins = coins.reshape(count, canaries)
-        targets = np.zeros((count, question.records), np.float32)
+        targets = np.zeros((count, query.records), np.float32)
         targets[:, :canaries] = coins
         seeds = np.frombuffer(secrets.token_bytes(4 * count), np.uint32).reshape(count, 1)
         ends = np.asarray(block(targets, seeds), dtype=np.float64)
         deviation = sigma * math.sqrt(steps)
         strength = np.full((1, canaries), CLIP / deviation)
         for coin, end in zip(coins, ends, strict=True):
-            seen = Observation(end[None, :] / step / deviation, strength, trials=steps, rate=1 / question.records)
+            seen = Observation(end[None, :] / step / deviation, strength, trials=steps, rate=1 / query.records)
             yield GameRun(coin, (seen,), claim)

@@ -10,14 +10,14 @@ test between P and Q with equal priors is right with probability ½(1 + TV(P, Q)
 other canaries' coins fixed in any way, so the *expected* score of a run is at most ½(1 + δ(0)) however the guesses
 within a run depend on each other. Runs are independent: each has a fresh ledger, gate, coins and noise.
 
-*Confidence.* ``lower_mean`` bounds the mean of independent numbers in [0, 1] by betting, and is exact at any number
-of runs: if the claim is true, the chance that it is exceeded is at most 1 − confidence.
+*Confidence.* ``lower_bound_of_mean`` bounds the mean of independent numbers in [0, 1] by betting, and is exact at any
+number of runs: if the claim is true, the chance that it is exceeded is at most 1 − confidence.
 
 *From the score to epsilon.* ``epsilon_of_score`` scales every shift that the ledger charged until the claim would just
-allow the score, and returns the epsilon of that. For a Gaussian claim (μ-GDP) this is the μ of the score turned into
-ε at δ: a lower bound for every mechanism whose trade-off curve is Gaussian. For sampled batches it is the ε of the same
-plan with less noise, so it takes the plan's kind of sampling as given. ``assumption_free`` takes nothing as given, and
-is therefore much smaller: from scores alone nobody can tell how bad the rarest outcomes are.
+allow the score, and returns the epsilon of that. For a Gaussian claim (μ-GDP) this is the μ of the score turned into ε
+at δ: a lower bound for every mechanism whose trade-off curve is Gaussian. For sampled batches it is the ε of the same
+plan with less noise, so it takes the plan's kind of sampling as given. ``epsilon_without_assumptions`` takes nothing as
+given, and is therefore much smaller: from scores alone nobody can tell how bad the rarest outcomes are.
 """
 
 import math
@@ -30,7 +30,7 @@ from scipy.special import logsumexp
 
 from ringfence.accounting import accountant
 from ringfence.accounting.events import BinomialRelease, Event, Release, SectionRelease
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 STAKES = np.geomspace(0.03, 0.97, 8)
 """Shares of the capital that are bet each time, side by side: small ones suit noisy scores, large ones steady ones."""
@@ -48,32 +48,34 @@ class Claim:
 
     @cached_property
     def epsilon(self) -> float:
-        """The epsilon that the accountant proves for the run."""
+        """The audited claim: the epsilon that the accountant proves for the run."""
         return accountant.epsilon(self.events, self.delta)
 
     @cached_property
     def score(self) -> float:
-        """The largest expected score that the claim allows."""
+        """The largest expected score of an attack that the claim allows."""
         return (1 + min(1.0, accountant.delta(self.events, 0.0))) / 2
 
     def scaled(self, factor: float) -> "Claim":
-        """Return the claim of the same releases with 1/factor of the noise."""
-        return Claim(tuple((_scaled(event, factor), count) for event, count in self.events), self.delta)
+        """Return the audited claim of the same releases with 1/factor of the noise."""
+        return Claim(tuple((_scaled_event(event, factor), count) for event, count in self.events), self.delta)
 
 
-def _scaled(event: Event, factor: float) -> Event:
+def _scaled_event(event: Event, factor: float) -> Event:
+    """Return a claimed event with 1/factor of the noise, in its section if it has one."""
     if isinstance(event, SectionRelease):
         return replace(event, release=_scaled_release(event.release, factor))
     return _scaled_release(event, factor)
 
 
 def _scaled_release(event: Release, factor: float) -> Release:
+    """Return a claimed release with 1/factor of the noise."""
     if isinstance(event, BinomialRelease):
         return replace(event, reach=event.reach * factor)
     return replace(event, shift=event.shift * factor)
 
 
-def lower_mean(scores: FloatArray, confidence: float) -> float:
+def lower_bound_of_mean(scores: FloatArray, confidence: float) -> float:
     """Return p such that, with the given confidence, the mean of independent numbers in [0, 1] is at least p.
 
     *Proof.* Suppose every score has mean at most p. A bettor who stakes the share c of a capital of 1 on each score
@@ -88,6 +90,7 @@ def lower_mean(scores: FloatArray, confidence: float) -> float:
     target = -math.log1p(-confidence)
 
     def short(p: float) -> float:
+        """Return how far the log wealth of bets against mean `p` is from its target, for the lower bound."""
         gains = np.log1p(STAKES[:, None] * (scores[None, :] / p - 1)).sum(axis=1)
         return target - float(logsumexp(gains) - math.log(len(STAKES)))
 
@@ -110,6 +113,7 @@ def epsilon_of_score(claim: Claim, score: float) -> float:
         return 0.0
 
     def excess(log_factor: float) -> float:
+        """Return by how much the claim with scaled noise allows more than the attack's score."""
         return claim.scaled(math.exp(log_factor)).score - score
 
     step = math.log(2) if excess(0.0) < 0 else -math.log(2)
@@ -123,7 +127,7 @@ def epsilon_of_score(claim: Claim, score: float) -> float:
     return claim.scaled(factor).epsilon
 
 
-def assumption_free(score: float, delta: float) -> float:
+def epsilon_without_assumptions(score: float, delta: float) -> float:
     """Return the least epsilon that allows the score, whatever the mechanism is.
 
     Under (ε, δ)-DP a fair coin is guessed with probability (e^ε + δ)/(1 + e^ε) at most.

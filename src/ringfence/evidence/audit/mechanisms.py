@@ -8,9 +8,9 @@ that any record can; the other canaries move other coordinates, whose noise is i
 every canary plays against fully known others, and many play at once.
 
 A *survey* releases one statistic, which one canary moves at a time. With a *shuffler* canaries are gradients again, and
-the claim depends on who looks (`shuffled`). Where a plan protects *persons*, a canary is one with several rows, and the
-coin decides how many these are too (`PERSON_ROWS`); by every rule they come to a gradient of the clip's length. (By the
-rule `sum`, rounding makes it shorter by 2⁻³¹ of that. Over 1200 runs at epsilon 10, half of the root of the summed
+the claim depends on the observer (`adversary`). Where a plan protects *persons*, a canary is one with several rows, and
+the coin decides how many these are too (`PERSON_ROWS`); by every rule they come to a gradient of the clip's length. (By
+the rule `sum`, rounding makes it shorter by 2⁻³¹ of that. Over 1200 runs at epsilon 10, half of the root of the summed
 squared shifts, which bounds how far any probability is off, is below 10⁻⁷.)
 """
 
@@ -20,59 +20,48 @@ from functools import partial
 
 import numpy as np
 
-from ringfence.audit import chosen, counted, one_canary, plans, shuffled_plans
-from ringfence.audit.adversary import Observation, partition, read_gradients
-from ringfence.audit.plans import (
+from ringfence.evidence.audit import candidate_choice, plans, worst_cases
+from ringfence.evidence.audit.adversary import Observation, canary_rows, read_counts, read_gradients
+from ringfence.evidence.audit.plans import (
     BY_MEAN,
     BY_ROWS,
     BY_SUM,
     CANARIES,
-    CLIP,
     CORRELATION,
     OF_RECORDS,
     PERSON_ROWS,
-    SILO,
-    AuditQuestion,
+    AuditQuery,
 )
+from ringfence.evidence.audit.worst_cases import Argument, CanaryRecords
 from ringfence.planning.request import PlanRequest
-from ringfence.protocol import sections
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.guarantee import Observer
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.questions import (
+from ringfence.protocol import (
     Curvature,
     Evaluation,
     FeatureMeans,
     FeatureMoments,
-    Moments,
+    FloatArray,
+    Observer,
+    Plan,
     PreconditionedGradient,
-    Question,
+    Query,
+    Schema,
+    SecondMoments,
+    Section,
+    SiloTerms,
+    pack,
 )
-from ringfence.protocol.schedule import task
-from ringfence.protocol.schema import Schema
-from ringfence.protocol.sections import Section
-from ringfence.silo.records import Records
+from ringfence.protocol.plan import sections
+from ringfence.silo.records.records import Records
 
 
-def canary_rows(plan: Plan) -> list[int]:
-    """Return the rows in which a gradient plan's canaries stand: those that take part first, where that is known."""
-    terms = plan.silos[0]
-    divided = task(plan, terms, 0, 0).part is not None
-    rows = partition(plan, SILO, terms.records) if divided else range(terms.records)
-    return list(rows)[: plan.data.width]
-
-
-def no_canaries(plan: Plan, terms: SiloTerms) -> Records:
-    """Return records of a silo that is not audited: their gradients are 0."""
+def records_without_canaries(plan: Plan, terms: SiloTerms) -> Records:
+    """Return records of a silo that is not audited, for any audited mechanism: their gradients are 0."""
     return Records(plan.data, np.zeros((terms.records, plan.data.width)), np.zeros(terms.records))
 
 
 def _gradient_records(plan: Plan, coins: FloatArray) -> Records:
-    records, rows = plan.silos[0].records, canary_rows(plan)
-    features, targets = np.zeros((records, plan.data.width)), np.zeros(records)
-    features[rows, np.arange(len(rows))] = 1.0
-    targets[rows] = coins
-    return Records(plan.data, features, targets)
+    """Return records with canaries in the rows of an audited gradient mechanism."""
+    return worst_cases.records_with_canaries(plan, canary_rows(plan), coins)
 
 
 def _person_records(plan: Plan, coins: FloatArray) -> Records:
@@ -83,11 +72,8 @@ def _person_records(plan: Plan, coins: FloatArray) -> Records:
     return Records(plan.data, once.features[of_row], once.targets[of_row], of_row=of_row)
 
 
-def _read_gradients(plan: Plan, answers: Sequence[FloatArray], *, correlation: float = 0.0) -> Observation:
-    return read_gradients(plan, plan.silos[0], np.array(answers), canary_rows(plan), clip=CLIP, correlation=correlation)
-
-
-def _nothing_to_choose(plan: Plan, stage: int) -> FloatArray:
+def _no_argument(plan: Plan, stage: int) -> FloatArray:
+    """Return weights of 0, the argument of an audited mechanism whose query needs none."""
     del stage
     return np.zeros(plan.dimension)
 
@@ -96,10 +82,10 @@ def _nothing_to_choose(plan: Plan, stage: int) -> FloatArray:
 class Mechanism:
     """A kind of release: the plans of one run, the records for given coins, and how a server reads the answers."""
 
-    plans: Callable[[AuditQuestion], Sequence[Plan]]
-    records: Callable[[Plan, FloatArray], Records] = _gradient_records
-    read: Callable[[Plan, Sequence[FloatArray]], Observation] = _read_gradients
-    argument: Callable[[Plan, int], FloatArray] = _nothing_to_choose
+    plans: Callable[[AuditQuery], Sequence[Plan]]
+    records: CanaryRecords = _gradient_records
+    read: Callable[[Plan, Sequence[FloatArray]], Observation] = read_gradients
+    argument: Argument = _no_argument
     """What the server asks about first in a stage, by its number."""
     reads: Callable[[Plan], bool] = lambda plan: True
     """Whether a plan asks about the canaries. One that does not is asked all the same, and the ledger charges it."""
@@ -116,31 +102,31 @@ class Mechanism:
     runs: int | None = None
     """Runs by default, where a run costs more than elsewhere: by the number of canaries otherwise."""
 
-    def canaries(self, question: AuditQuestion) -> int:
-        """Return how many records play."""
-        return min(sections.size(self.section, question.records, chosen.HELD_OUT), self.most_canaries)
+    def canaries(self, query: AuditQuery) -> int:
+        """Return how many records of the audited silo are canaries of this mechanism."""
+        return min(sections.size(self.section, query.records, candidate_choice.HELD_OUT), self.most_canaries)
 
 
-def _read_counts(plan: Plan, answers: Sequence[FloatArray], *, against: Observer) -> Observation:
-    return shuffled_plans.read_counts(
-        plan, np.array(answers), canaries=len(canary_rows(plan)), clip=CLIP, against=against
-    )
-
-
-def _counts(
-    *,
+def _shuffled_mechanism(
     against: Observer,
-    canaries: int,
-    runs: int,
     not_played: set[str],
+    *,
     peers: int = 0,
-    records: Callable[[Plan, FloatArray], Records] = _gradient_records,
+    records: CanaryRecords = _gradient_records,
     unit: PlanRequest = OF_RECORDS,
 ) -> Mechanism:
+    """Counts of which a shuffler lets out the total.
+
+    Seals are slow: a run of c canaries takes as long as about 20 + c numbers do, and whether guesses refute a claim
+    depends on the runs more than on the canaries, so there are few of these. In a total they are too few to see that a
+    record is drawn twice. The silo's own counts, drawn by the same code for the same plan, show it; 62 numbers, and the
+    size of the batch, of two bytes each are one block of shares.
+    """
+    canaries, runs = (16, 150) if against == "server" else (62, 120)
     return Mechanism(
-        partial(plans.shuffled, canaries=canaries, peers=peers, unit=unit),
+        partial(plans.shuffled_plans, canaries=canaries, peers=peers, unit=unit),
         records,
-        read=partial(_read_counts, against=against),
+        read=partial(read_counts, against=against),
         most_canaries=canaries,
         not_played=frozenset(not_played),
         against=against,
@@ -154,128 +140,112 @@ _OF_OTHERS = {"forget-peer", "keep-order", "forget-tries"}
 _ONE_RELEASE = frozenset({"skip-clip", "with-replacement", "reuse-noise", "ignore-persons", *_OF_OTHERS})
 
 
-def _one_canary(
-    asked: Question,
-    records: Callable[[Plan, FloatArray], Records],
-    argument: Callable[[Plan, int], FloatArray] = _nothing_to_choose,
-    schema: Schema = plans.THREE_NUMBERS,
+def _single_canary_mechanism(
+    asked: Query, records: CanaryRecords, argument: Argument = _no_argument, schema: Schema = plans.THREE_NUMBERS
 ) -> Mechanism:
-    """A question that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
-    repeated = argument is not _nothing_to_choose
+    """A query that one canary moves: asked once, or in every round where the server has an `argument` to choose."""
+    repeated = argument is not _no_argument
     return Mechanism(
-        partial(plans.survey, asked=asked, schema=schema, repeated=repeated),
+        partial(plans.query_plans, asked=asked, schema=schema, repeated=repeated),
         records,
-        partial(one_canary.read, records=records, argument=argument),
+        partial(worst_cases.read_pair, records=records, argument=argument),
         argument,
         most_canaries=1,
         not_played=_ONE_RELEASE - {"reuse-noise"} if repeated else _ONE_RELEASE,
     )
 
 
-def _counted(of: counted.Counted) -> Mechanism:
-    return _one_canary(of.asked, of.records, schema=of.schema)
+def _cells_mechanism(case: worst_cases.CellsCase) -> Mechanism:
+    """Return the audited mechanism of a query that counts cells."""
+    return _single_canary_mechanism(case.query, case.records, schema=case.schema)
 
 
 MECHANISMS: dict[str, Mechanism] = {
     # All records in every round.
-    "full": Mechanism(lambda question: [plans.gradient_plan(question)]),
+    "full": Mechanism(plans.gradient_plans),
     # Three quarters of the records, a fresh set each round; or every record by chance, three quarters on average.
-    "fixed": Mechanism(partial(plans.sampled, sampling="fixed")),
-    "poisson": Mechanism(partial(plans.sampled, sampling="poisson")),
+    "fixed": Mechanism(partial(plans.gradient_plans, sampling="fixed")),
+    "poisson": Mechanism(partial(plans.gradient_plans, sampling="poisson")),
     # Every record in one round only; the same with noise that cancels in part.
-    "one-pass": Mechanism(plans.one_pass),
+    "one-pass": Mechanism(partial(plans.gradient_plans, sampling="one-pass")),
     "correlated": Mechanism(
-        partial(plans.one_pass, correlation=CORRELATION), read=partial(_read_gradients, correlation=CORRELATION)
+        partial(plans.gradient_plans, sampling="one-pass", correlation=CORRELATION),
+        read=partial(read_gradients, correlation=CORRELATION),
     ),
     # All records, of a silo that answers half of the rounds at most, whichever the server asks.
-    "turns": Mechanism(plans.turns),
+    "turns": Mechanism(plans.turns_plans),
     # Full batches, accelerated in stages; phases on ever fewer records.
-    "multi-stage": Mechanism(plans.restarted),
-    "localized": Mechanism(plans.phased),
+    "multi-stage": Mechanism(plans.multi_stage_plans),
+    "localized": Mechanism(plans.localized_plans),
     # Full batches, then Poisson batches, on one ledger.
-    "several-plans": Mechanism(plans.several, rounds=4),
-    # The private estimates of means and scales, and of the features' curvature.
-    "survey": _one_canary(Moments(bound="joint"), one_canary.moment_records),
-    "curvature": _one_canary(Curvature(), one_canary.curvature_records),
-    # How well a model predicts, with a ruler of the server's choice.
-    "evaluation": _one_canary(Evaluation(), one_canary.evaluation_records, one_canary.evaluation_argument),
+    "several-plans": Mechanism(plans.two_kinds_of_plans, rounds=4),
+    # The private estimate of the features' curvature.
+    "curvature": _single_canary_mechanism(Curvature(), worst_cases.CURVATURE_PAIR),
+    # How well a model predicts, with bin edges of the server's choice.
+    "evaluation": _single_canary_mechanism(Evaluation(), worst_cases.EVALUATION_PAIR, worst_cases.evaluation_argument),
     # Candidates that are trained, compared and the best evaluated, for one claim: by records that train, and by one
     # that is held out.
     "choice": Mechanism(
-        partial(chosen.plans, section="training"),
-        chosen.training_records,
-        chosen.read_training,
-        chosen.argument,
-        reads=lambda plan: not chosen.compares(plan),
+        partial(candidate_choice.choice_plans, section="training"),
+        candidate_choice.training_records,
+        candidate_choice.read_training,
+        candidate_choice.choice_argument,
+        reads=lambda plan: not candidate_choice.is_comparison(plan),
         section="training",
-        most_canaries=chosen.MOST_CANARIES,
+        most_canaries=candidate_choice.MOST_CANARIES,
         not_played=frozenset({"with-replacement", "ignore-persons", "forget-peer", "keep-order"}),
-        rounds=2 * chosen.CANDIDATES,
+        rounds=2 * candidate_choice.CANDIDATES,
     ),
     "comparison": Mechanism(
-        partial(chosen.plans, section="held-out"),
-        chosen.held_out_records,
-        partial(one_canary.read, records=chosen.held_out_records, argument=chosen.argument),
-        chosen.argument,
-        reads=chosen.compares,
+        partial(candidate_choice.choice_plans, section="held-out"),
+        candidate_choice.held_out_records,
+        partial(
+            worst_cases.read_pair, records=candidate_choice.held_out_records, argument=candidate_choice.choice_argument
+        ),
+        candidate_choice.choice_argument,
+        reads=candidate_choice.is_comparison,
         section="held-out",
         most_canaries=1,
         # The whole choice is claimed, so that training, which is planned by the wrong sensitivity too, hides that.
         not_played=_ONE_RELEASE | {"wrong-sensitivity"},
-        rounds=chosen.CANDIDATES,
+        rounds=candidate_choice.CANDIDATES,
     ),
     # Counts of cells: of columns, and of the parts of the time in which records end.
-    "statistics": _counted(counted.STATISTICS),
-    "survival-curve": _counted(counted.SURVIVAL_CURVE),
+    "statistics": _cells_mechanism(worst_cases.STATISTICS),
+    "survival-curve": _cells_mechanism(worst_cases.SURVIVAL_CURVE),
     # What intervals for coefficients rest on.
-    "second-moments": _one_canary(
-        one_canary.SECOND_MOMENTS, one_canary.second_moments_records, one_canary.second_moments_argument
+    "second-moments": _single_canary_mechanism(
+        SecondMoments(start=pack(np.zeros(2))), worst_cases.SECOND_MOMENTS_PAIR, worst_cases.second_moments_argument
     ),
     # How features vary together, along axes of the server's choice, the means of many, and gradients along axes.
-    "feature-moments": _one_canary(
-        FeatureMoments(), one_canary.feature_moments_records, one_canary.feature_moments_argument
+    "feature-moments": _single_canary_mechanism(
+        FeatureMoments(), worst_cases.FEATURE_MOMENTS_PAIR, worst_cases.feature_moments_argument
     ),
-    "feature-means": _one_canary(FeatureMeans(), one_canary.feature_means_records, one_canary.feature_means_argument),
-    "preconditioned": _one_canary(
-        PreconditionedGradient(), one_canary.preconditioned_records, one_canary.preconditioned_argument
+    "feature-means": _single_canary_mechanism(
+        FeatureMeans(), worst_cases.FEATURE_MEANS_PAIR, worst_cases.feature_means_argument
+    ),
+    "preconditioned": _single_canary_mechanism(
+        PreconditionedGradient(), worst_cases.PRECONDITIONED_PAIR, worst_cases.preconditioned_argument
     ),
     # Counts of which a shuffler lets out the total; with a silo that tells the server its own; and the counts of the
-    # first plan for a server that colludes with the shuffler. Seals are slow: a run of c canaries takes as long
-    # as about 20 + c numbers do, and whether guesses refute a claim depends on the runs more than on the canaries, so
-    # there are few of these. They are too few to see in a total that a record is drawn twice. The silo's own counts,
-    # drawn by the same code for the same plan, show it; 62 numbers, and the size of the batch, of two bytes each are
-    # one block of shares.
-    "shuffled": _counts(
-        against="server",
-        canaries=16,
-        runs=150,
-        not_played={"with-replacement", "forget-peer", "ignore-persons", "forget-tries"},
-    ),
-    "shuffled-peer": _counts(
-        against="server",
-        canaries=16,
-        runs=150,
-        not_played={"with-replacement", "ignore-persons", "forget-tries"},
-        peers=1,
-    ),
-    "shuffled-alone": _counts(against="anyone", canaries=62, runs=120, not_played={"ignore-persons", *_OF_OTHERS}),
+    # first plan for a server that colludes with the shuffler.
+    "shuffled": _shuffled_mechanism("server", {"with-replacement", "forget-peer", "ignore-persons", "forget-tries"}),
+    "shuffled-peer": _shuffled_mechanism("server", {"with-replacement", "ignore-persons", "forget-tries"}, peers=1),
+    "shuffled-alone": _shuffled_mechanism("anyone", {"ignore-persons", *_OF_OTHERS}),
     # Persons with several rows, by each rule for these, and each rule with another of the ways above: counts for a
     # server that colludes with the shuffler, who takes part by chance, and noise that cancels in part.
-    "person-mean": _counts(
-        against="anyone",
-        canaries=62,
-        runs=120,
-        not_played={"with-replacement", *_OF_OTHERS},
-        records=_person_records,
-        unit=BY_MEAN,
+    "person-mean": _shuffled_mechanism(
+        "anyone", {"with-replacement", *_OF_OTHERS}, records=_person_records, unit=BY_MEAN
     ),
     "person-rows": Mechanism(
-        partial(plans.sampled, sampling="poisson", unit=BY_ROWS), _person_records, not_played=frozenset(_OF_OTHERS)
+        partial(plans.gradient_plans, sampling="poisson", unit=BY_ROWS),
+        _person_records,
+        not_played=frozenset(_OF_OTHERS),
     ),
     "person-sum": Mechanism(
-        partial(plans.one_pass, correlation=CORRELATION, unit=BY_SUM),
+        partial(plans.gradient_plans, sampling="one-pass", correlation=CORRELATION, unit=BY_SUM),
         _person_records,
-        partial(_read_gradients, correlation=CORRELATION),
+        partial(read_gradients, correlation=CORRELATION),
         not_played=frozenset(_OF_OTHERS),
     ),
 }

@@ -18,7 +18,7 @@ The discrete Gaussian is counted as the continuous one: their moments differ by 
 *Counts from a shuffler* carry coins instead: z is the heads among m fair coins, less m/2, over √m/2, and everybody
 takes part. E e^{t x²} is then the sum over all numbers of heads, for t of either sign. Heads of several rounds add up
 to heads among as many coins as all rounds have, so sums over rounds have the same form. How gradients are rounded is
-no exception: at the audit's records it is one more coin or nothing (`shuffled`).
+no exception: at the audit's records it is one more coin or nothing (`adversary`).
 """
 
 import math
@@ -31,11 +31,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from ringfence.protocol.arrays import FloatArray
+from ringfence.protocol import FloatArray
 
 
 @dataclass(frozen=True)
-class Expected:
+class PlannedNumber:
     """What a number is by the plan, but for its sign: strength·B + z, B ~ Binomial(trials, rate).
 
     z is Gaussian, or made of that many fair `coins`; these need a rate of 1.
@@ -47,7 +47,7 @@ class Expected:
     coins: int | None = None
 
     def log_moment(self, t: float) -> float:
-        """Return ln E e^{t x²} for t < 1/2."""
+        """Return ln E e^{t x²} of a number with the planned noise, for t < 1/2."""
         if self.coins is not None:
             z, log_mass = _heads(self.coins)
             return float(logsumexp(log_mass + t * (self.strength * self.trials + z) ** 2))
@@ -61,40 +61,42 @@ class Expected:
         return signal - 0.5 * math.log1p(-2 * t)
 
     def mean_square(self) -> float:
-        """Return E x²."""
+        """Return E x² of a number with the planned noise."""
         mean, variance = self.trials * self.rate, self.trials * self.rate * (1 - self.rate)
         return 1 + self.strength**2 * (mean**2 + variance)
 
 
 @lru_cache(maxsize=8)
 def _heads(coins: int) -> tuple[FloatArray, FloatArray]:
-    """Return every number of heads among fair coins, in deviations from the mean, and its log-probability."""
+    """Return every number of heads among fair coins, in deviations from the mean, with log-probabilities."""
     heads = np.arange(coins + 1, dtype=np.float64)
     deviations: FloatArray = (heads - coins / 2) / (math.sqrt(coins) / 2)
     return deviations, binom.logpmf(heads, coins, 0.5)
 
 
 @dataclass(frozen=True)
-class Squares:
+class SumOfSquares:
     """A sum of squares of transcript numbers, and what was expected of each of them, with how many there are."""
 
     total: float
-    expected: tuple[tuple[Expected, int], ...]
+    expected: tuple[tuple[PlannedNumber, int], ...]
 
     def ratio(self) -> float:
         """Return the sum over its expectation: below 1 there is less noise than the plan says."""
         return self.total / math.fsum(count * number.mean_square() for number, count in self.expected)
 
-    def __add__(self, other: "Squares") -> "Squares":
+    def __add__(self, other: "SumOfSquares") -> "SumOfSquares":
+        """Return the sum of squares over the numbers of both noise tests."""
         counts = dict(self.expected)
         for number, count in other.expected:
             counts[number] = counts.get(number, 0) + count
-        return Squares(self.total + other.total, tuple(counts.items()))
+        return SumOfSquares(self.total + other.total, tuple(counts.items()))
 
-    def improbability(self) -> float:
-        """Return a bound on the probability, under the plan, of a sum so far to this sum's side of its mean."""
+    def p_value(self) -> float:
+        """Return a one-sided p-value of the noise test by the plan's distribution: a Chernoff bound."""
 
         def log_bound(t: float) -> float:
+            """Return the log of the Chernoff bound of the noise test at `t`."""
             moments = math.fsum(count * number.log_moment(t) for number, count in self.expected)
             return moments - t * self.total
 
@@ -104,17 +106,18 @@ class Squares:
         return min(1.0, math.exp(min(0.0, *(float(side.fun) for side in found))))
 
 
-def squares_of(
+def sum_of_squares(
     numbers: FloatArray, strength: FloatArray, trials: int, rate: float, coins: int | None = None
-) -> Squares:
-    """Add up the squares of the numbers, each expected at its own strength."""
+) -> SumOfSquares:
+    """Return the sum of squares of the numbers, each planned at its own strength."""
     values, counts = np.unique(np.round(np.abs(strength), 12), return_counts=True)
     expected = tuple(
-        (Expected(float(value), trials, rate, coins), int(count)) for value, count in zip(values, counts, strict=True)
+        (PlannedNumber(float(value), trials, rate, coins), int(count))
+        for value, count in zip(values, counts, strict=True)
     )
-    return Squares(float(np.sum(numbers**2)), expected)
+    return SumOfSquares(float(np.sum(numbers**2)), expected)
 
 
-def improbability(tests: Sequence[Squares]) -> float:
-    """Return a bound on the probability that, under the plan, any of the tests comes out so far off, on either side."""
-    return min(1.0, 2 * len(tests) * min(test.improbability() for test in tests))
+def p_value(tests: Sequence[SumOfSquares]) -> float:
+    """Return a two-sided p-value of all noise tests together, by the plan's distribution."""
+    return min(1.0, 2 * len(tests) * min(test.p_value() for test in tests))

@@ -1,24 +1,42 @@
 """The plans that are audited: each of one kind of release, with noise that comes to the asked guarantee exactly."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ringfence.accounting import accountant, calibrate
 from ringfence.accounting.charges import plan_events
 from ringfence.accounting.events import Event, require_count, require_positive, require_probability
-from ringfence.audit import shuffled_plans
 from ringfence.planning.propose import make_plan
 from ringfence.planning.request import Member, PlanRequest, clear_refusals
-from ringfence.protocol.algorithms import AlgorithmSpec, Localized, MinibatchSGD, MultiStage, Phase, Restart
-from ringfence.protocol.channels import OwnNoise
-from ringfence.protocol.domain import Box
-from ringfence.protocol.guarantee import Guarantee
-from ringfence.protocol.losses import Squared
-from ringfence.protocol.plan import EVERYBODY, Participation, Plan, SiloTerms, Stage, StageTerms, Training
-from ringfence.protocol.questions import Gradient, Question
-from ringfence.protocol.sampling import Full, SamplingName
-from ringfence.protocol.schema import Schema, parse_schema
+from ringfence.protocol import (
+    AlgorithmSpec,
+    Box,
+    Full,
+    Gradient,
+    Guarantee,
+    Localized,
+    MinibatchSGD,
+    MultiStage,
+    OwnNoise,
+    Participation,
+    Phase,
+    Plan,
+    PublicKeys,
+    Query,
+    Restart,
+    SamplingName,
+    Schema,
+    SiloTerms,
+    Squared,
+    Stage,
+    StageTerms,
+    Training,
+    parse_schema,
+)
+from ringfence.protocol.plan.plan import EVERYBODY
+from ringfence.shuffler import sealing
 
 SILO = "audited silo"
 CANARIES = 64
@@ -31,6 +49,9 @@ CORRELATION = 0.5
 SGD = MinibatchSGD(step=1.0)
 DOMAIN = Box(lower=-1.0, upper=1.0)
 
+OTHER, PEER = "other silo", "peer"
+"""A silo whose coins also hide the audited one's records, and one that colludes with the server. Both have zeros."""
+
 PEER_SIZE = 14
 """How many times as large as the audited silo one is that colludes with the server."""
 
@@ -42,7 +63,7 @@ FIRST_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class AuditQuestion:
+class AuditQuery:
     """What is asked of a mechanism: a guarantee for all rounds together, and the size of the silo."""
 
     epsilon: float
@@ -51,6 +72,7 @@ class AuditQuestion:
     rounds: int
 
     def __post_init__(self) -> None:
+        """Check the numbers of an audit's query."""
         require_positive("epsilon", self.epsilon)
         require_probability("delta", self.delta)
         require_count("records", self.records)
@@ -58,7 +80,7 @@ class AuditQuestion:
 
     @property
     def canaries(self) -> int:
-        """How many records play."""
+        """How many records of the audited silo are canaries in plans for this query."""
         return min(self.records, CANARIES)
 
 
@@ -66,7 +88,7 @@ _NUMBER = {"type": "numeric", "lower": -1.0, "upper": 1.0}
 THREE_NUMBERS = parse_schema(
     {"columns": dict.fromkeys(("x1", "x2", "y"), _NUMBER), "intercept": 0.0, "radius": 1.0}, target="y"
 )
-"""The columns that most questions which one canary moves are about."""
+"""The columns that most queries which one canary moves are about."""
 
 OF_RECORDS = PlanRequest()
 BY_MEAN, BY_SUM = PlanRequest(person_rule="mean"), PlanRequest(person_rule="sum")
@@ -74,14 +96,14 @@ BY_ROWS = PlanRequest(person_rule="rows", rows_per_person=min(PERSON_ROWS.values
 
 
 def canary_schema(canaries: int, unit: PlanRequest) -> Schema:
-    """One column that says which canary a record is, and its coin; and one that tells persons apart, if they play."""
+    """Return a schema with a column for the canary's number, one for its coin, and one for persons if they play."""
     which = {"type": "categorical", "categories": [f"canary {number}" for number in range(max(2, canaries))]}
     person = {} if unit.person_rule is None else {"person": "who"}
     return parse_schema({"columns": {"which": which, "coin": _NUMBER}, "intercept": 0.0, **person}, target="coin")
 
 
 def _plan(
-    question: AuditQuestion,
+    query: AuditQuery,
     data: Schema,
     stages: Sequence[Stage],
     *,
@@ -90,78 +112,104 @@ def _plan(
     already: Sequence[tuple[Event, int]] = (),
     unit: PlanRequest = OF_RECORDS,
 ) -> Plan:
-    """Make a plan of these stages that, after what was `already` released, comes to the question's epsilon exactly.
+    """Make a plan of these stages that, after what was `already` released, comes to the query's epsilon exactly.
 
     Where a stage's sampling leaves it open, `batch` records take part. `unit` says what a person's rows come to.
     """
-    member = Member(SILO, question.records, question.epsilon, question.delta, batch)
+    member = Member(SILO, query.records, query.epsilon, query.delta, batch)
     batches = [member.batch_under(stage.sampling, stage.rounds) for stage in stages]
 
     def terms(sigma: float, epsilon: float) -> SiloTerms:
-        noise = [sigma * algorithm.noise(question.records, number) for number in range(len(stages))]
+        """Return the audited silo's terms with this noise and epsilon."""
+        noise = [sigma * algorithm.noise(query.records, number) for number in range(len(stages))]
         return SiloTerms(
             name=SILO,
-            records=question.records,
+            records=query.records,
             weight=1.0,
-            guarantees=(Guarantee(epsilon=epsilon, delta=question.delta),),
+            guarantees=(Guarantee(epsilon=epsilon, delta=query.delta),),
             stages=tuple(StageTerms(batch=size, sigma=own) for size, own in zip(batches, noise, strict=True)),
         )
 
     def made(sigma: float, epsilon: float) -> Plan:
+        """Return the audited plan with this noise and epsilon."""
         training = Training(loss=Squared(), domain=DOMAIN, algorithm=algorithm)
         return Plan(
             run="audit",
             data=data,
             training=training,
             stages=tuple(stages),
-            sums="exact",
             silos=(terms(sigma, epsilon),),
-            **unit.units(data),
+            **unit.privacy_unit(data),
         )
 
     def events(sigma: float) -> list[tuple[Event, int]]:
-        return plan_events(draft, terms(sigma, question.epsilon))
+        """Return the privacy events of the audited plan with this noise."""
+        return plan_events(draft, terms(sigma, query.epsilon))
 
     with clear_refusals():
-        draft = made(1.0, question.epsilon)
-        shift = calibrate.gaussian_shift(question.epsilon, question.delta)
-        start = stages[0].question.sensitivity(draft, batches[0]) * math.sqrt(draft.rounds) / shift
-        sigma = calibrate.least_noise(
-            events, epsilon=question.epsilon, delta=question.delta, start=start, already=already
-        )
+        draft = made(1.0, query.epsilon)
+        shift = calibrate.gaussian_shift(query.epsilon, query.delta)
+        start = stages[0].query.sensitivity(draft, batches[0]) * math.sqrt(draft.rounds) / shift
+        sigma = calibrate.least_noise(events, epsilon=query.epsilon, delta=query.delta, start=start, already=already)
         # What this plan claims is its own cost: with others before it, less than all of them together.
-        return made(sigma, accountant.epsilon(events(sigma), question.delta))
+        return made(sigma, accountant.epsilon(events(sigma), query.delta))
 
 
 def gradient_plan(
-    question: AuditQuestion,
+    query: AuditQuery,
     *,
     sampling: SamplingName = "full",
-    batch: int | None = None,
     algorithm: AlgorithmSpec = SGD,
     correlation: float = 0.0,
     already: Sequence[tuple[Event, int]] = (),
     unit: PlanRequest = OF_RECORDS,
     participation: Participation = EVERYBODY,
 ) -> Plan:
-    """Make a plan of gradients, one training stage after the other."""
+    """Make a plan of gradients, one training stage after the other.
+
+    Random batches are of three quarters of the records: large ones show best whether a record was drawn twice into one.
+    """
     asked, channel = Gradient(clip=CLIP), OwnNoise(correlation=correlation)
     stages = [
-        Stage(question=asked, rounds=rounds, sampling=rule, channel=channel, participation=participation)
-        for rounds, rule in algorithm.training_stages(sampling, question.rounds)
+        Stage(query=asked, rounds=rounds, sampling=rule, channel=channel, participation=participation)
+        for rounds, rule in algorithm.training_stages(sampling, query.rounds)
     ]
-    data = canary_schema(question.canaries, unit)
-    return _plan(question, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
+    data = canary_schema(query.canaries, unit)
+    batch = max(1, 3 * query.records // 4) if sampling in ("fixed", "poisson") else None
+    return _plan(query, data, stages, algorithm=algorithm, batch=batch, already=already, unit=unit)
 
 
-def shuffled(question: AuditQuestion, canaries: int, peers: int = 0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
+@dataclass(frozen=True, repr=False)
+class PrivateKeys:
+    """The private keys of all parties of the audited plans."""
+
+    server: bytes
+    shuffler: bytes
+    silos: Mapping[str, bytes]
+
+    def public(self) -> PublicKeys:
+        """Return the public keys for an audited plan through a shuffler."""
+        return PublicKeys(
+            server=sealing.public_key(self.server),
+            shuffler=sealing.public_key(self.shuffler),
+            silos={name: sealing.verifying_key(key) for name, key in self.silos.items()},
+        )
+
+
+@cache
+def private_keys(silo: str) -> PrivateKeys:
+    """Return keys of all parties, the same for all audits of this process."""
+    return PrivateKeys(sealing.new_key(), sealing.new_key(), {name: sealing.new_key() for name in (silo, OTHER, PEER)})
+
+
+def shuffled_plans(query: AuditQuery, canaries: int, peers: int = 0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
     """Make the plan with the least coins that keep the guarantee, with another silo as large as the audited one.
 
     A peer, which tells the server all, has `PEER_SIZE` times as many records: a claim that relies on it is found out.
     """
-    sizes = {SILO: 1, shuffled_plans.OTHER: 1, shuffled_plans.PEER: PEER_SIZE}
+    sizes = {SILO: 1, OTHER: 1, PEER: PEER_SIZE}
     members = [
-        Member(name, size * question.records, question.epsilon, question.delta)
+        Member(name, size * query.records, query.epsilon, query.delta)
         for name, size in list(sizes.items())[: 2 + peers]
     ]
     request = replace(
@@ -171,61 +219,53 @@ def shuffled(question: AuditQuestion, canaries: int, peers: int = 0, unit: PlanR
         clip=CLIP,
         domain=DOMAIN,
         algorithm=SGD,
-        rounds=question.rounds,
+        rounds=query.rounds,
         trust="shuffler",
         colluders=peers,
-        keys=shuffled_plans.private_keys(SILO).public(),
+        keys=private_keys(SILO).public(),
     )
-    return [make_plan(canary_schema(min(question.records, canaries), unit), members, request)]
+    return [make_plan(canary_schema(min(query.records, canaries), unit), members, request)]
 
 
-def survey(question: AuditQuestion, asked: Question, schema: Schema, *, repeated: bool) -> list[Plan]:
-    """Make the plan of one question, asked once or in every round."""
-    rounds = question.rounds if repeated else 1
-    return [_plan(question, schema, [Stage(question=asked, rounds=rounds, sampling=Full())])]
+def query_plans(query: AuditQuery, asked: Query, schema: Schema, *, repeated: bool) -> list[Plan]:
+    """Make the plan of one query, asked once or in every round."""
+    rounds = query.rounds if repeated else 1
+    return [_plan(query, schema, [Stage(query=asked, rounds=rounds, sampling=Full())])]
 
 
-def one_pass(question: AuditQuestion, *, correlation: float = 0.0, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
-    """Make the plan in which every record takes part in one round."""
-    return [gradient_plan(question, sampling="one-pass", correlation=correlation, unit=unit)]
-
-
-def sampled(question: AuditQuestion, sampling: SamplingName, unit: PlanRequest = OF_RECORDS) -> list[Plan]:
-    """Make the plan whose batches are drawn."""
-    return [gradient_plan(question, sampling=sampling, batch=_sampled_batch(question), unit=unit)]
-
-
-def _sampled_batch(question: AuditQuestion) -> int:
-    """Three quarters of the records: large batches show best whether a record was drawn twice into one."""
-    return max(1, 3 * question.records // 4)
+def gradient_plans(
+    query: AuditQuery, sampling: SamplingName = "full", correlation: float = 0.0, unit: PlanRequest = OF_RECORDS
+) -> list[Plan]:
+    """Make one plan of gradients with this sampling."""
+    return [gradient_plan(query, sampling=sampling, correlation=correlation, unit=unit)]
 
 
 def _halves(rounds: int) -> list[int]:
-    """Return two halves of the rounds, of which the first may be longer; a single round is one."""
+    """Return two halves of an audited plan's rounds, of which the first may be longer; a single round is one."""
     return [half for half in (rounds - rounds // 2, rounds // 2) if half]
 
 
-def restarted(question: AuditQuestion) -> list[Plan]:
+def multi_stage_plans(query: AuditQuery) -> list[Plan]:
     """Make the plan of full batches, accelerated in stages."""
-    stages = tuple(Restart(rounds=half, pace=0.0) for half in _halves(question.rounds))
-    return [gradient_plan(question, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
+    stages = tuple(Restart(rounds=half, upsilon=0.0) for half in _halves(query.rounds))
+    return [gradient_plan(query, algorithm=MultiStage(smoothness=1.0, stages=stages, penalty=0.1))]
 
 
-def turns(question: AuditQuestion) -> list[Plan]:
-    """Make the plan of full batches that lets the silo answer the question's rounds among twice as many."""
-    among = replace(question, rounds=2 * question.rounds)
-    return [gradient_plan(among, participation=Participation(silos=1, answers=question.rounds))]
+def turns_plans(query: AuditQuery) -> list[Plan]:
+    """Make the plan of full batches that lets the silo answer the query's rounds among twice as many."""
+    among = replace(query, rounds=2 * query.rounds)
+    return [gradient_plan(among, participation=Participation(silos=1, answers=query.rounds))]
 
 
-def phased(question: AuditQuestion) -> list[Plan]:
+def localized_plans(query: AuditQuery) -> list[Plan]:
     """Make the plan of phases on ever fewer records."""
-    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(question.rounds))
-    return [gradient_plan(question, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
+    phases = tuple(Phase(rounds=half, penalty=0.1) for half in _halves(query.rounds))
+    return [gradient_plan(query, sampling="phased", algorithm=Localized(smoothness=1.0, phases=phases))]
 
 
-def several(question: AuditQuestion) -> list[Plan]:
-    """Return two plans of different kinds that only together come to the question's epsilon, and to its rounds."""
-    share = replace(question, rounds=max(1, question.rounds // 2))
-    first = gradient_plan(replace(share, epsilon=FIRST_SHARE * question.epsilon))
+def two_kinds_of_plans(query: AuditQuery) -> list[Plan]:
+    """Return two plans of different kinds that only together come to the query's epsilon, and to its rounds."""
+    share = replace(query, rounds=max(1, query.rounds // 2))
+    first = gradient_plan(replace(share, epsilon=FIRST_SHARE * query.epsilon))
     spent = plan_events(first, first.silos[0])
-    return [first, gradient_plan(share, sampling="poisson", batch=_sampled_batch(question), already=spent)]
+    return [first, gradient_plan(share, sampling="poisson", already=spent)]

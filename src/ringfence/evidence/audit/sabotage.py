@@ -12,22 +12,20 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from ringfence.accounting import events, shifts, shuffled_sums
+from ringfence.accounting import events, shuffled_sums
 from ringfence.accounting.channels import own_noise, shuffler
+from ringfence.accounting.sampling import shift_of
 from ringfence.planning.channels import shuffler as shuffler_planning
-from ringfence.protocol.arrays import FloatArray
-from ringfence.protocol.messages import RefusalReason, RoundRequest
-from ringfence.protocol.plan import Plan, SiloTerms
-from ringfence.protocol.questions import Gradient
-from ringfence.protocol.sampling import Sampling
-from ringfence.protocol.schedule import Task, task
-from ringfence.sealed_sums import shares
-from ringfence.silo import gate, randomness, sampling
-from ringfence.silo.account import Account, StoredAnswer
-from ringfence.silo.exact_sums import UNIT, Counts
-from ringfence.silo.mechanism import Draws
-from ringfence.silo.questions import gradient
-from ringfence.silo.records import Records
+from ringfence.protocol import FloatArray, Gradient, Plan, RefusalReason, RoundRequest, Sampling, SiloTerms, Task
+from ringfence.protocol.plan.plan import task
+from ringfence.shuffler import shares
+from ringfence.silo.gate import gate, sampling
+from ringfence.silo.gate.mechanism import Draws
+from ringfence.silo.ledger.history import Account, StoredAnswer
+from ringfence.silo.noise import randomness
+from ringfence.silo.queries import gradient
+from ringfence.silo.records.exact_sums import UNIT, Counts
+from ringfence.silo.records.records import Records
 
 NONE = "none"
 
@@ -45,6 +43,7 @@ class ForgetfulGate(gate.Gate):
     def _judge(
         self, account: Account, request: RoundRequest, weights: FloatArray, fingerprint: str
     ) -> RefusalReason | StoredAnswer | Task:
+        """Sabotage the gate: answer a repeated request anew instead of by the stored answer."""
         verdict = super()._judge(account, request, weights, fingerprint)
         if isinstance(verdict, StoredAnswer):
             plan, rounds = account.plans[request.plan].plan, account.plans[request.plan].rounds
@@ -56,51 +55,53 @@ class ForgetfulGate(gate.Gate):
 
 @contextmanager
 def _less_noise(factor: float) -> Iterator[None]:
-    """Draw noise of a smaller deviation than the plan's. Of coins, toss fewer, and count half of the rest as heads."""
+    """Sabotage: draw less noise than the plan's. Of coins, toss fewer, and count half of the rest as heads."""
     real, real_heads = randomness.gaussian_noise, randomness.heads
 
     def fewer(dimension: int, coins: int) -> NDArray[np.int64]:
+        """Toss fewer coins than the plan says: sabotage."""
         pairs = round(coins * (1 - factor**2) / 2)
         heads: NDArray[np.int64] = real_heads(dimension, coins - 2 * pairs) + pairs
         return heads
 
     def smaller(dimension: int, sigma: float, exponent: int) -> FloatArray:
+        """Draw noise of a smaller deviation than the plan says: sabotage."""
         return real(dimension, sigma * factor, exponent)
 
-    with (
-        patch.object(randomness, "gaussian_noise", smaller),
-        patch.object(randomness, "heads", fewer),
-    ):
+    with patch.object(randomness, "gaussian_noise", smaller), patch.object(randomness, "heads", fewer):
         yield
 
 
 @contextmanager
 def _reused_noise() -> Iterator[None]:
-    """Draw noise once for every silo and plan, and add the same to every release of the same length."""
+    """Sabotage: draw noise once for every silo and plan, and add it to every release of the same length."""
     drawn: dict[object, FloatArray] = {}
     tossed: dict[object, NDArray[np.int64]] = {}
-    real_draw, real_heads = randomness.draw, randomness.heads
+    real_draw, real_heads = sampling.draw, randomness.heads
     drawing: tuple[str, str] = "", ""
 
     def draw(plan: Plan, terms: SiloTerms, work: Task) -> Draws:
+        """Remember whose noise is drawn, for the sabotage that reuses it."""
         nonlocal drawing
         drawing = plan.digest(), terms.name
         return real_draw(plan, terms, work)
 
     def toss_once(dimension: int, coins: int) -> NDArray[np.int64]:
+        """Return the same heads every time for a silo and plan: sabotage."""
         key = (*drawing, dimension, coins)
         if key not in tossed:
             tossed[key] = real_heads(dimension, coins)
         return tossed[key]
 
     def again(dimension: int, sigma: float, exponent: int) -> FloatArray:
+        """Return the same noise every time for a silo and plan, scaled to sigma: sabotage."""
         key = (*drawing, dimension)
         unit = drawn.setdefault(key, np.random.default_rng().standard_normal(dimension))
         noise: FloatArray = np.round(sigma * unit / 2.0**exponent) * 2.0**exponent
         return noise
 
     with (
-        patch.object(randomness, "draw", draw),
+        patch.object(sampling, "draw", draw),
         patch.object(randomness, "gaussian_noise", again),
         patch.object(randomness, "heads", toss_once),
     ):
@@ -108,9 +109,10 @@ def _reused_noise() -> Iterator[None]:
 
 
 def _no_clip() -> AbstractContextManager[object]:
-    """Add up gradients at their full length."""
+    """Sabotage: add up gradients at their full length."""
 
-    def unclipped(question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+    def unclipped(query: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+        """Add up gradients without clipping them: sabotage."""
         added = gradient.clipped_mean(
             plan.loss,
             math.inf,
@@ -118,7 +120,7 @@ def _no_clip() -> AbstractContextManager[object]:
             features=records.features,
             norms=records.norms,
             targets=records.targets,
-            shares=records.shares(plan, chosen) / question.clip,
+            shares=records.shares(plan, chosen) / query.clip,
         )
         return np.asarray(np.vectorize(int, otypes=[object])(np.ldexp(added, UNIT)))
 
@@ -127,44 +129,41 @@ def _no_clip() -> AbstractContextManager[object]:
 
 @contextmanager
 def _half_sensitivity() -> Iterator[None]:
-    """Plan, approve and charge as if replacing a record moved a mean by L/K: forgotten that it moves twice that.
+    """Sabotage: plan, approve and charge as if the sensitivity of a mean were L/K, half of the true one.
 
-    Likewise counts: as if it moved them by half of the levels.
+    Likewise for counts: half of the levels.
     """
-    real, real_counts = shifts.shift_of, shuffled_sums.binomial_shift
 
-    def halved(*, sensitivity: float, **rest: Any) -> float:
-        return real(sensitivity=sensitivity / 2, **rest)
+    def halving(argument: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with one argument halved, for the sabotaged sensitivity."""
+        return lambda **given: real(**{**given, argument: given[argument] / 2})
 
-    def halved_counts(*, reach: float, **rest: Any) -> float:
-        return real_counts(reach=reach / 2, **rest)
-
-    def charged(*, reach: float, **rest: Any) -> events.BinomialRelease:
-        return events.BinomialRelease(reach=reach / 2, **rest)
-
+    coins_shift = halving("reach", shuffled_sums.binomial_shift)  # what the planner looks for coins with
     with (
-        patch.object(own_noise, "shift_of", halved),
-        patch.object(shuffled_sums, "binomial_shift", halved_counts),  # what the planner looks for coins with
-        patch.object(shuffler, "BinomialRelease", charged),
+        patch.object(own_noise, "shift_of", halving("sensitivity", shift_of)),
+        patch.object(shuffled_sums, "binomial_shift", coins_shift),
+        patch.object(shuffler, "BinomialRelease", halving("reach", events.BinomialRelease)),
     ):
         yield
 
 
 @contextmanager
 def _with_replacement() -> Iterator[None]:
-    """Draw a batch record by record, so that one record may be in it several times."""
+    """Sabotage: draw a batch record by record, so that one record may be in it several times."""
     real, real_total = sampling.participation, gradient.total
 
     def drawn(rule: Sampling, plan: Plan, terms: SiloTerms, work: Task, uniform: sampling.Uniform) -> FloatArray:
+        """Return how often each record is drawn, with replacement: sabotage."""
         chosen = np.flatnonzero(real(rule, plan, terms, work, uniform))
         eligible = np.arange(terms.records) if rule.is_secret else chosen
         picked = np.random.default_rng().choice(eligible, size=work.batch)
         times: FloatArray = np.bincount(picked, minlength=terms.records).astype(np.float64)
         return times
 
-    def repeated(question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+    def repeated(query: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+        """Add up gradients, each as often as its record was drawn: sabotage."""
         drawn_so_often = ((chosen >= often).astype(np.float64) for often in range(1, max(1, int(chosen.max())) + 1))
-        totals = [real_total(question, plan, argument, records, some) for some in drawn_so_often]
+        totals = [real_total(query, plan, argument, records, some) for some in drawn_so_often]
         return np.asarray(np.sum(totals, axis=0))
 
     with patch.object(sampling, "participation", drawn), patch.object(gradient, "total", repeated):
@@ -173,41 +172,31 @@ def _with_replacement() -> Iterator[None]:
 
 @contextmanager
 def _forgotten_peer() -> Iterator[None]:
-    """Plan, approve and charge as if no other silo told the server its coins."""
-
-    def all_of_them(quorum: int, colluders: int) -> int:
-        del colluders
-        return quorum
-
+    """Sabotage: plan, approve and charge as if no other silo colluded with the server."""
     with (
-        patch.object(shuffler, "honest_silos", all_of_them),
-        patch.object(shuffler_planning, "honest_silos", all_of_them),
+        patch.object(shuffler, "honest_silos", lambda quorum, colluders: quorum),
+        patch.object(shuffler_planning, "honest_silos", lambda quorum, colluders: quorum),
     ):
         yield
 
 
 def _ignored_persons() -> AbstractContextManager[object]:
-    """Take every row of a person who takes part for a record: cut by itself, and counted in full."""
+    """Sabotage: treat every row of a person as a record, clipped by itself and counted in full."""
     real = gradient.total
 
-    def row_by_row(
-        question: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray
-    ) -> Counts:
+    def row_by_row(query: Gradient, plan: Plan, argument: FloatArray, records: Records, chosen: FloatArray) -> Counts:
+        """Add up gradients as if every row were a record: sabotage of persons."""
         if records.persons is not None:
             chosen = chosen[records.persons.of_row]
             records = Records(records.schema, records.features, records.targets)
-        return real(question, plan, argument, records, chosen)
+        return real(query, plan, argument, records, chosen)
 
     return patch.object(gradient, "total", row_by_row)
 
 
 def _forgotten_tries() -> AbstractContextManager[object]:
-    """Count what the first of several plans cost, as if nobody had seen the others."""
-
-    def first_plan(account: Account) -> list[tuple[events.Event, int]]:
-        return next(iter(account.plans.values())).charged()
-
-    return patch.object(Account, "charged", first_plan)
+    """Sabotage: charge the first of several plans alone."""
+    return patch.object(Account, "charged", lambda account: next(iter(account.plans.values())).charged())
 
 
 SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
@@ -220,7 +209,9 @@ SABOTAGES: dict[str, Callable[[], AbstractContextManager[object]]] = {
     "wrong-sensitivity": _half_sensitivity,
     "reuse-noise": _reused_noise,
     "forget-peer": _forgotten_peer,
-    "keep-order": lambda: patch.object(shares, "mix", lambda messages: None),  # a silo's shares stay together
+    "keep-order": lambda: patch.object(
+        shares, "shuffle_messages", lambda messages: None
+    ),  # a silo's shares stay together
     "ignore-persons": _ignored_persons,
     "forget-tries": _forgotten_tries,
 }

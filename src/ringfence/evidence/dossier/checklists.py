@@ -1,15 +1,15 @@
-"""The dossier's answers to two lists: what NIST SP 800-226 asks of a guarantee, and what an output checker asks."""
+"""Two checklists of the dossier: the questions of NIST SP 800-226, and those of an output checker."""
 
-from ringfence.certified_history import ROUNDING
-from ringfence.dossier.evidence import Evidence
-from ringfence.html.markup import Html, Value, readable, section, table, tag
-from ringfence.protocol.guarantee import claimed_against
-from ringfence.statement import best_guess
+from ringfence.evidence.certificate_history import ROUNDING
+from ringfence.evidence.dossier.evidence import Evidence
+from ringfence.html.markup import Html, Value, paragraph, readable, section, table
+from ringfence.model.statement import best_guess
+from ringfence.protocol import claimed_against
 
 
 def nist_section(evidence: Evidence) -> Html:
-    """Answer component by component of the publication's pyramid, from its top to its base."""
-    plan = evidence.plan
+    """Answer the dossier's NIST checklist, component by component of the publication's pyramid, from top to base."""
+    plan, report = evidence.plan, None if evidence.evaluation is None else evidence.evaluation.report
     worst = max((silo.run[0] for silo in evidence.silos), key=lambda own: own.epsilon)
     largest = max(silo.run[0].delta for silo in evidence.silos)
     is_small = all(silo.run[0].delta <= (1 + ROUNDING) / silo.terms.records**2 for silo in evidence.silos)
@@ -19,14 +19,14 @@ def nist_section(evidence: Evidence) -> Html:
         (
             "Privacy parameters: what are ε and δ, and over which releases?",
             f"For each {plan.unit}, {observer}: at most epsilon = {worst.epsilon:.4g} over this run, fixed in advance. "
-            f"Delta is at most {largest:.2g}, {small}. {_over_all(evidence)}",
+            f"Delta is at most {largest:.2g}, {small}. {_all_releases_answer(evidence)}",
         ),
         (
             "Which variant, and how was it converted?",
             "(ε, δ), computed numerically from the noise itself, exactly or as an upper bound, with no conversion "
             "from Rényi or concentrated variants. The best guess stated beside it is computed from the same noise.",
         ),
-        ("Unit of privacy: what is one person's data?", _unit(evidence)),
+        ("Unit of privacy: what is one person's data?", _unit_answer(evidence)),
         (
             "Bounded or unbounded neighbours?",
             f"Bounded: data sets that differ in one replaced {plan.unit}. How many {plan.unit}s a silo has is public.",
@@ -39,14 +39,14 @@ def nist_section(evidence: Evidence) -> Html:
         (
             "Algorithms and correctness: is the mechanism proved, and who checked it?",
             "Sensitivities and composition are proved in Ringfence's documentation, and checking a certificate "
-            f"recomputes every charge from the plan. {_audited(evidence)}",
+            f"recomputes every charge from the plan. {_audit_answer(evidence)}",
         ),
-        ("Utility: how accurate is the result?", _utility(evidence)),
+        ("Utility: how accurate is the result?", _utility_answer(evidence)),
         (
             "Bias: for whom is it worse?",
             "Noise hurts small groups and small silos more, and clipping reduces the influence of unusual records. "
-            + ("Figures per silo are in the evaluation. " if _per_silo(evidence) else "")
-            + "No figures for other groups were asked for; `ringfence statistics` and `ringfence evaluate` can ask, at "
+            + ("Metrics per silo are in the evaluation. " if report is not None and len(report.silos) > 1 else "")
+            + "No metrics for other groups were asked for; `ringfence statistics` and `ringfence evaluate` can ask, at "
             "a cost in budget.",
         ),
         (
@@ -56,17 +56,13 @@ def nist_section(evidence: Evidence) -> Html:
         ),
         (
             "Side channels: can timing or arithmetic leak?",
-            (
-                "Sums are exact, in whole numbers, and noise is discrete, from the operating system's randomness. "
-                if plan.sums == "exact"
-                else "Sums were computed in floating point; rounding errors are charged. "
-            )
-            + "How long an answer takes is not covered by the guarantee.",
+            "Sums are exact, in whole numbers, and noise is discrete, from the operating system's randomness. How long "
+            "an answer takes is not covered by the guarantee.",
         ),
         (
             "Access control: who can reach the records?",
             "Only the silo's agent opens them; couriers carry bytes. "
-            + (_same_user(evidence) or "How the silo protects its own machine is for the silo to say."),
+            + (_access_answer(evidence) or "How the silo protects its own machine is for the silo to say."),
         ),
         (
             "Data collection exposure: what happened before?",
@@ -75,14 +71,14 @@ def nist_section(evidence: Evidence) -> Html:
     ]
     return section(
         "Questions of NIST SP 800-226",
-        tag("p", "Guidelines for Evaluating Differential Privacy Guarantees (March 2025), by the components of its "
+        paragraph("Guidelines for Evaluating Differential Privacy Guarantees (March 2025), by the components of its "
                  "pyramid, from top to base. The wording of the questions is ours."),
         table("Answers", ["question", "answer"], [(question, readable(str(answer))) for question, answer in rows]),
     )  # fmt: skip
 
 
-def output_section(evidence: Evidence) -> Html:
-    """Answer the questions of someone who checks the outputs of a secure environment."""
+def output_checker_section(evidence: Evidence) -> Html:
+    """Answer the dossier's checklist of someone who checks the outputs of a secure environment."""
     plan, model = evidence.plan, evidence.model
     numbers = 0 if model is None else model.plan.dimension
     uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
@@ -100,9 +96,9 @@ def output_section(evidence: Evidence) -> Html:
          "together, whatever they are compared with." if not uncertified else
          f"Not known for {', '.join(uncertified)}; for the others the ledger counts all earlier outputs together.",
          "certificate" if evidence.certified else "missing"),
-        ("Could membership of one person be inferred?", _membership(evidence), "computed from the noise"),
-        ("Was it attacked?", _audited(evidence), "missing" if evidence.audit is None else "its author's word"),
-        ("Was accuracy measured without noise?", "Not in this dossier. Reports that show such figures are marked NOT "
+        ("Could membership of one person be inferred?", _membership_answer(evidence), "computed from the noise"),
+        ("Was it attacked?", _audit_answer(evidence), "missing" if evidence.audit is None else "its author's word"),
+        ("Was accuracy measured without noise?", "Not in this dossier. Reports that show such metrics are marked NOT "
          "PRIVATE and must not leave.", "by the dossier's design"),
         ("Who approved the release?", "Each silo's operator, as listed under Measures" if not uncertified else
          f"As listed under Measures; not shown for {', '.join(uncertified)}",
@@ -112,7 +108,8 @@ def output_section(evidence: Evidence) -> Html:
     return section("An output checker's list", table("Answers", ["question", "answer", "shown by"], rows))
 
 
-def _over_all(evidence: Evidence) -> str:
+def _all_releases_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, what all releases from the records cost together."""
     if not evidence.certified:
         return "What else was released from the same records is not known: no silo gave a certificate."
     worst = max((one.found for one in evidence.certified.values()), key=lambda found: found.guarantee[0].epsilon)
@@ -124,7 +121,8 @@ def _over_all(evidence: Evidence) -> str:
     )
 
 
-def _unit(evidence: Evidence) -> str:
+def _unit_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, what the privacy unit is."""
     if evidence.plan.unit == "person":
         return (
             "A person with all their rows in one silo, as identified by the schema's person column. Rows of one person "
@@ -136,7 +134,8 @@ def _unit(evidence: Evidence) -> str:
     )
 
 
-def _audited(evidence: Evidence) -> str:
+def _audit_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, what an audit has shown."""
     audit = evidence.audit
     if audit is None:
         return "No audit was given."
@@ -147,23 +146,22 @@ def _audited(evidence: Evidence) -> str:
     )
 
 
-def _utility(evidence: Evidence) -> str:
+def _utility_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, how good the model is."""
     if evidence.evaluation is None:
         return "No evaluation was given."
     first = evidence.evaluation.report.together.sentences()[0]
-    return f"{first[0].upper()}{first[1:]}. All figures, with intervals, are under “How good the model is”."
+    return f"{first[0].upper()}{first[1:]}. All metrics, with intervals, are under “How good the model is”."
 
 
-def _per_silo(evidence: Evidence) -> bool:
-    return evidence.evaluation is not None and len(evidence.evaluation.report.silos) > 1
-
-
-def _same_user(evidence: Evidence) -> str:
+def _access_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, where the courier may run as a user who can read the records."""
     named = [name for name, one in evidence.certified.items() if one.found.same_user]
     return f"At {', '.join(named)} the courier may run as a user who can read the records." if named else ""
 
 
-def _membership(evidence: Evidence) -> str:
+def _membership_answer(evidence: Evidence) -> str:
+    """Answer, for the dossier's checklists, how well membership of one record or person can be guessed."""
     observer = evidence.plan.observers[0]
     bound = max(best_guess(silo.run[0]) for silo in evidence.silos)
     exact = max(evidence.exact(silo, observer) for silo in evidence.silos)

@@ -1,4 +1,4 @@
-"""What a dossier may say: plan, certificates, model, audit and evaluation, each checked against the others.
+"""The evidence of a dossier: plan, certificates, model, audit and evaluation, each checked against the others.
 
 A silo's part is taken from its certificate alone, after every check of `verification`; what its plan costs is
 recomputed. A document that contradicts another is refused. What was not given, or cannot be checked, is said to be
@@ -16,17 +16,14 @@ from pydantic import ConfigDict, ValidationError
 
 from ringfence.accounting.charges import all_events, costs
 from ringfence.accounting.events import seen_by
-from ringfence.certified_history import Followed, History
-from ringfence.errors import CertificateError, MessageError, PlanError
-from ringfence.foreign_text import visible
-from ringfence.metrics.report import EvaluationReport
-from ringfence.model import Model
-from ringfence.protocol.guarantee import Guarantee, Observer
-from ringfence.protocol.plan import Plan, SiloTerms, load_plan
-from ringfence.protocol.public import Public, explain
-from ringfence.statement import SiloGuarantee, Statement, exact_guess
+from ringfence.errors import CertificateError, MessageError, PlanError, visible
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.evidence.certificate_history import History, PlanHistory
+from ringfence.evidence.verification import Verified, checked, verify_statement
+from ringfence.model.model import Model
+from ringfence.model.statement import SiloGuarantee, Statement, exact_guess
+from ringfence.protocol import Guarantee, Observer, Plan, Public, SiloTerms, explain, load_plan
 from ringfence.storage.files import read_file
-from ringfence.verification import Verified, checked, verify_statement
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Inputs:
     keys: Mapping[str, str] = field(default_factory=dict)
 
     def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of every file, by its name; PlanError if two files have one name."""
+        """Return the SHA-256 of every file of a dossier's evidence, by its name; PlanError if two have one name."""
         given = (self.plan, self.model, *self.certificates, self.audit, self.evaluation)
         found: dict[str, str] = {}
         for path in given:
@@ -58,7 +55,7 @@ class Certified:
     """A silo's certificate that passed every check, and what it shows of the dossier's plans."""
 
     found: Verified
-    plans: Mapping[str, Followed]
+    plans: Mapping[str, PlanHistory]
     history: History = field(repr=False)
 
 
@@ -72,7 +69,7 @@ class SiloEvidence:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the silo that the evidence is about."""
         return self.terms.name
 
 
@@ -120,7 +117,7 @@ class Evidence:
 
     @property
     def certified(self) -> dict[str, Certified]:
-        """The silos that gave a certificate."""
+        """The silos of the dossier's evidence that gave a certificate."""
         return {silo.name: silo.certified for silo in self.silos if silo.certified is not None}
 
     def exact(self, silo: SiloEvidence, observer: Observer) -> float:
@@ -128,8 +125,19 @@ class Evidence:
         return exact_guess(seen_by(observer, all_events((self.plan, *self.others), silo.name)))
 
     def statement(self) -> Statement:
-        """Return what certificates prove, as a statement; what the plan promises, if no silo gave one."""
-        told = {silo.name: _proved(silo, silo.certified) for silo in self.silos if silo.certified is not None}
+        """Return what the dossier's certificates prove, as a statement; what the plan promises, if there are none."""
+        told = {
+            silo.name: SiloGuarantee(
+                records=silo.terms.records,
+                rounds=sum(len(followed.charged) for followed in silo.certified.plans.values()),
+                this_run=silo.run,
+                all_runs=silo.certified.found.guarantee,
+                used=silo.certified.found.used,
+                remarks=silo.certified.found.remarks,
+            )
+            for silo in self.silos
+            if silo.certified is not None
+        }
         promised = {
             silo.name: SiloGuarantee(
                 records=silo.terms.records, rounds=self.plan.rounds, this_run=silo.run, all_runs=silo.run
@@ -139,7 +147,7 @@ class Evidence:
         return Statement(self.plan, told or promised, self.others)
 
     def missing(self) -> Iterator[str]:
-        """Yield, one sentence each, what a reader of the dossier must do without."""
+        """Yield, one sentence each, what is missing from the dossier."""
         for name in ("purpose", "controller", "contact"):
             if getattr(self.plan, name) is None:
                 yield f"The plan names no {name} (`ringfence plan --{name}`)."
@@ -160,6 +168,7 @@ class Evidence:
             yield "Not every silo's certificate shows the evaluation's plan."
 
     def _missing_of(self, silo: SiloEvidence) -> Iterator[str]:
+        """Yield, one sentence each, what a silo's evidence lacks in the dossier."""
         name = f"silo '{visible(silo.name)}'"
         if silo.certified is None:
             yield (
@@ -180,12 +189,12 @@ class Evidence:
                 )
 
 
-def gather(inputs: Inputs) -> Evidence:
-    """Read and check everything; raise with the first thing that is not valid or contradicts another."""
+def gather_evidence(inputs: Inputs) -> Evidence:
+    """Read and check all evidence; raise at the first document that is invalid or contradicts another."""
     model = None if inputs.model is None else Model.load(inputs.model)
-    plan = _plan(inputs.plan, model)
+    plan = _dossier_plan(inputs.plan, model)
     others = () if model is None or model.choice is None else model.choice.plans
-    certified = dict(_certified(path, plan, others, inputs.keys) for path in inputs.certificates)
+    certified = dict(_certificate_of_plan(path, plan, others, inputs.keys) for path in inputs.certificates)
     if len(certified) != len(inputs.certificates):
         raise CertificateError(
             "Two of the certificates are from the same silo: give the newer one. `ringfence verify` compares both."
@@ -203,12 +212,12 @@ def gather(inputs: Inputs) -> Evidence:
         for terms in plan.silos
     )
     audit = None if inputs.audit is None else read_audit(read_file(inputs.audit, "audit", MessageError))
-    evaluation = _evaluation(inputs.evaluation, model, others, certified)
+    evaluation = _dossier_evaluation(inputs.evaluation, model, others, certified)
     return Evidence(plan, others, model, silos, audit, evaluation, inputs.keys, inputs.digests())
 
 
 def read_audit(content: bytes) -> Audit:
-    """Read an audit's result; MessageError if it is not one, or if its silo was broken on purpose."""
+    """Read an audit's result as evidence; MessageError if it is not one, or if its silo was broken on purpose."""
     try:
         audit = Audit.model_validate_json(content)
     except ValidationError as refused:
@@ -235,7 +244,8 @@ def read_evaluation(content: bytes) -> tuple[EvaluationReport, str]:
     return report, plan
 
 
-def _plan(path: Path | None, model: Model | None) -> Plan:
+def _dossier_plan(path: Path | None, model: Model | None) -> Plan:
+    """Return the dossier's plan, from its file or the model; PlanError if the two differ."""
     if path is None:
         if model is None:
             raise PlanError(
@@ -251,7 +261,10 @@ def _plan(path: Path | None, model: Model | None) -> Plan:
     return plan
 
 
-def _certified(path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str, str]) -> tuple[str, Certified]:
+def _certificate_of_plan(
+    path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str, str]
+) -> tuple[str, Certified]:
+    """Check a certificate as evidence of the dossier: its silo takes part in the plan and approved it."""
     content = read_file(path, "certificate", CertificateError)
     found, history = checked(content, None)
     if found.silo in keys:
@@ -269,7 +282,7 @@ def _certified(path: Path, plan: Plan, others: Sequence[Plan], keys: Mapping[str
     )
 
 
-def _evaluation(
+def _dossier_evaluation(
     path: Path | None, model: Model | None, others: Sequence[Plan], certified: Mapping[str, Certified]
 ) -> Evaluation | None:
     """Return the evaluation that was given, or the model's own, which its plan asked for; the last one of a choice."""
@@ -283,15 +296,3 @@ def _evaluation(
         name for name, one in certified.items() if plan in one.history.plans and one.history.plans[plan].released
     )
     return Evaluation(report, plan, shown)
-
-
-def _proved(silo: SiloEvidence, certified: Certified) -> SiloGuarantee:
-    found = certified.found
-    return SiloGuarantee(
-        records=silo.terms.records,
-        rounds=sum(len(followed.charged) for followed in certified.plans.values()),
-        this_run=silo.run,
-        all_runs=found.guarantee,
-        used=found.used,
-        remarks=found.remarks,
-    )

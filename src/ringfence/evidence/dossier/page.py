@@ -1,36 +1,47 @@
-"""The dossier as a page, in the order of a data protection impact assessment, then by two lists of questions."""
+"""The dossier as a page: the sections of a data protection impact assessment, then two checklists."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
-from ringfence.dossier.evidence import Evidence, SiloEvidence
-from ringfence.dossier.questions import nist_section, output_section
-from ringfence.html.markup import Html, Value, bullets, outline, section, table, tag, together
-from ringfence.protocol.guarantee import Observer, against, against_words, claimed_against
-from ringfence.report import sections
-from ringfence.report.evaluated import evaluation_charts, evaluation_section
-from ringfence.report.page import ReportPage, facts
-from ringfence.silo.review import reveals, to_whom
-from ringfence.statement import best_guess
+from ringfence.evidence.dossier.checklists import nist_section, output_checker_section
+from ringfence.evidence.dossier.evidence import Evidence, SiloEvidence
+from ringfence.evidence.report import sections
+from ringfence.evidence.report.page import ReportPage, counted, kicker_line
+from ringfence.html.markup import (
+    Html,
+    Value,
+    bullets,
+    key_numbers,
+    minute,
+    note,
+    outline,
+    paragraph,
+    section,
+    table,
+    tag,
+    together,
+)
+from ringfence.model.statement import best_guess, observer_words
+from ringfence.protocol import Observer
+from ringfence.protocol.plan.guarantee import against
+from ringfence.silo.operator.review import reveals, to_whom
 
 NOT_SAID = "not said: see “What is missing”"
 MOST_COLUMNS = 60
 
 
 def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
-    """Put the dossier together; `public_key` is the one that it will be signed by."""
+    """Return the dossier; `public_key` is the one that it will be signed by."""
     plan, silos = evidence.plan, evidence.silos
-    charts = evaluation_charts(None if evidence.evaluation is None else evidence.evaluation.report)
+    report = None if evidence.evaluation is None else evidence.evaluation.report
     parts = (
-        tag(
-            "p",
-            f"This dossier is about one plan of {len(silos)} silo{'s' * (len(silos) != 1)}, {plan.aim}. It says what "
+        paragraph(
+            f"This dossier is about one plan of {counted(len(silos), 'silo')}, {plan.aim}. It says what "
             "was released, to whom, under which guarantee, who approved it and when, and what was tested. Statements "
             "about a silo were checked against its signed certificate, if it gave one. Whatever was not given is "
             "listed.",
             class_="lead",
         ),
-        facts(
+        key_numbers(
             {
                 f"largest epsilon of this run, per {plan.unit}": max(silo.run[0].epsilon for silo in silos),
                 "silos with a certificate": f"{len(evidence.certified)} of {len(silos)}",
@@ -38,32 +49,32 @@ def dossier_page(evidence: Evidence, public_key: str) -> ReportPage:
                 "rounds": plan.rounds,
             }
         ),
-        _warning(evidence),
-        section("What is missing", bullets(evidence.missing()) if any(evidence.missing()) else tag("p", "Nothing.")),
-        _description(evidence),
-        _necessity(evidence),
-        _risks(evidence),
-        _measures(evidence),
-        evaluation_section(None if evidence.evaluation is None else evidence.evaluation.report, charts),
+        _audit_warning(evidence),
+        section("What is missing", bullets(evidence.missing()) if any(evidence.missing()) else paragraph("Nothing.")),
+        _description_section(evidence),
+        _necessity_section(evidence),
+        _risks_section(evidence),
+        _measures_section(evidence),
+        sections.evaluation_section(report, sections.evaluation_charts(report)),
         nist_section(evidence),
-        output_section(evidence),
+        output_checker_section(evidence),
         section("The words", sections.glossary(plan.unit)),
-        _sources(evidence, public_key),
+        _sources_section(evidence, public_key),
     )
-    kicker = f"Dossier · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · plan {plan.digest()[:12]}"
+    kicker = kicker_line("Dossier", f"plan {plan.digest()[:12]}")
     return ReportPage(f"Privacy dossier: {plan.purpose or plan.aim}", kicker, parts)
 
 
-def _warning(evidence: Evidence) -> Html | None:
+def _audit_warning(evidence: Evidence) -> Html | None:
+    """Return the dossier page's warning that the audit refutes the claim; None if it does not."""
     if evidence.audit is None or not evidence.audit.refuted:
         return None
-    words = "THE AUDIT REFUTES THE CLAIM. "
-    return tag(
-        "p", tag("strong", words), "Do not rely on any guarantee below until this is explained.", class_="note warning"
-    )
+    words = tag("strong", "THE AUDIT REFUTES THE CLAIM. ")
+    return note(words, "Do not rely on any guarantee below until this is explained.", warning=True)
 
 
-def _description(evidence: Evidence) -> Html:
+def _description_section(evidence: Evidence) -> Html:
+    """Return the dossier page's section that describes the processing."""
     plan, first = evidence.plan, evidence.silos[0].terms
     said: list[tuple[str, Value]] = [
         (name, plan.responsible.get(name, NOT_SAID)) for name in ("Purpose", "Controller", "Contact")
@@ -78,7 +89,7 @@ def _description(evidence: Evidence) -> Html:
     left_out = f", the first {MOST_COLUMNS} of {len(columns)}" if len(columns) > MOST_COLUMNS else ""
     return section(
         "1. Description of the processing",
-        _note("GDPR Article 35(7)(a). Purpose, controller and contact are what the plan's author wrote."),
+        note("GDPR Article 35(7)(a). Purpose, controller and contact are what the plan's author wrote."),
         table(
             "What is processed, and for what",
             ["", ""],
@@ -91,7 +102,7 @@ def _description(evidence: Evidence) -> Html:
                 ),
                 (
                     "Released",
-                    together(_minute(when[0]), " to ", _minute(when[-1]), " UTC")
+                    together(minute(when[0]), " to ", minute(when[-1]), " UTC")
                     if when
                     else "no certificate shows a release",
                 ),
@@ -100,7 +111,7 @@ def _description(evidence: Evidence) -> Html:
             ],
         ),
         tag("h3", "What left each silo, and nothing else"),
-        tag("p", f"In the plan's words, for silo “{first.name}”; for the others, only the numbers differ."),
+        paragraph(f"In the plan's words, for silo “{first.name}”; for the others, only the numbers differ."),
         bullets(reveals(plan, first)),
         tag("h3", "To whom"),
         bullets(to_whom(plan, first)),
@@ -109,11 +120,12 @@ def _description(evidence: Evidence) -> Html:
     )
 
 
-def _necessity(evidence: Evidence) -> Html:
+def _necessity_section(evidence: Evidence) -> Html:
+    """Return the dossier page's section on necessity and proportionality."""
     plan = evidence.plan
     return section(
         "2. Necessity and proportionality",
-        _note("GDPR Article 35(7)(b)."),
+        note("GDPR Article 35(7)(b)."),
         tag("h3", "What the plan shows"),
         bullets(
             [
@@ -136,15 +148,16 @@ def _necessity(evidence: Evidence) -> Html:
     )
 
 
-def _risks(evidence: Evidence) -> Html:
+def _risks_section(evidence: Evidence) -> Html:
+    """Return the dossier page's section on risks to the people concerned."""
     plan = evidence.plan
-    statement = evidence.statement()
+    uncertified = [silo.name for silo in evidence.silos if silo.certified is None]
     basis = (
         "what the certificates prove" if evidence.certified else "what the plan promises: no silo gave a certificate"
     )
     return section(
         "3. Risks to the people concerned",
-        _note(
+        note(
             "GDPR Article 35(7)(c). The risk is that somebody who sees what a silo sent, or the model, learns whether "
             f"one {plan.unit} was in the data, or what it contains. The bound below is stated as a bet: given two data "
             f"sets that differ in one {plan.unit}, at even odds, how often can the best guess be right? A coin toss is "
@@ -153,24 +166,21 @@ def _risks(evidence: Evidence) -> Html:
         *(_run_table(evidence, observer) for observer in plan.observers),
         _total_table(evidence) if evidence.certified else None,
         tag("h3", f"What that means, by {basis}"),
-        tag("p", _uncovered(evidence))
-        if evidence.certified and len(evidence.certified) < len(evidence.silos)
+        paragraph(
+            f"This covers the silos that gave a certificate. For {', '.join(uncertified)} there is only the plan's "
+            "promise, in the first table; anyone who also has rows there pays more than is stated here."
+        )
+        if evidence.certified and uncertified
         else None,
-        outline(statement.words()),
-    )
-
-
-def _uncovered(evidence: Evidence) -> str:
-    names = ", ".join(silo.name for silo in evidence.silos if silo.certified is None)
-    return (
-        f"This covers the silos that gave a certificate. For {names} there is only the plan's promise, in the first "
-        "table; anyone who also has rows there pays more than is stated here."
+        outline(evidence.statement().words()),
     )
 
 
 def _run_table(evidence: Evidence, observer: Observer) -> Html:
+    """Return the dossier page's table of what the run costs at each silo, against the observer."""
     plan = evidence.plan
     rows: list[tuple[Value, ...]] = []
+    words = observer_words(observer, plan.observers, plan.most_colluders)
     for silo in evidence.silos:
         own = against(silo.run, observer)
         rows.append(
@@ -180,13 +190,14 @@ def _run_table(evidence: Evidence, observer: Observer) -> Html:
             )
         )  # fmt: skip
     return table(
-        f"This run, fixed in advance: for each {plan.unit} of a silo, {_observer(evidence, observer)}",
+        f"This run, fixed in advance: for each {plan.unit} of a silo, against {words}",
         ["silo", "epsilon", "at delta", "bet: right at most", "exactly, at most", "shown by"],
         rows,
     )
 
 
 def _total_table(evidence: Evidence) -> Html:
+    """Return the dossier page's table of what all releases of each certified silo cost."""
     rows: list[tuple[Value, ...]] = []
     for name, one in evidence.certified.items():
         for total in one.found.guarantee:
@@ -202,10 +213,11 @@ def _total_table(evidence: Evidence) -> Html:
     )
 
 
-def _measures(evidence: Evidence) -> Html:
+def _measures_section(evidence: Evidence) -> Html:
+    """Return the dossier page's section on measures, with approvals and the audit."""
     return section(
         "4. Measures",
-        _note("GDPR Article 35(7)(d). What each silo's software enforced, and what its certificate shows of it."),
+        note("GDPR Article 35(7)(d). What each silo's software enforced, and what its certificate shows of it."),
         bullets(
             [
                 "Noise, clipping norm and sampling come from the plan that the silo's operator approved by its digest, "
@@ -220,27 +232,28 @@ def _measures(evidence: Evidence) -> Html:
         table(
             "According to the silos' own ledgers and clocks",
             ["silo", "approved by", "when (UTC)", "in these words", "rounds released", "last release (UTC)"],
-            [row for silo in evidence.silos for row in _approvals(silo)],
+            [row for silo in evidence.silos for row in _approval_rows(silo)],
         ),
         tag("h3", "Certificates"),
         table(
             "What was checked",
             ["silo", "issued (UTC)", "entries", "signed by", "key confirmed"],
             [
-                (name, _minute(one.found.issued), one.found.entries, tag("code", one.found.public_key),
+                (name, minute(one.found.issued), one.found.entries, tag("code", one.found.public_key),
                  "yes" if one.found.key_was_given else "no")
                 for name, one in evidence.certified.items()
             ],
         )
         if evidence.certified
-        else tag("p", "None was given."),
-        bullets(_remarks(evidence)) if any(_remarks(evidence)) else None,
+        else paragraph("None was given."),
+        bullets(_certificate_remarks(evidence)) if any(_certificate_remarks(evidence)) else None,
         tag("h3", "What was tested"),
-        tag("p", *_tested(evidence)),
+        paragraph(*_audit_paragraph(evidence)),
     )  # fmt: skip
 
 
-def _approvals(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
+def _approval_rows(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
+    """Yield the rows on a silo's approvals for the dossier page."""
     if silo.certified is None:
         yield silo.name, "not known: no certificate", "", "", "", ""
         return
@@ -250,14 +263,15 @@ def _approvals(silo: SiloEvidence) -> Iterable[tuple[Value, ...]]:
             yield (
                 silo.name,
                 approval.by or "not written down",
-                _minute(approval.time),
+                minute(approval.time),
                 approval.note,
                 f"{len(times)} of {followed.plan.rounds}",
-                _minute(times[-1]) if times else "none",
+                minute(times[-1]) if times else "none",
             )
 
 
-def _remarks(evidence: Evidence) -> Iterable[str]:
+def _certificate_remarks(evidence: Evidence) -> Iterable[str]:
+    """Yield the remarks on certificates for the dossier page."""
     for name, one in evidence.certified.items():
         yield from (f"{name}: {remark}" for remark in one.found.remarks)
         if one.found.same_user:
@@ -267,7 +281,8 @@ def _remarks(evidence: Evidence) -> Iterable[str]:
             )
 
 
-def _tested(evidence: Evidence) -> tuple[Value, ...]:
+def _audit_paragraph(evidence: Evidence) -> tuple[Value, ...]:
+    """Return the dossier page's paragraph on the audit."""
     audit = evidence.audit
     if audit is None:
         return ("No audit was given.",)
@@ -285,34 +300,20 @@ def _tested(evidence: Evidence) -> tuple[Value, ...]:
     )
 
 
-def _sources(evidence: Evidence, public_key: str) -> Html:
+def _sources_section(evidence: Evidence, public_key: str) -> Html:
+    """Return the dossier page's section on source files and signature."""
     return section(
         "Sources and signature",
-        tag(
-            "p",
-            "Plan and certificates were checked against each other. Model, audit and evaluation are as "
+        paragraph(
+"Plan and certificates were checked against each other. Model, audit and evaluation are as "
             "their authors stated them, and were compared with the certificates where these show them.",
         ),
         table("Files that this dossier was made from, by SHA-256", ["file", "digest"],
               [(name, tag("code", digest)) for name, digest in evidence.digests.items()]),
-        tag(
-            "p",
-            together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
+        paragraph(
+together("Signed with the key ", tag("code", public_key), ", in the file ", tag("code", ".signature.json"),
                      " beside this one. Check it with ", tag("code", "ringfence dossier verify"), "; get the key from "
                      "its owner through another channel. To check the facts, run ", tag("code", "ringfence verify"),
                      " on the certificates."),
         ),
     )  # fmt: skip
-
-
-def _observer(evidence: Evidence, observer: Observer) -> str:
-    observers, colluders = evidence.plan.observers, evidence.plan.most_colluders
-    return claimed_against(observers, colluders) if len(observers) == 1 else against_words(observer, colluders)
-
-
-def _note(text: str) -> Html:
-    return tag("p", text, class_="note")
-
-
-def _minute(time: str) -> Html:
-    return tag("time", time[:16].replace("T", " "))

@@ -12,11 +12,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from ringfence.errors import CertificateError
-from ringfence.protocol.head import Signature
-from ringfence.protocol.public import Digest, Document, Public
-from ringfence.sealed_sums import sealing
-from ringfence.storage.files import read_file
-from ringfence.storage.private_files import write_key
+from ringfence.protocol import Digest, Document, Public, Signature
+from ringfence.shuffler import sealing
+from ringfence.storage.files import read_file, write_key
 
 # So that a signature cannot be passed off as one of something else.
 _PURPOSE = b"ringfence dossier 1\n"
@@ -50,7 +48,7 @@ def signature_path(dossier: Path) -> Path:
 
 
 def sign(plan: str, files: Sequence[Path], sources: Mapping[str, str], key: bytes) -> bytes:
-    """Return the signature's file for files that have been written."""
+    """Return the signature's file for a dossier's files that have been written, and their sources."""
     content = DossierContent(
         plan=plan,
         issued=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -64,7 +62,7 @@ def sign(plan: str, files: Sequence[Path], sources: Mapping[str, str], key: byte
 
 
 def read_signature(content: bytes) -> DossierContent:
-    """Read a signature's file and check the signature; CertificateError if it does not fit."""
+    """Read a dossier's signature file and check the signature; CertificateError if it does not fit."""
     written = DossierSignature.parse(content, error=CertificateError)
     signed = DossierContent.parse(written.content.encode(), error=CertificateError)
     if not sealing.verify(signed.public_key, _PURPOSE + signed.content, written.signature):
@@ -86,11 +84,12 @@ def verify_dossier(files: Sequence[Path], signature: Path, *, key: str | None = 
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key that only its owner may read, and return its public key."""
+    """Write a new private key for signing dossiers, which only its owner may read, and return its public key."""
     private = sealing.new_key()
     write_key(path, private)
     return sealing.verifying_key(private)
 
 
 def _digest(path: Path) -> str:
+    """Return the SHA-256 of a dossier's file."""
     return hashlib.sha256(read_file(path, "dossier", CertificateError)).hexdigest()

@@ -1,25 +1,21 @@
-"""The page of `ringfence audit`: what was claimed, and what an attack could show against it."""
+"""The page of `ringfence audit`: the claimed epsilon, and the lower bound that the attack demonstrates."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from ringfence.evidence.report.page import ReportPage, kicker_line
 from ringfence.html.charts import Bar, bar_chart, figure
-from ringfence.html.markup import bullets, section, table, tag
-from ringfence.report.page import ReportPage, facts
+from ringfence.html.markup import bullets, key_numbers, note, section, table
 
 
-def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage:
-    """Put the page together, from an audit's numbers as `ringfence audit --json` prints them and its verdict in words.
-
-    It reads epsilon_claimed, epsilon_lower, epsilon_lower_any_mechanism, delta, confidence, refuted, mechanism,
-    records, rounds, runs, score, score_allowed and score_lower; whatever else is there is listed as it is.
-    """
+def audit_report(audit: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage:
+    """Return the page, from an audit's numbers as `ringfence audit --json` prints them and its verdict in words."""
+    claimed, lower = float(audit["epsilon_claimed"]), float(audit["epsilon_lower"])
     chart = bar_chart(
         [
-            Bar("claimed", (float(found["epsilon_claimed"]),)),
-            Bar("shown", (float(found["epsilon_lower"]),)),
-            Bar("shown*", (float(found["epsilon_lower_any_mechanism"]),)),
+            Bar("claimed", (claimed,)),
+            Bar("shown", (lower,)),
+            Bar("shown*", (float(audit["epsilon_lower_any_mechanism"]),)),
         ],
         names=("epsilon",),
         title="Claimed and shown",
@@ -28,13 +24,13 @@ def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage
         x_label="epsilon",
     )
     parts = (
-        tag("p", verdict[0], class_="note warning" if found["refuted"] else "note"),
-        facts(
+        note(verdict[0], warning=audit["refuted"]),
+        key_numbers(
             {
-                "claimed epsilon": float(found["epsilon_claimed"]),
-                "lower bound shown": float(found["epsilon_lower"]),
-                "confidence": f"{found['confidence']:.4%}".rstrip("0").rstrip(".").removesuffix("%") + "%",
-                "attacks run": found["runs"],
+                "claimed epsilon": claimed,
+                "lower bound shown": lower,
+                "confidence": f"{audit['confidence']:.4%}".rstrip("0").rstrip(".").removesuffix("%") + "%",
+                "attacks run": audit["runs"],
             }
         ),
         section("The verdict", bullets(verdict)),
@@ -50,9 +46,9 @@ def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage
                 "The guesses",
                 ["quantity", "share correct"],
                 [
-                    ("measured", f"{found['score']:.2%}"),
-                    ("lower bound at this confidence", f"{found['score_lower']:.2%}"),
-                    ("upper bound if the claim is true", f"{found['score_allowed']:.2%}"),
+                    ("measured", f"{audit['score']:.2%}"),
+                    ("lower bound at this confidence", f"{audit['score_lower']:.2%}"),
+                    ("upper bound if the claim is true", f"{audit['score_allowed']:.2%}"),
                 ],
             ),
         ),
@@ -61,15 +57,14 @@ def audit_report(found: Mapping[str, Any], verdict: Sequence[str]) -> ReportPage
             table(
                 "All numbers",
                 ["quantity", "value"],
-                [(name.replace("_", " "), value) for name, value in found.items() if _is_shown(name, value)],
+                [
+                    (name.replace("_", " "), value)
+                    for name, value in audit.items()
+                    if name not in ("confidence", "refuted") and isinstance(value, str | int | float)
+                ],
             ),
         ),
     )
-    kicker = f"Audit report · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · mechanism {found['mechanism']}"
-    title = "The audit refutes the claim" if found["refuted"] else "The audit does not refute the claim"
+    kicker = kicker_line("Audit report", f"mechanism {audit['mechanism']}")
+    title = "The audit refutes the claim" if audit["refuted"] else "The audit does not refute the claim"
     return ReportPage(title, kicker, parts, {"claimed-and-shown": chart})
-
-
-def _is_shown(name: str, value: object) -> bool:
-    """Tell whether a value goes into the table: the verdict and the confidence, in digits enough, stand above it."""
-    return name not in ("confidence", "refuted") and isinstance(value, str | int | float)

@@ -1,18 +1,19 @@
-"""A report: one page that needs no network, and its figures as separate files."""
+"""A report: one self-contained HTML page, and its charts as separate files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ringfence import __version__
 from ringfence.errors import OutputError
-from ringfence.html.markup import Html, Value, document, tag
-from ringfence.report.png import png_of
+from ringfence.html.markup import Html, Value, document, page_header, tag
+from ringfence.html.png import png_of
 
 
 @dataclass(frozen=True)
 class ReportPage:
-    """A page's title and parts, and its figures by name; those that were not drawn are None."""
+    """A page's title and parts, and its charts by name; those that were not drawn are None."""
 
     title: str
     kicker: str
@@ -20,15 +21,16 @@ class ReportPage:
     figures: Mapping[str, Html | None] = field(default_factory=dict)
 
     def html(self) -> str:
-        """Return the page, whole: style and figures are inside it, and it loads and runs nothing."""
-        footer = tag("footer", f"Written by Ringfence {__version__}. This page is one file: it loads and runs nothing.")
-        head = tag("header", tag("p", self.kicker, class_="kicker"), tag("h1", self.title))
-        return document(self.title, head, *self.parts, footer)
+        """Return the report as a whole HTML page, with style and charts inside it."""
+        footer = tag(
+            "footer", f"Written by Ringfence {__version__}. Self-contained page: no scripts, no external files."
+        )
+        return document(self.title, page_header(self.kicker, self.title), *self.parts, footer)
 
     def write(self, path: Path, *, figures: Path | None = None) -> None:
-        """Write the page whole or not at all, and its figures into the folder `figures` if one is given.
+        """Write the report's page atomically, and its charts into the folder `figures` if one is given.
 
-        A figure is an SVG file, with a PNG file beside it where matplotlib is installed.
+        A chart is an SVG file, with a PNG file beside it where matplotlib is installed.
         """
         try:
             write_whole(path, self.html().encode())
@@ -46,22 +48,17 @@ class ReportPage:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a report's or dossier's file atomically: whole or not at all."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.write_bytes(content)
     unfinished.replace(path)
 
 
+def kicker_line(kind: str, subject: str) -> str:
+    """Return the line above a report page's title: its kind, the present time, and its subject."""
+    return f"{kind} · {datetime.now(UTC):%d %B %Y, %H:%M} UTC · {subject}"
+
+
 def counted(number: int, what: str) -> str:
-    """Return a number of things as a phrase: 1 silo, 2 silos."""
+    """Return a number of things as a phrase for a report page: 1 silo, 2 silos."""
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def facts(pairs: Mapping[str, Value]) -> Html:
-    """Return a page's few most important numbers."""
-    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs.items()), class_="facts")
-
-
-def not_private(*children: Value) -> Html:
-    """Return the warning above anything that was measured on records without noise."""
-    return tag("p", tag("strong", "NOT PRIVATE: "), *children, class_="note warning")

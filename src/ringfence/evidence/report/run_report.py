@@ -1,36 +1,34 @@
-"""The report of a deployed run from the server's side, as data and as a page: what it saw and what is claimed."""
+"""The server's report of a deployed run, as data and as a page."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ringfence.estimates.metrics import EvaluationReport
+from ringfence.evidence.report import sections
+from ringfence.evidence.report.page import ReportPage, counted
+from ringfence.federation.tracking import Progress
 from ringfence.html.charts import figure
-from ringfence.html.markup import Html, Value, outline, section, table, tag
-from ringfence.metrics.report import EvaluationReport
-from ringfence.protocol.guarantee import against_words, claimed_against
-from ringfence.protocol.plan import Plan
-from ringfence.report import sections
-from ringfence.report.evaluated import evaluation_charts, evaluation_section
-from ringfence.report.page import ReportPage, counted, facts
-from ringfence.server import learned
+from ringfence.html.markup import Html, Value, key_numbers, note, outline, paragraph, section, table, tag
+from ringfence.model.statement import SiloGuarantee, Statement
+from ringfence.protocol import Plan, against_words, claimed_against
+from ringfence.server import state as learned
 from ringfence.server.conduct import rounds_answered
-from ringfence.server.questions.evaluation import reported
+from ringfence.server.queries.evaluation import evaluation_of_run
 from ringfence.server.rounds import RoundOutcome, RunResult
-from ringfence.server.transcript import Answered, Asked, Closed, TranscriptEntry, read
-from ringfence.statement import SiloGuarantee, Statement
-from ringfence.tracking import Progress
+from ringfence.server.transcript import Answered, Asked, Closed, TranscriptEntry, read_transcript
 
 PROOF = "Each silo proves them with its own ledger, which the server cannot see."
 MOST_LINES = 200
 
 
-def report(folder: Path, trained: RunResult) -> dict[str, Any]:
-    """Return what happened in the folder's finished run: who was asked and who answered when, and what is claimed."""
-    header, entries = read(folder)
+def run_report(folder: Path, trained: RunResult) -> dict[str, Any]:
+    """Return the finished run of a folder as data: requests and answers by round, and the claimed guarantees."""
+    header, entries = read_transcript(folder)
     plan = header.plan
     rounds = _rounds(entries, trained.history)
-    evaluation = reported(plan, trained.findings)
+    evaluation = evaluation_of_run(plan, trained.findings)
     answered = rounds_answered(plan, trained.history)
     return {
         "kind": "ringfence-run",
@@ -58,6 +56,7 @@ def report(folder: Path, trained: RunResult) -> dict[str, Any]:
 
 
 def _rounds(entries: Iterable[TranscriptEntry], history: Iterable[RoundOutcome]) -> list[dict[str, Any]]:
+    """Return, for the run's report, who was asked, answered and refused in each round, and when."""
     outcomes = iter(history)
     rounds: list[dict[str, Any]] = []
     asked: Asked | None = None
@@ -83,11 +82,11 @@ def _rounds(entries: Iterable[TranscriptEntry], history: Iterable[RoundOutcome])
     return rounds
 
 
-def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
-    """Put the page together; `content` is what `report` returns of the same run."""
+def run_report_page(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Progress]) -> ReportPage:
+    """Return the page of a run; `content` is what `run_report` returns for it."""
     silos: Mapping[str, Any] = content["silos"]
-    told = content.get("evaluation")
-    evaluation = None if told is None else EvaluationReport.model_validate_json(json.dumps(told))
+    stated = content.get("evaluation")
+    evaluation = None if stated is None else EvaluationReport.model_validate_json(json.dumps(stated))
     last: Mapping[str, float] = next((p.epsilon for p in reversed(rounds) if p.epsilon), {})
     shown = {terms.name: terms for terms in plan.silos if terms.name in last}
     figures = {
@@ -99,16 +98,15 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
         ),
         "epsilon": sections.epsilon_chart(rounds),
         "updates": sections.update_chart(rounds, plan),
-        **evaluation_charts(evaluation),
+        **sections.evaluation_charts(evaluation),
     }
     title, what = _subject(plan, len(silos), evaluation)
     parts = (
-        tag(
-            "p",
+        paragraph(
             f"{what}. This is the server's report: it knows the plan and the noisy messages, and nothing else.",
             class_="lead",
         ),
-        facts(
+        key_numbers(
             {
                 f"largest epsilon claimed, per {plan.unit}": max(terms.guarantee.epsilon for terms in plan.silos),
                 "rounds": plan.steps or plan.rounds,
@@ -116,7 +114,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 f"{plan.unit}s in total": f"{sum(terms.records for terms in plan.silos):,}",
             }
         ),
-        section("Who is protected, and how well", *_claims(plan, content), sections.glossary(plan.unit)),
+        section("Who is protected, and how well", *_guarantees(plan, content), sections.glossary(plan.unit)),
         section(
             "What it cost each silo",
             figure(
@@ -124,11 +122,11 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
                 f"What the answers used so far cost each {plan.unit} (bookkeeping), beside the plan's claim for all "
                 f"its rounds {claimed_against(plan.observers, plan.most_colluders)}.",
             ),
-            _silos(plan, silos),
+            _silo_table(plan, silos),
         ),
         sections.rounds_section(plan, figures["epsilon"], figures["updates"]),
-        evaluation_section(evaluation, figures),
-        _participation(content["rounds"]),
+        sections.evaluation_section(evaluation, figures),
+        _participation_section(content["rounds"]),
         sections.plan_section(plan, list(silos)),
     )
     kicker = f"Run report · {content['begun'][:16].replace('T', ' ')} UTC · plan {plan.digest()[:12]}"
@@ -136,7 +134,7 @@ def conducted_report(plan: Plan, content: Mapping[str, Any], rounds: Sequence[Pr
 
 
 def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tuple[str, str]:
-    """Return the page's title, and a sentence of what was done."""
+    """Return the title of a run report's page, and a sentence on what was done."""
     target = f"“{plan.data.target_words}”"
     if plan.steps:
         return (
@@ -149,7 +147,8 @@ def _subject(plan: Plan, silos: int, evaluation: EvaluationReport | None) -> tup
     return f"Statistics of {counted(silos, 'silo')}", f"{counted(silos, 'silo')} answered; nothing was trained"
 
 
-def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
+def _guarantees(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
+    """Return the run report's section on what the plan claims for each silo."""
     claimed = {
         terms.name: SiloGuarantee(
             records=terms.records,
@@ -160,9 +159,8 @@ def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
         for terms in plan.silos
     }
     return [
-        tag("p", str(content["guarantees"]), class_="note"),
-        tag(
-            "p",
+        note(str(content["guarantees"])),
+        paragraph(
             "Each silo can prove what it released with a signed certificate that anyone can check with ",
             tag("code", "ringfence verify"),
             ". The certificate also covers the silo's other runs, which this page cannot know.",
@@ -172,8 +170,8 @@ def _claims(plan: Plan, content: Mapping[str, Any]) -> list[Html]:
     ]
 
 
-def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
-    """Show each silo's claims, against every kind of observer."""
+def _silo_table(plan: Plan, silos: Mapping[str, Any]) -> Html:
+    """Return the run report's table of each silo's claims, against every kind of observer."""
     rows: list[tuple[Value, ...]] = [
         (
             terms.name,
@@ -190,8 +188,8 @@ def _silos(plan: Plan, silos: Mapping[str, Any]) -> Html:
     return table("Per silo", header, rows)
 
 
-def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
-    """Show the rounds in which a silo that was asked did not answer."""
+def _participation_section(rounds: Sequence[Mapping[str, Any]]) -> Html:
+    """Return the run report's section on rounds in which a silo that was asked did not answer."""
     incomplete: list[tuple[Value, ...]] = []
     for entry in rounds:
         silent = [name for name in entry["asked"] if name not in entry["answered"] and name not in entry["refused"]]
@@ -199,7 +197,7 @@ def _participation(rounds: Sequence[Mapping[str, Any]]) -> Html:
             refused = "; ".join(f"{name}: {reason}" for name, reason in entry["refused"].items())
             incomplete.append((entry["round"], len(entry["answered"]), ", ".join(silent), refused))
     if not incomplete:
-        return section("Who took part", tag("p", "Every silo answered every round it was asked in."))
+        return section("Who took part", paragraph("Every silo answered every round it was asked in."))
     more = f" (first {MOST_LINES} of {len(incomplete)})" if len(incomplete) > MOST_LINES else ""
     return section(
         "Who took part",

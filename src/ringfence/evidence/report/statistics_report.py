@@ -1,18 +1,25 @@
-"""Statistics as plain data, as tables for people, and as a page with figures."""
+"""Statistics of silos as plain data, as printed tables, and as a page with charts."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ringfence.estimates.statistics import (
+    QUANTILES,
+    CategoryShares,
+    DataSummary,
+    Difference,
+    Estimate,
+    NumericSummary,
+    StatisticsTables,
+)
+from ringfence.evidence.report.page import ReportPage, counted
 from ringfence.html.charts import Line, Span, figure, line_chart, span_chart
-from ringfence.html.markup import Html, bullets, outline, section, table, tag
-from ringfence.protocol.columns import ReadColumn
-from ringfence.protocol.plan import Plan
-from ringfence.report.page import ReportPage, counted, facts
-from ringfence.server.statistics import DataSummary, Difference, Estimate, Numbers, Shares, Tables
-from ringfence.server.statistics.summary import QUANTILES
+from ringfence.html.markup import Html, bullets, key_numbers, outline, paragraph, section, table
+from ringfence.protocol import Plan
+from ringfence.protocol.schema.columns.base import ReadColumn
 
-ALL = "all silos"
+_ALL = "all silos"
 
 INTERVALS = (
     "The interval in brackets covers the exact value for these records, without noise, with probability 95%. This "
@@ -29,32 +36,37 @@ DIFFERENCING = (
 )
 
 
-class Shown(NamedTuple):
-    """One table for people."""
+class PrintedTable(NamedTuple):
+    """A table's title, header and cells as text."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
 
 
-def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
-    """Yield all tables: of numbers by silo, of categories, of pairs of columns, and of how silos differ."""
+def printed_tables(plan: Plan, tables: StatisticsTables) -> Iterator[PrintedTable]:
+    """Yield one table per column, then those of pairs of columns, then how silos differ."""
     summaries = _summaries(tables)
-    for name, column in tables.together.columns.items():
-        if isinstance(column, Numbers):
-            found = {silo: summary.columns[name] for silo, summary in summaries.items()}
-            yield _of_numbers(name, plan.data.used[name], found)
+    for name in tables.together.columns:
+        columns = {silo: (summary.columns[name], summary.records) for silo, summary in summaries.items()}
+        numbers = {silo: own for silo, (own, _) in columns.items() if isinstance(own, NumericSummary)}
+        shares = {silo: (own, n) for silo, (own, n) in columns.items() if isinstance(own, CategoryShares)}
+        if numbers:
+            yield _numeric_table(name, plan.data.used[name], numbers)
         else:
-            yield _of_shares(name, plan.unit, summaries)
+            first, _ = next(iter(shares.values()))
+            rows = [[cell, *(_count(own.cells[cell], n) for own, n in shares.values())] for cell in first.cells]
+            yield PrintedTable(f"{name}: {plan.unit}s", ["category", *shares], rows)
     for (a, b), cross in tables.together.cross.items():
         rows = [
             [row, *(_count(cell, tables.together.records) for cell in cells)]
             for row, cells in zip(cross.rows, cross.cells, strict=True)
         ]
-        yield Shown(f"{a} by {b}: {plan.unit}s of all silos", [a, *(f"{b}: {name}" for name in cross.columns)], rows)
+        header = [a, *(f"{b}: {name}" for name in cross.columns)]
+        yield PrintedTable(f"{a} by {b}: {plan.unit}s of all silos", header, rows)
     if tables.differences:
         differing = sorted(tables.differences.items(), key=lambda item: item[1].p)
-        yield Shown(
+        yield PrintedTable(
             "How silos differ: for each column, the silo furthest from the others, in which statistic, by how much, "
             "and the p-value if all silos sampled one population",
             ["column", "silo", "statistic", "difference", "p-value"],
@@ -62,78 +74,69 @@ def shown_tables(plan: Plan, tables: Tables) -> Iterator[Shown]:
         )
 
 
-def _summaries(tables: Tables) -> dict[str, DataSummary]:
+def _summaries(tables: StatisticsTables) -> dict[str, DataSummary]:
+    """Return the summaries that the statistics report shows: all silos together first, if there are several."""
     alone = len(tables.silos) == 1
-    return dict(tables.silos) if alone else {ALL: tables.together, **tables.silos}
+    return dict(tables.silos) if alone else {_ALL: tables.together, **tables.silos}
 
 
-def _difference(column: ReadColumn, found: Difference) -> str:
-    unit = f" {column.distance}" if column.distance and found.what == "mean" else ""
-    return f"{_plain(found.by)}{unit}"
+def _difference(column: ReadColumn, difference: Difference) -> str:
+    """Write by how much a silo's statistic differs from the others', with its unit."""
+    unit = f" {column.distance}" if column.distance and difference.what == "mean" else ""
+    return f"{_with_interval(difference.by)}{unit}"
 
 
-def _of_numbers(name: str, described: ReadColumn, columns: Mapping[str, Shares | Numbers]) -> Shown:
-    found = {silo: column for silo, column in columns.items() if isinstance(column, Numbers)}
-    first = next(iter(found.values()))
-    header = ["silo"]
-    header += ["missing"] if first.missing is not None else []
+def _numeric_table(name: str, described: ReadColumn, columns: Mapping[str, NumericSummary]) -> PrintedTable:
+    """Return the printed table of a numeric column's statistics: mean, deviation and quantiles by silo."""
+    first = next(iter(columns.values()))
     deviation = f"deviation in {described.distance}" if described.distance else "deviation"
-    header += ["mean", deviation] if first.mean is not None else []
-    header += ["median" if p == 0.5 else f"{p:.0%}" for p in QUANTILES]
+    header = [
+        "silo",
+        *(["missing"] if first.missing is not None else []),
+        *(["mean", deviation] if first.mean is not None else []),
+        *("median" if p == 0.5 else f"{p:.0%}" for p in QUANTILES),
+    ]
     rows = []
-    for silo, column in found.items():
+    for silo, column in columns.items():
         missing = [] if column.missing is None else [_percent(column.missing)]
-        mean = [] if column.mean is None else [_value(described, column.mean)]
-        spread = [] if column.deviation is None else [_plain(column.deviation)]
-        rows.append([silo, *missing, *mean, *spread, *(_value(described, column.quantiles[p]) for p in QUANTILES)])
+        mean = [] if column.mean is None else [_in_column_format(described, column.mean)]
+        spread = [] if column.deviation is None else [_with_interval(column.deviation)]
+        quantiles = (_in_column_format(described, column.quantiles[p]) for p in QUANTILES)
+        rows.append([silo, *missing, *mean, *spread, *quantiles])
     kind, bounds = described.described
     known = f"{kind}s from {bounds}" if first.mean is not None else f"{kind}s without public bounds"
-    return Shown(f"{name}: {known}", header, rows)
+    return PrintedTable(f"{name}: {known}", header, rows)
 
 
-def _of_shares(name: str, unit: str, summaries: Mapping[str, DataSummary]) -> Shown:
-    columns = {silo: (summary.columns[name], summary.records) for silo, summary in summaries.items()}
-    cells = [
-        (cell, [_count(column.cells[cell], n) for column, n in columns.values() if isinstance(column, Shares)])
-        for cell in _cells(next(iter(summaries.values())).columns[name])
-    ]
-    return Shown(f"{name}: {unit}s", ["category", *columns], [[cell, *counts] for cell, counts in cells])
-
-
-def _cells(column: Shares | Numbers) -> list[str]:
-    return list(column.cells) if isinstance(column, Shares) else []
-
-
-def _value(column: ReadColumn, number: Estimate) -> str:
-    """Write a value as its column does: dates as dates."""
+def _in_column_format(column: ReadColumn, number: Estimate) -> str:
+    """Write a statistic's value as its column does: dates as dates."""
     value, low, high = (column.written(float(each)) for each in (number.value, *number.records))
-    return f"{value} [{low}, {high}]" if isinstance(value, str) else _plain(number)
+    return f"{value} [{low}, {high}]" if isinstance(value, str) else _with_interval(number)
 
 
-def _plain(number: Estimate) -> str:
-    value, low, high = (_number(each) for each in (number.value, *number.records))
+def _with_interval(number: Estimate) -> str:
+    """Write a statistic and its interval with four digits, and large numbers without an exponent."""
+    value, low, high = (
+        f"{each:,.0f}" if 1e4 <= abs(each) < 1e15 else f"{each:.4g}" for each in (number.value, *number.records)
+    )
     return f"{value} [{low}, {high}]"
 
 
-def _number(value: float) -> str:
-    """Write a number with four digits, and a large one without an exponent."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
-
-
 def _percent(number: Estimate) -> str:
+    """Write a share in the statistics, with its interval, in percent."""
     low, high = number.records
     return f"{number.value:.1%} [{low:.1%}, {high:.1%}]"
 
 
 def _count(number: Estimate, records: int) -> str:
-    """Write a count as a whole number, and its interval no narrower than it is."""
+    """Write a count in the statistics as a whole number, with its interval rounded outwards."""
     count = number.scaled(records)
     low, high = count.records
     return f"{round(count.value):,} [{math.floor(low):,}, {math.ceil(high):,}]"
 
 
-def as_data(tables: Tables) -> dict[str, Any]:
-    """Return everything: of each silo, of all together, and the differences."""
+def statistics_data(tables: StatisticsTables) -> dict[str, Any]:
+    """Return all statistics as plain data: each silo, all together, and the differences."""
     return {
         "level": 0.95,
         "silos": {name: _summary_data(summary) for name, summary in tables.silos.items()},
@@ -146,7 +149,10 @@ def as_data(tables: Tables) -> dict[str, Any]:
 
 
 def _summary_data(summary: DataSummary) -> dict[str, Any]:
+    """Return the statistics of one silo, or of all together, as plain data."""
+
     def cell(number: Estimate) -> dict[str, Any]:
+        """Return a cell's count and share in the statistics as plain data."""
         return {
             "count": number.value * summary.records,
             "these_records": list(number.records.scaled(summary.records)),
@@ -154,8 +160,9 @@ def _summary_data(summary: DataSummary) -> dict[str, Any]:
             "population": list(number.population),
         }
 
-    def column(found: Shares | Numbers) -> dict[str, Any]:
-        if isinstance(found, Shares):
+    def column(found: CategoryShares | NumericSummary) -> dict[str, Any]:
+        """Return a column's statistics as plain data."""
+        if isinstance(found, CategoryShares):
             return {"categories": {name: cell(number) for name, number in found.cells.items()}}
         moments = {"mean": found.mean, "variance": found.variance, "deviation": found.deviation}
         return {
@@ -182,22 +189,22 @@ def _summary_data(summary: DataSummary) -> dict[str, Any]:
     }
 
 
-def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage:
-    """Put the page together; `guarantees` is the statement of what the answers cost."""
+def statistics_report(plan: Plan, tables: StatisticsTables, guarantees: str) -> ReportPage:
+    """Return the statistics' page; `guarantees` is the statement of what the answers cost."""
     figures: dict[str, Html | None] = {}
-    parts: list[Html] = []
-    shown = list(shown_tables(plan, tables))
-    for name, made in zip(tables.together.columns, shown, strict=False):
+    columns: list[Html] = []
+    printed = list(printed_tables(plan, tables))
+    for name, made in zip(tables.together.columns, printed, strict=False):
         charts = list(_charts(name, plan.data.used[name].axis, tables))
         figures |= {f"{name}-{number}": chart for number, (chart, _) in enumerate(charts)}
-        parts.append(section(name, *(figure(*chart) for chart in charts), table(*made)))
-    rest = shown[len(tables.together.columns) :]
+        columns.append(section(name, *(figure(*chart) for chart in charts), table(*made)))
+    rest = [table(*made) for made in printed[len(tables.together.columns) :]]
     silos = [(name, summary.records) for name, summary in tables.silos.items()]
     silent = [terms.name for terms in plan.silos if terms.name not in tables.silos]
-    unheard = f" Not included, because they did not answer: {', '.join(silent)}." if silent else ""
-    page = (
-        tag("p", f"Noisy statistics of the {plan.unit}s at {counted(len(silos), 'silo')}.{unheard}", class_="lead"),
-        facts(
+    left_out = f" Not included, because they did not answer: {', '.join(silent)}." if silent else ""
+    parts = (
+        paragraph(f"Noisy statistics of the {plan.unit}s at {counted(len(silos), 'silo')}.{left_out}", class_="lead"),
+        key_numbers(
             {
                 "largest epsilon": max(terms.guarantee.epsilon for terms in plan.silos),
                 "silos": len(silos),
@@ -207,13 +214,12 @@ def statistics_report(plan: Plan, tables: Tables, guarantees: str) -> ReportPage
         ),
         section("How to read these numbers", bullets([INTERVALS, _POPULATION, ADDS_UP, DIFFERENCING])),
         section("Silos", table(f"{plan.unit.capitalize()}s per silo (public)", ["silo", f"{plan.unit}s"], silos)),
-        *parts,
-        *([section("Pairs of columns, and how silos differ", *(table(*made) for made in rest))] if rest else []),
+        *columns,
+        section("Pairs of columns, and how silos differ", *rest) if rest else None,
         section("Who is protected, and how well", outline(guarantees)),
     )
-    return ReportPage(
-        f"Statistics of {counted(len(silos), 'silo')}", f"Statistics · plan {plan.digest()[:12]}", page, figures
-    )
+    title = f"Statistics of {counted(len(silos), 'silo')}"
+    return ReportPage(title, f"Statistics · plan {plan.digest()[:12]}", parts, figures)
 
 
 _POPULATION = (
@@ -222,12 +228,12 @@ _POPULATION = (
 )
 
 
-def _charts(name: str, axis: str, tables: Tables) -> Iterator[tuple[Html, str]]:
+def _charts(name: str, axis: str, tables: StatisticsTables) -> Iterator[tuple[Html, str]]:
+    """Yield a column's charts for the statistics report, with their captions."""
     column = tables.together.columns[name]
-    if isinstance(column, Shares):
-        spans = [Span(cell, number.value, *number.population) for cell, number in column.cells.items()]
+    if isinstance(column, CategoryShares):
         yield (
-            span_chart(spans[:40], title=name, description="Share of each category over all silos.", x_label="share"),
+            _span_chart(column.cells, name, "Share of each category over all silos.", "share"),
             "Share of each category over all silos, with its interval for the population.",
         )
         return
@@ -237,33 +243,35 @@ def _charts(name: str, axis: str, tables: Tables) -> Iterator[tuple[Html, str]]:
     means = {
         silo: found.mean
         for silo, summary in _summaries(tables).items()
-        if isinstance(found := summary.columns[name], Numbers) and found.mean is not None
+        if isinstance(found := summary.columns[name], NumericSummary) and found.mean is not None
     }
-    spans = [Span(silo, number.value, *number.population) for silo, number in means.items()]
     yield (
-        span_chart(
-            spans[:40],
-            title=f"Mean of {name}",
-            description="Mean at each silo and overall.",
-            x_label=f"mean of {name}{axis}",
-        ),
+        _span_chart(means, f"Mean of {name}", "Mean at each silo and overall.", f"mean of {name}{axis}"),
         "Mean over all silos and at each silo, with its interval for the population.",
     )
 
 
-def _histogram(name: str, axis: str, column: Numbers) -> tuple[Html, str]:
-    bins = len(column.figure)
+def _span_chart(numbers: Mapping[str, Estimate], title: str, description: str, x_label: str) -> Html:
+    """Draw statistics with their intervals, one row each, for the statistics report."""
+    spans = [Span(name, number.value, *number.population) for name, number in numbers.items()]
+    return span_chart(spans[:40], title=title, description=description, x_label=x_label)
+
+
+def _histogram(name: str, axis: str, column: NumericSummary) -> tuple[Html, str]:
+    """Return a numeric column's histogram for the statistics report, with its caption."""
+    bins = len(column.chart_bins)
     edges = column.edges[:: len(column.bins) // bins]
 
     def steps(label: str, shares: Sequence[float]) -> Line:
+        """Return a histogram's shares as a stepped line, for the statistics report."""
         sides = zip(edges, edges[1:], shares, strict=False)
         return Line(label, [(float(edge), share) for low, high, share in sides for edge in (low, high)], level=True)
 
     chart = line_chart(
         [
-            steps("share of the records", [number.value for number in column.figure]),
-            steps("lower end of its interval", [number.population.low for number in column.figure]),
-            steps("upper end of its interval", [number.population.high for number in column.figure]),
+            steps("share of the records", [number.value for number in column.chart_bins]),
+            steps("lower end of its interval", [number.population.low for number in column.chart_bins]),
+            steps("upper end of its interval", [number.population.high for number in column.chart_bins]),
         ],
         title=name,
         description=f"Share of the records in each of {bins} bins over all silos, with its interval.",

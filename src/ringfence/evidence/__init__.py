@@ -1,0 +1,1 @@
+"""What convinces others: verification, reports, dossiers and audits."""
